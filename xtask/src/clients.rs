@@ -1,6 +1,7 @@
-//! Redis clients, unmodified: their sessions in testing/clients, installed below target/clients.
+//! Sessions of unmodified Redis clients: programs in testing/clients, installed below target/clients.
 //!
-//! Each needs a program of its own kind (Python, Go, Node, Redis's tools); without it its session is skipped by name.
+//! Each session needs a program of its own (Python, Go, Node, Redis's tools). Without that program the
+//! session is skipped by name.
 
 use crate::shell::{Failure, Step, built, is_installed, root};
 use crate::suite::build_quietly;
@@ -8,16 +9,16 @@ use std::fs;
 
 const FOLDER: &str = "testing/clients";
 
-/// What there is to play, and what is left out.
+/// The sessions to play, and those that are left out.
 struct Prepared {
     sessions: Vec<String>,
-    /// Tests that expect one Redis run against one server.
+    /// Sessions that expect one Redis run against one server.
     lone_sessions: Vec<String>,
     writer: Option<String>,
     skipped: Vec<String>,
 }
 
-/// Plays all that can be; `Err` with CI=true when something was skipped.
+/// Plays all sessions that can be played; `Err` with CI=true when something was skipped.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     build_quietly()?;
     let skipped = play(arguments)?;
@@ -30,7 +31,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// For `cargo xtask test`: everything is built; gives what was skipped.
+/// For `cargo xtask test`: everything is built already. Returns the names of what was skipped.
 pub fn play(arguments: &[String]) -> Result<Vec<String>, Failure> {
     let prepared = prepare()?;
     let mut options: Vec<String> = Vec::new();
@@ -97,14 +98,14 @@ fn prepare() -> Result<Prepared, Failure> {
     Ok(prepared)
 }
 
-/// Where clients are installed.
+/// The folder in which clients are installed.
 fn folder() -> Result<String, Failure> {
     let path = root().join("target/clients");
     fs::create_dir_all(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     Ok(path.display().to_string())
 }
 
-/// A Python that has redis-py, and nothing else than requirements.txt says.
+/// A Python that has redis-py and nothing but the packages of requirements.txt.
 fn python() -> Result<Option<String>, Failure> {
     if !is_installed("python3") {
         return Ok(None);
@@ -118,7 +119,8 @@ fn python() -> Result<Option<String>, Failure> {
     Ok(Some(python))
 }
 
-/// A Python with redis-py and what its tests need, and the folder of its source distribution, which has the tests.
+/// A Python with redis-py and the packages that its tests need, and the folder of its source distribution,
+/// which has the tests.
 fn redis_py_suite() -> Result<(String, String), Failure> {
     let folder = format!("{}/redis-py-suite", folder()?);
     Step::new("venv").program("python3", &["-m", "venv", &folder]).quiet().run()?;
@@ -145,7 +147,7 @@ fn redis_py_suite() -> Result<(String, String), Failure> {
     Ok((python, source))
 }
 
-/// Installs what a list of testing/clients/redis_py says, and nothing else.
+/// Installs the packages of a list of testing/clients/redis_py, and nothing else.
 fn install_python(python: &str, list: &str) -> Result<(), Failure> {
     let requirements = root().join(FOLDER).join("redis_py").join(list).display().to_string();
     let install =
@@ -153,7 +155,7 @@ fn install_python(python: &str, list: &str) -> Result<(), Failure> {
     Step::new(list).program(python, &install).arguments(&[requirements]).quiet().run()
 }
 
-/// The script beside its modules, which npm wants beside it.
+/// Installs the script beside its modules, because npm wants it there.
 fn node() -> Result<String, Failure> {
     let folder = format!("{}/ioredis", folder()?);
     let failed = |error: std::io::Error| Failure(format!("{folder}: {error}"));

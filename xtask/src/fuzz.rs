@@ -1,8 +1,8 @@
-//! The decoders under libFuzzer, on the stable compiler: its passes count the edges that an input reaches, and what
-//! reaches new ones is kept and changed further.
+//! The decoders under libFuzzer, on the stable compiler. The compiler's passes count the edges that an input
+//! reaches. Inputs that reach new edges are kept and changed further.
 //!
-//! What is found is kept below testing/fuzz/findings, where the ordinary tests read it; what reaches new edges stays below
-//! target/fuzz/runs, for the next run to begin with.
+//! Findings are kept below testing/fuzz/findings, where the ordinary tests read them. Inputs that reach new
+//! edges stay below target/fuzz/runs, for the next run to begin with.
 
 use crate::shell::{Failure, is_installed, root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Each target, the sources that it is about, the longest input, and executions when no number is given.
+/// Each target, the sources that it covers, the longest input, and the default number of executions.
 const TARGETS: &[(&str, &[&str], u32)] = &[
     ("resp_parse", &["core/resp/src/parse.rs"], 4096),
     (
@@ -31,7 +31,7 @@ const TARGETS: &[(&str, &[&str], u32)] = &[
     ("aof", &["core/rdb/src/aof.rs", "core/rdb/src/source.rs"], 2048),
 ];
 const EXECUTIONS: u64 = 1_000_000;
-/// What one execution may hold, with the fuzzer's own corpus.
+/// The memory limit of one execution, including the fuzzer's own corpus.
 const RSS_MIB_MAX: u32 = 512;
 /// An input that takes longer than this is a finding.
 const SECONDS_MAX: u32 = 10;
@@ -45,7 +45,8 @@ cargo xtask fuzz [TARGET] [--executions N]
 Prints executions and, of the sources that the target is about, how many edges of the compiled code were reached and
 which lines were not. Needs a C++ compiler and, for the lines, addr2line. A finding is kept below testing/fuzz/findings.";
 
-/// The compiler's pass behind -fsanitize=fuzzer. Static addresses, so that those in the list of edges are those in the file.
+/// The compiler's pass behind -fsanitize=fuzzer. Addresses are static, so that those in the list of edges are
+/// those in the file.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -93,7 +94,7 @@ fn build() -> Result<PathBuf, Failure> {
     let host = host()?;
     let folder = root().join("target/fuzz");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // Told the target, cargo keeps the flags from build scripts and procedural macros.
+    // With an explicit target, cargo keeps the flags from build scripts and procedural macros.
     let status = Command::new(cargo)
         .args(["build", "--release", "--package", "ramhold-fuzz", "--bin", "ramhold-fuzz"])
         .args(["--features", "libfuzzer", "--target", &host, "--target-dir"])
@@ -155,7 +156,7 @@ impl Run<'_> {
                 findings.display()
             )));
         }
-        // Nothing was found: the folder is empty unless something older is kept in it.
+        // There was no finding. The folder is empty unless an older finding is kept in it.
         let _ = fs::remove_dir(&findings);
         let executed: u64 = said
             .lines()
@@ -171,7 +172,8 @@ impl Run<'_> {
         self.coverage(&[&work, &corpus])
     }
 
-    /// Of the sources that this target is about: edges reached by all that is kept, and lines never reached.
+    /// For the sources that this target covers: the edges that all kept inputs reach, and the lines that none
+    /// reaches.
     fn coverage(&self, folders: &[&PathBuf]) -> Result<(), Failure> {
         if !is_installed("addr2line") {
             println!("    without addr2line nothing is known of single files");
@@ -211,7 +213,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The file's name below the root, if the target is about it.
+    /// The file's name below the root, if the target covers it.
     fn about(&self, file: &str) -> Option<String> {
         let file = Path::new(file).strip_prefix(root()).ok()?.to_str()?;
         self.sources.iter().any(|source| file.starts_with(source)).then(|| file.to_owned())
@@ -222,7 +224,7 @@ impl Run<'_> {
 struct File {
     edges: usize,
     reached: usize,
-    /// By line: whether one of its edges was reached.
+    /// For each line, whether one of its edges was reached.
     lines: BTreeMap<u32, bool>,
 }
 
@@ -235,7 +237,7 @@ impl File {
         }
     }
 
-    /// Lines of which no edge was reached, some of them.
+    /// Some of the lines of which no edge was reached.
     fn missed(&self) -> String {
         const SHOWN_MAX: usize = 12;
         let missed: BTreeSet<u32> =
@@ -254,8 +256,9 @@ impl File {
     }
 }
 
-/// The file and line of each edge. What was inlined counts where it went: a function of another file that became a part
-/// of a dozen others has as many copies, and most are no business of whoever asks about that file.
+/// The file and line of each edge. Inlined code counts for the function that it was inlined into. A function
+/// of another file that became a part of a dozen others has as many copies, and most of them do not matter
+/// for that file.
 fn places(program: &Path, edges: &[(bool, &str)]) -> Result<Vec<(String, u32)>, Failure> {
     let list = root().join("target/fuzz/addresses");
     let addresses: Vec<&str> = edges.iter().map(|(_, address)| *address).collect();
@@ -269,7 +272,7 @@ fn places(program: &Path, edges: &[(bool, &str)]) -> Result<Vec<(String, u32)>, 
         .map_err(wrong)?;
     let core = root().join("core").display().to_string();
     let mut places: Vec<(String, u32)> = Vec::new();
-    // Of each address the innermost place comes first.
+    // The innermost place of each address comes first.
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         if line.starts_with("0x") {
             places.push((String::new(), 0));

@@ -1,14 +1,14 @@
 //! Histories of real client processes, judged by an independent checker.
 //!
-//! The checker is a program of its own in testing/checker, in Go; without Go there is nothing to judge with.
+//! The checker is a separate program in testing/checker, in Go. Without Go nothing can be judged.
 
 use crate::shell::{Failure, Step, built, is_installed};
 use crate::suite::build_quietly;
 
-/// What CI runs, within a minute.
+/// The run of CI, within a minute.
 const TEST: &[&str] = &["--kills", "8", "--seconds", "20"];
-/// Servers that are stopped or cut off may still answer reads with old data until read leases are built; then this is
-/// to be `true`.
+/// Until read leases were built, servers that were stopped or cut off could still answer reads with old data.
+/// `true`: read leases are built.
 const HAS_READ_LEASES: bool = true;
 const TEST_WITH_LEASES: &[&str] = &["--stops", "4", "--cuts", "4"];
 
@@ -27,7 +27,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     play(&arguments)
 }
 
-/// The checker's own tests, and a short run; false: it was skipped.
+/// The checker's own tests, and a short run. False: it was skipped.
 pub fn test() -> Result<bool, Failure> {
     if !is_installed("go") {
         return Ok(false);

@@ -1,11 +1,11 @@
-//! Who may import whom: the table of ARCHITECTURE.md, checked.
+//! Checks the table in ARCHITECTURE.md of which crate may import which.
 //!
-//! Read from the crates' manifests: a folder is a boundary, and roles never see each other.
+//! The imports are read from the crates' manifests: a folder is a boundary, and roles never see each other.
 
 use crate::shell::{Failure, root};
 use std::fs;
 
-/// What crates of a folder may depend on, by folder.
+/// For each folder, the folders on which its crates may depend.
 pub const FOLDERS: &[(&str, &[&str])] = &[
     ("core", &["core"]),
     ("io", &["core", "io"]),
@@ -20,9 +20,9 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
 const ROLES: &[&str] = &["master", "backup", "coordinator", "client"];
 const MAY_KNOW_ROLES: &[&str] = &["node", "resp"];
 
-/// Single crates that a folder may import beyond its list, as (importing folder, folder, crate): the steps of workloads,
-/// pure and without I/O, must be the same for `ramhold bench` and for what it is compared with; figures are measured in
-/// the simulator.
+/// Single crates that a folder may import beyond its list, as (importing folder, folder, crate). The steps of
+/// workloads, pure and without I/O, must be the same for `ramhold bench` and for the stores that it is
+/// compared with. Figures are measured in the simulator.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[("apps", "bench", "workload"), ("bench", "testing", "world")];
 
 /// Third-party crates that the pure core may use.
@@ -94,7 +94,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
     names
 }
 
-/// The folder and name of a crate of ours; none for others.
+/// The folder and name of a crate of this workspace; none for other crates.
 fn place_of(dependency: &str) -> Result<Option<(String, String)>, Failure> {
     if !dependency.starts_with("ramhold-") {
         return Ok(None);

@@ -1,7 +1,8 @@
 //! The project's own commands: `cargo xtask` lists them.
 //!
-//! Light on purpose: no dependencies, so that it builds in a second; everything heavy is a program of the workspace
-//! that it builds and runs. It writes nothing but build artefacts, except `fix`.
+//! This program is light on purpose: it has no dependencies, so that it builds in a second. All heavy work is
+//! in programs of the workspace that it builds and runs. It writes nothing but build artefacts, except with
+//! `fix`.
 
 mod clients;
 mod fuzz;

@@ -1,23 +1,25 @@
-//! Plants defects one by one: which seeds of the simulator find them, and which named scenario or test finds the others.
+//! Plants defects one by one, and says which seeds of the simulator find them, and which named scenario or
+//! test finds the others.
 //!
-//! Fails when a defect is found by nothing, and when the seeds find less than their share.
+//! The command fails when nothing finds a defect, and when the seeds find less than their share.
 //!
-//! Everything is built into a folder of its own, so that a program with defects is never where others look for one.
+//! Everything is built into a folder of its own, so that a program with defects is never found in the usual
+//! place.
 
 use crate::shell::{Failure, Step, root};
 use std::collections::BTreeMap;
 
 const FOLDER: &str = "target/planted";
 const RESULTS: &str = "target/planted/results";
-/// Tried for each defect, on all processors.
+/// The seeds that are tried for each defect, on all processors.
 const SEEDS: &str = "0..500";
-/// Of a hundred defects, how many the seeds must find.
+/// The number of defects, of a hundred, that the seeds must find.
 const SHARE_PERCENT: usize = 90;
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
 type Test = (&'static str, &'static str, &'static str, &'static str);
 
-/// All named scenarios: seconds.
+/// All named scenarios; they take seconds.
 const SCENARIOS: Test = ("ramhold-world", "planted", "scenarios", "");
 
 /// The test that finds a defect which few or no seeds find: defect, crate, test binary, filter.
@@ -143,7 +145,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     if !not_found.is_empty() {
         return Err(Failure(format!("not found by any seed or test: {}", not_found.join(", "))));
     }
-    // Of one defect alone, or of other seeds, the share says nothing.
+    // With one defect alone, or with other seeds, the share says nothing.
     let is_whole = !given("--seeds") && !given("--defect");
     if is_whole && by_seeds * 100 < all * SHARE_PERCENT {
         return Err(Failure(format!("less than {SHARE_PERCENT} % of the defects were found by seeds")));
@@ -152,7 +154,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The test that finds a defect. `sound`: which tests pass without a defect, asked once for each.
+/// The test that finds a defect. `sound` remembers which tests pass without a defect: each is asked once.
 fn found_by_test(defect: &str, sound: &mut BTreeMap<Test, bool>) -> Option<String> {
     let named = NAMED.iter().find(|(name, ..)| *name == defect);
     let named =
@@ -160,7 +162,7 @@ fn found_by_test(defect: &str, sound: &mut BTreeMap<Test, bool>) -> Option<Strin
     for test in named.into_iter().chain([SCENARIOS]) {
         let (package, _, binary, filter) = test;
         let is_sound = *sound.entry(test).or_insert_with(|| with_planted(test, "").run().is_ok());
-        // A test that fails without the defect, or whose name has changed, finds nothing.
+        // A test that fails without the defect, or whose name has changed, does not find the defect.
         let is_found = is_sound && with_planted(test, defect).run_expecting_failure().is_ok();
         let name = format!("{package} {binary} {filter}");
         if is_found {

@@ -1,4 +1,4 @@
-//! Running one program after the other, and saying which.
+//! Runs programs one after the other, and names each.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,7 +38,7 @@ impl Step {
         self
     }
 
-    /// Where it runs, seen from the root.
+    /// The folder in which the program runs, seen from the root.
     pub fn within(mut self, folder: &str) -> Step {
         if let Some(command) = &mut self.command {
             command.current_dir(root().join(folder));
@@ -59,7 +59,7 @@ impl Step {
         self
     }
 
-    /// Without a word of the program's own.
+    /// Drops the program's own output.
     pub fn silent(mut self) -> Step {
         if let Some(command) = &mut self.command {
             command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
@@ -71,7 +71,7 @@ impl Step {
         self.expect_code(|code| code == 0)
     }
 
-    /// Runs a program that must fail: a check that cannot fail is none.
+    /// Runs a program that must fail: a check that cannot fail is no check.
     pub fn run_expecting_failure(self) -> Result<(), Failure> {
         self.expect_code(|code| code != 0)
     }
@@ -116,7 +116,7 @@ pub fn root() -> PathBuf {
     own.parent().map(PathBuf::from).unwrap_or(own)
 }
 
-/// Where a built program is.
+/// The path of a built program.
 pub fn built(name: &str) -> String {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| root().join("target"));

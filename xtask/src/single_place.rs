@@ -1,14 +1,14 @@
 //! Words that may stand in one source file only.
 //!
-//! A choice by processor feature that is made anywhere but in `processor.rs` cannot be forced in tests, so one of its two
-//! ways would be tested only where the machine happens to have the feature.
+//! A choice by processor feature belongs in `processor.rs`, where tests can force it. Anywhere else, one of
+//! its two ways would be tested only where the machine happens to have the feature.
 
 use crate::imports::FOLDERS;
 use crate::shell::{Failure, root};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words, split so that this file has none of them, and the file that may have them.
+/// Words, split so that this file has none of them, and the one file that may have them.
 const PLACES: &[([&str; 2], &str)] = &[(["_feature", "_detected!"], "core/base/src/processor.rs")];
 
 pub fn check() -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub fn check() -> Result<(), Failure> {
     Err(Failure(format!("words stand where they may not:\n  {}", faults.join("\n  "))))
 }
 
-/// The words of a file that belong to another one.
+/// The words in a file that only another file may have.
 fn misplaced(name: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for (halves, place) in PLACES {
@@ -41,7 +41,7 @@ fn misplaced(name: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// All Rust sources below a folder, without what builds leave there.
+/// Finds all Rust sources below a folder, without the output of builds.
 fn find_sources(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure(format!("cannot read {}: {e}", folder.display()));
     for entry in fs::read_dir(folder).map_err(failed)? {

@@ -1,4 +1,4 @@
-//! What the commands run.
+//! The steps of each command.
 
 use crate::shell::{Failure, Step, answer, built, is_installed};
 use crate::{clients, histories, imports, single_place};
@@ -6,9 +6,10 @@ use crate::{clients, histories, imports, single_place};
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
 const TEST_SEEDS: &str = "600..900";
-/// As many again at most, until each crash point is met: any change of what is drawn moves the rarest to other seeds.
+/// At most this many further seeds run, until each crash point is met. Any change of the drawn values moves
+/// the rarest points to other seeds.
 const FURTHER_SEEDS: &str = "300";
-/// With so little memory that clients fill it.
+/// For runs with so little memory that clients fill it.
 const TIGHT_SEEDS: &str = "0..60";
 
 pub fn check() -> Result<(), Failure> {
@@ -39,8 +40,8 @@ pub fn test() -> Result<(), Failure> {
     }
     skipped.extend(clients::play(&[])?);
     if is_installed("redis-server") {
-        // Five servers come to every row of the table of differences, one server is a case of its own. Commands that nobody
-        // has tried yet are for `cargo xtask differential`.
+        // Five servers reach every row of the table of differences. One server is a case of its own. Commands
+        // that were never tried before are for `cargo xtask differential`.
         compare_replies(&["--commands", "300000", "--seed", "7", "--every-row"])?;
         compare_replies(&["--servers", "1", "--commands", "300000", "--seed", "8"])?;
     } else {
@@ -82,8 +83,9 @@ pub fn test() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A few seeds on each path that this processor has (the unit tests of `core/base` run each path themselves); answers
-/// those that it lacks, with the reason. No installation could make them run, so they are no skips.
+/// Runs a few seeds on each path that this processor has (the unit tests of `core/base` run each path
+/// themselves). Returns the paths that the processor lacks, with the reason. No installation could make them
+/// run, so they are no skips.
 fn run_each_processor_path() -> Result<Vec<String>, Failure> {
     let table = answer(&built("ramhold-world"), &["--processor"])?;
     let (mut here, mut lacking) = (Vec::new(), Vec::new());
@@ -157,7 +159,7 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
                 .into(),
         ));
     };
-    // Those of Redis's protocol are parts of compare.
+    // The benchmarks of Redis's protocol are parts of `compare`.
     let (program, part): (&str, &[&str]) = match which.as_str() {
         "compare" | "shard" | "figures" => (which, &[]),
         "resp" => ("compare", &["resp"]),
@@ -199,7 +201,7 @@ pub fn soak(arguments: &[String]) -> Result<(), Failure> {
     };
     build_quietly()?;
     let end = std::time::Instant::now() + std::time::Duration::from_secs(minutes * 60);
-    // Seeds that CI never runs, a fresh range each time.
+    // Seeds that CI never runs; a fresh range each time.
     let mut seed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_err(|e| Failure(e.to_string()))?

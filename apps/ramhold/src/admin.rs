@@ -1,6 +1,6 @@
-//! `--admin`: where those who operate a process are heard over HTTP, if anywhere.
+//! `--admin`: the address at which operators reach a process over HTTP, if any.
 //!
-//! It is off unless somebody says where: a port that appears by itself is one that nobody watches over.
+//! It is off by default: nobody watches over a port that opens by itself.
 
 use crate::failure::Failure;
 use crate::process;

@@ -1,4 +1,4 @@
-//! Bytes as text, for JSON: the standard alphabet with padding.
+//! Bytes as text for JSON: base64 with the standard alphabet and padding.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -1,4 +1,4 @@
-//! What can be typed. Each command's own arguments are beside its code in `commands`.
+//! The command line. The arguments of each command are beside its code in `commands`.
 
 use crate::commands::{
     accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator,
@@ -41,7 +41,7 @@ pub fn command() -> Parsed {
     let everywhere: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     WITHOUT.iter().fold(command, |command, (name, options)| {
         command.mut_subcommand(name, |of| {
-            // A command below it that talks to a cluster takes them all the same.
+            // A subcommand that talks to a cluster still takes these options.
             let names: Vec<String> = of.get_subcommands().map(|below| below.get_name().to_owned()).collect();
             let of = names.iter().fold(of, |of, below| {
                 of.mut_subcommand(below, |below| below.args(everywhere.iter().cloned()))
@@ -60,7 +60,7 @@ pub fn command() -> Parsed {
 /// It has the `id` of the option that it stands for, or the parser would add that one too.
 fn unused_here(command: &'static str, option: &'static str, id: clap::Id) -> Arg {
     let refuse = move |_: &str| Err::<String, String>(format!("'ramhold {command}' does not take it"));
-    // A switch is a value here, so that it can be refused.
+    // A switch also takes a value here, so that the value parser can refuse it.
     let argument = Arg::new(id).long(option).hide(true).num_args(0..=1);
     argument.default_missing_value("").value_parser(refuse)
 }

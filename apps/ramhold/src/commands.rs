@@ -1,4 +1,4 @@
-//! The commands, one file each, and who runs which.
+//! The commands, one file each, and their dispatch.
 
 pub mod accept_loss;
 pub mod acknowledge_loss;

@@ -1,8 +1,8 @@
 //! Options from a file: `--config FILE` gives a command the defaults that its operator wants.
 //!
-//! A key of the file is the name of a long option. What is typed wins over the environment (`RAMHOLD_...`), that over the
-//! file, and the file over what is built in. The file's values become the defaults of the arguments before these are
-//! parsed, so that one parser checks them all.
+//! A key of the file is the name of a long option. The command line wins over the environment
+//! (`RAMHOLD_...`), the environment over the file, and the file over the built-in defaults. Before the
+//! arguments are parsed, the file's values become their defaults, so that one parser checks them all.
 //!
 //! ```toml
 //! coordinator = "10.0.0.1:7400"
@@ -11,7 +11,7 @@
 //! no-master = true
 //! ```
 //!
-//! Not here: what the options mean (commands).
+//! Not here: the meaning of the options (commands).
 
 use crate::failure::Failure;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -145,7 +145,8 @@ fn with_defaults(command: Command, file: &ConfigFile) -> Command {
         .filter_map(|argument| Some((argument.get_id().clone(), file.entries.get(argument.get_long()?)?)))
         .collect();
     ids.into_iter().fold(command, |command, (id, entry)| {
-        // The parser wants defaults that live as long as the process; there is one file of bounded size.
+        // The parser needs defaults that live as long as the process. The leak is bounded: there is one file
+        // of bounded size.
         let values: Vec<&'static str> =
             entry.values.iter().map(|value| &*Box::leak(value.clone().into_boxed_str())).collect();
         command.mut_arg(id.as_str(), |argument| argument.default_values(values).required(false))

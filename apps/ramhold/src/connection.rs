@@ -1,4 +1,4 @@
-//! From the arguments to a client.
+//! Makes a client from the command's arguments.
 
 use crate::cli::Global;
 use crate::failure::{Failure, REFUSED};
@@ -17,7 +17,7 @@ impl Global {
         let options = Options {
             deadline: self.timeout(),
             connect_timeout: CONNECT_TIMEOUT.min(self.timeout()),
-            // Most commands write once and go; the others renew it.
+            // Most commands write once and end. The others renew their lease.
             lease_term: (self.timeout() * 2).max(LEASE_TERM_MIN),
         };
         Ok(Client::connect_with(&addresses, options)?)

@@ -1,4 +1,4 @@
-//! How a command that did not succeed says so: one line, and an exit code.
+//! How a command reports its failure: one line, and an exit code.
 
 use ramhold_client::{Error, Status};
 use std::io;

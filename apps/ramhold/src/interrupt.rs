@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM for commands that have something to end in order: children, temporary directories.
+//! Ctrl-C and SIGTERM for commands that must clean up in order: children, temporary directories.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -6,12 +6,12 @@
 //!   DIR/logs/NAME.log       what each process printed
 //! ```
 //!
-//! Every server has a label of its own, so that replicas of one segment are in different processes. That protects against
-//! the death of processes, not of the machine.
+//! Every server has a label of its own, so that the replicas of a segment are in different processes. This
+//! protects against the death of processes, not of the machine.
 //!
 //! Invariants:
 //! - a process that has not been waited for keeps its number, so a signal never hits a stranger;
-//! - children end with this process, whatever ends it.
+//! - children end with this process, however it ends.
 
 mod child;
 mod ports;
@@ -96,7 +96,8 @@ impl Plan {
         push("--dir", self.data_dir(member).into());
         push("--bind", self.address(member).to_string().into());
         push("--end-with", std::process::id().to_string().into());
-        // Said in either case: what this process has in its environment would be meant for all of them at once.
+        // The option is always passed: a value from this process's environment would apply to all members at
+        // once.
         let admin = self.admin_port.map(|first| first + u16::try_from(member).expect("a member has a port"));
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
         push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
@@ -267,7 +268,7 @@ impl LocalCluster {
     /// Whoever has not ended within `patience`, or when `gives_up` says so, is killed; gives their names.
     pub fn stop(&mut self, patience: Duration, gives_up: &mut dyn FnMut() -> bool) -> Vec<String> {
         let servers: Vec<usize> = (1..self.members.len()).collect();
-        // Each is asked once: a second signal ends it without flushing.
+        // Each member is asked once, because a second signal ends it without flushing.
         for group in [&[0][..], &servers] {
             for member in group {
                 self.signal(*member, Signal::TERM);

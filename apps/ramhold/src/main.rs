@@ -1,4 +1,4 @@
-//! The `ramhold` command: reads its arguments, runs one command, ends with the exit code that says how it went.
+//! The `ramhold` command: reads its arguments, runs one command, and ends with the exit code of its result.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: see output")]
 

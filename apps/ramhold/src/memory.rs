@@ -1,10 +1,10 @@
-//! How `--memory` is divided, and whether this machine has it.
+//! The division of `--memory`, and the check that this machine has it.
 //!
-//! Everything that grows with the data or with the load is in one figure: the log, its index, what the network holds,
-//! and for a backup its buffer slots (memory too, in tmpfs) and the divided segments of a recovery. The program itself
-//! and the thread stacks, a few megabytes, are not.
+//! One figure covers everything that grows with the data or with the load: the log, its index, the tablet
+//! profiles, the network's buffers, and for a backup its buffer slots (memory too, in tmpfs) and the divided
+//! segments of a recovery. The program itself and the thread stacks, a few megabytes, are not included.
 //!
-//! Not here: taking the memory (log, backup), what is done when a part is full. Catalogue: C2, C7, D1.
+//! Not here: taking the memory (log, backup), the behaviour when a part is full. Catalogue: C2, C7, D1.
 
 use crate::size::bytes_text;
 use ramhold_base::limits::{SEGLET_BYTES, SEGMENT_BYTES};
@@ -77,14 +77,15 @@ impl MemoryPlan {
         let buffer_bytes = if buffer_count == 0 { 0 } else { 4096 + buffer_count * PLACE_BYTES };
         left -= buffer_bytes;
         let (log_bytes, index_bytes, profile_bytes) = if roles.master {
-            // 12 %: at 100 bytes a value an object takes about 130 bytes of log and 12 of index.
+            // The index gets 12 %: an object with a value of 100 bytes takes about 130 bytes of log and 12 of
+            // index.
             let index_bytes = total_bytes / 100 * 12;
             let seglet = u64::from(SEGLET_BYTES);
             let log_bytes = (left - index_bytes) / (1000 + PROFILE_PER_MILLE) * 1000 / seglet * seglet;
             let profile_bytes = log_bytes / 1000 * PROFILE_PER_MILLE;
             (log_bytes, left - log_bytes - profile_bytes, profile_bytes)
         } else {
-            // What no role uses is not taken.
+            // Memory that no role uses is not taken.
             (0, 0, 0)
         };
         let total_bytes =
@@ -121,7 +122,8 @@ impl MemoryPlan {
 pub fn check_available(wanted_bytes: u64, held_bytes: u64, available: Option<u64>) -> Result<(), String> {
     let needed = wanted_bytes.saturating_sub(held_bytes);
     match available {
-        // A kernel that does not tell cannot be asked; the log takes its memory piece by piece.
+        // The kernel does not say how much is available, so nothing can be checked. The log takes its memory
+        // piece by piece.
         None => Ok(()),
         Some(available) if needed <= available => Ok(()),
         Some(available) => Err(format!(

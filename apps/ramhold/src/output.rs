@@ -1,4 +1,4 @@
-//! What goes to stdout: text for people in columns, JSON for programs.
+//! Output to stdout: text in columns for people, JSON for programs.
 
 use crate::failure::Failure;
 use crate::screen::cut;
@@ -87,7 +87,7 @@ impl Columns {
         let total: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
         let mut excess = total.saturating_sub(width_max);
         for (column, width) in widths.iter_mut().enumerate().rev() {
-            // A head is never cut, nor is the first column, by which a row is known, before all others.
+            // A heading is never cut. The first column identifies its row, so it is cut last.
             let head = self.rows[0][column].chars().count();
             let less = excess.min(width.saturating_sub(head.max(CELL_WIDTH_MIN)));
             *width -= less;

@@ -1,4 +1,4 @@
-//! How replicas are placed, as people write and read it: `scatter`, `copyset`, `copyset:2`.
+//! The placement of replicas as people write and read it: `scatter`, `copyset`, `copyset:2`.
 
 use ramhold_base::limits::COPYSET_RINGS_MAX;
 use ramhold_wire::ReplicaPlacement;

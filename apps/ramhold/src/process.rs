@@ -1,8 +1,8 @@
-//! What the long-lived processes have in common: how they end.
+//! The common part of the long-lived processes: how they end.
 //!
 //! Invariants:
-//! - a panic ends the process at once: the cluster survives a dead process, not a wrong one;
-//! - the first SIGTERM or SIGINT asks for a clean stop, the second does not wait for it.
+//! - a panic ends the process at once: the cluster survives a dead process, but not a faulty one;
+//! - the first SIGTERM or SIGINT asks for a clean stop; the second ends the process without waiting for it.
 
 use crate::failure::Failure;
 use ramhold_runtime::{Exit, StopHandle};
@@ -46,7 +46,7 @@ pub fn stop_on_signal(stop: StopHandle) -> Result<(), Failure> {
 pub fn end_with(parent: u32) -> Result<(), Failure> {
     let failed = |what: String| Failure::usage(format!("cannot tie this process to its parent: {what}"));
     set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| failed(error.to_string()))?;
-    // It may have ended before the wish was made; then somebody else has taken this process over.
+    // The parent may have ended before the signal was requested. Then this process has another parent.
     let present = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.get().unsigned_abs());
     if present == Some(parent) { Ok(()) } else { Err(failed(format!("process {parent} is gone"))) }
 }

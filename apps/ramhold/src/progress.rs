@@ -1,4 +1,4 @@
-//! A line that moves while something takes long: only on a terminal, and only after a second.
+//! A progress line for long operations: only on a terminal, and only after a second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;

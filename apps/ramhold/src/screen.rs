@@ -1,6 +1,7 @@
-//! How text is laid out for eyes: lines of at most 80 columns, and colours where somebody looks.
+//! The layout of text for people: lines of at most 80 columns, and colours on a terminal.
 //!
-//! Only what a person asked to see is cut or coloured: output that goes to a file or a program stays whole and plain.
+//! Only output to a terminal is cut or coloured: output that goes to a file or a program stays whole and
+//! plain.
 
 use std::io::IsTerminal;
 

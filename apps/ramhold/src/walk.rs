@@ -1,4 +1,4 @@
-//! The files below a directory, in the order of their paths' bytes, without following links.
+//! The files below a directory, in byte order of their paths, without following links.
 
 use crate::output::bytes_for_eyes;
 use crate::screen::{WIDTH, cut};
@@ -117,7 +117,7 @@ pub fn read_object(path: &Path) -> Result<Vec<u8>, Skip> {
         return Err(Skip::TooLarge);
     }
     let mut bytes = Vec::with_capacity(length as usize + 1);
-    // It may have grown since.
+    // The file may have grown since its length was read.
     file.take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > VALUE_BYTES_MAX { Err(Skip::TooLarge) } else { Ok(bytes) }
 }

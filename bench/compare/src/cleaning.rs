@@ -1,11 +1,13 @@
-//! What cleaning costs the clients: writes to a nearly full server beside the same writes to one that never cleans.
+//! The cost of cleaning for clients: writes to a nearly full server, beside the same writes to a server that
+//! never cleans.
 //!
-//! Two clusters of the same binary run side by side: a coordinator, one server that owns the data, and three backups with
-//! files. The same objects are in both; one server's log is so small that they fill it to the given part, the other's so
-//! large that a run never fills it. Overwrites are uniform. Runs alternate, medians are compared; then both are offered
-//! half of the peak rate at even distances, and the times from when a write was due are compared.
+//! Two clusters of the same binary run side by side. Each has a coordinator, one server that owns the data,
+//! and three backups with files. Both hold the same objects. The log of one server is so small that the
+//! objects fill it to the given part. The log of the other server is so large that a run never fills it.
+//! Overwrites are uniform. The clusters are measured in turn, and medians are compared. Then both are offered
+//! half of the peak rate at even intervals. Latency is counted from the moment at which a write was due.
 //!
-//! Issue figures: throughput against utilisation, latency percentiles with and without cleaning. Catalogue: C6, C7.
+//! Figures: throughput against utilisation, latency percentiles with and without cleaning. Catalogue: C6, C7.
 
 use crate::ramhold::Cluster;
 use clap::Args;
@@ -36,7 +38,7 @@ pub struct Cleaning {
 }
 
 const KEY_BYTES: u64 = 30;
-/// What an object takes in the log beyond key and value.
+/// Bytes of an object in the log beyond key and value.
 const OVERHEAD_BYTES: u64 = 22;
 
 impl Cleaning {
@@ -73,7 +75,7 @@ impl Cleaning {
         let cleans = Cluster::split(self.memory_mebibytes)?;
         let log_bytes = number(&cleans.owner()?, "log_bytes")?;
         let objects = log_bytes * used / 100 / (KEY_BYTES + value_bytes + OVERHEAD_BYTES);
-        // Never full: room for the objects and for all that the runs can write.
+        // Never full: it has room for the objects and for all that the runs can write.
         let plain = Cluster::split(self.memory_mebibytes + 6 * 1024)?;
         let load = |cluster: &Cluster, seconds: u64, more: &[&str]| -> Result<Value, String> {
             let (objects, value, seconds) =
@@ -88,7 +90,7 @@ impl Cleaning {
         for cluster in [&cleans, &plain] {
             load(cluster, 1, &["--pipeline", "64"])?;
         }
-        // Until what cleaning does is what it will do; the log that is never cleaned has nothing to get used to.
+        // Warm up until cleaning is steady. The log that is never cleaned needs no warm-up.
         let (mut warm, needed) = (0.0, self.warm * objects as f64);
         while warm < needed {
             let written = float(&load(&cleans, 10, &["--pipeline", "64", "--no-fill"])?, "/run/writes/count");

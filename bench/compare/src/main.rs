@@ -1,8 +1,12 @@
 //! Ramhold beside redis-server and memcached: one machine, one run, one kind of client.
 //!
-//! `cargo xtask bench compare` compares operations per second and their latency; `cargo xtask bench compare memory`
-//! compares live data with resident memory, `cleaning` a nearly full server with one that never cleans;
-//! `cargo xtask bench resp` compares over Redis's protocol, with an empty server as the floor, and `limits` shows that floor alone. Servers run on core 0, clients on core 1 (where the machine has two).
+//! - `cargo xtask bench compare` compares operations per second and their latency.
+//! - `cargo xtask bench compare memory` compares live data with resident memory.
+//! - `cargo xtask bench compare cleaning` compares a nearly full server with one that never cleans.
+//! - `cargo xtask bench resp` compares over Redis's protocol, with an empty server as the floor.
+//! - `cargo xtask bench limits` shows that floor alone.
+//!
+//! Servers run on core 0 and clients on core 1, where the machine has two.
 //! Figures: docs/performance.md; earlier ones: native-client.md, redis-front.md and memory-and-cleaning.md in
 //! docs/measurements.
 

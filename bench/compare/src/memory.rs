@@ -1,11 +1,13 @@
 //! Live data divided by resident memory, under workloads that fragment.
 //!
-//! Every store is started afresh for every workload and given the very same steps (`ramhold-workload`). Whenever live
-//! bytes are at their target, the commands under way are finished and the memory charged to the store's process (Pss,
-//! everything in it) is read. The worst of these moments counts, and the end.
-//! Ramhold is measured by its own `bench log`, a child process that prints one JSON object; see `memory/own.rs`.
+//! Every store is started afresh for every workload, and is given exactly the same steps
+//! (`ramhold-workload`). Whenever the live bytes are at their target, the commands under way are finished.
+//! Then the memory charged to the store's process is read (Pss, everything in it). The worst of these moments
+//! and the last one are reported. Ramhold is measured by its own `bench log`, a child process that prints one
+//! JSON object; see `memory/own.rs`.
 //!
-//! Live bytes are those of the keys and values that the store has answered to hold, so what it refused is not in them.
+//! Live bytes are those of the keys and values that the store has confirmed by its answers. Refused writes
+//! are not counted.
 
 mod connection;
 mod dialect;
@@ -41,8 +43,8 @@ impl Memory {
     }
 }
 
-/// The stores that can be started; the report says which cannot, and why. Ramhold is always tried: its program may
-/// know some workloads only.
+/// The stores that can be started. The report says which stores cannot, and why. Ramhold is always tried: its
+/// program may know only some workloads.
 fn available(plan: &Plan, report: &mut Report) -> Vec<Store> {
     let mut stores = Vec::new();
     for store in &plan.stores {
@@ -59,7 +61,7 @@ fn available(plan: &Plan, report: &mut Report) -> Vec<Store> {
     stores
 }
 
-/// The row, or why Ramhold has none; an error when a measurement went wrong.
+/// The row, or the reason why Ramhold has none. An error means that a measurement went wrong.
 fn measure_one(
     store: Store,
     workload: Workload,

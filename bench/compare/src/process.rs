@@ -1,6 +1,7 @@
-//! Programs that are compared, each in a process of ours: pinned to a core, on a free port, in a folder of its own.
+//! Programs that are compared. Each runs in a process started here, pinned to a core, on a free port, in a
+//! folder of its own.
 //!
-//! Dropping a `Process` kills it by its id and removes its folder; nothing else is ever ended.
+//! Dropping a `Process` kills that process by its id and removes its folder. No other process is ever ended.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a program may take until it listens.
+/// The time limit for a program until it listens.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A server on a port of 127.0.0.1, on core 0.
@@ -76,7 +77,7 @@ pub fn cpu_micros(pid: u32) -> Result<u64, String> {
     cpu_ticks(&text).map(|ticks| ticks * TICK_MICROS).ok_or_else(|| format!("{path} tells no times"))
 }
 
-/// What Linux counts in towards processes, whatever it counts in itself.
+/// The unit in which Linux reports a process's CPU time, whatever unit it counts in itself.
 const TICK_MICROS: u64 = 10_000;
 
 /// Fields 14 and 15, behind the program's name in brackets, which may have anything in it.
@@ -93,8 +94,8 @@ fn pss_bytes(text: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Says that this process was started again on the clients' core. From then on it sees one core only, so whether the
-/// machine has several is no longer asked of the system.
+/// Marks a process that was started again on the clients' core. From then on the process sees one core only,
+/// so it no longer asks the system whether the machine has several.
 const PINNED: &str = "RAMHOLD_COMPARE_PINNED";
 
 fn is_pinned() -> bool {
@@ -107,8 +108,9 @@ fn can_pin() -> bool {
     tools.iter().all(|tool| Path::new(tool).exists()) && (is_pinned() || several())
 }
 
-/// A program pinned to a core, if the machine has several and `taskset` and `setpriv` are there. It keeps the process
-/// id of what is spawned, and is killed when this process ends, however it ends.
+/// A program pinned to a core, if the machine has several cores and `taskset` and `setpriv` are there. The
+/// program keeps the process id of the spawned process, and is killed when this process ends, however it
+/// ends.
 pub fn pinned(core: usize, program: &str) -> Command {
     if !can_pin() {
         return Command::new(program);
@@ -118,8 +120,8 @@ pub fn pinned(core: usize, program: &str) -> Command {
     command
 }
 
-/// This program again on core 1 with the same arguments, since the clients are in it; returns its exit code. None when
-/// it runs there already, or nothing can be pinned.
+/// Runs this program again on core 1 with the same arguments, since the clients are in it. Returns the exit
+/// code. Returns none if the program runs there already, or if nothing can be pinned.
 pub fn run_again_pinned() -> Option<u8> {
     if is_pinned() || !can_pin() {
         return None;
@@ -130,8 +132,9 @@ pub fn run_again_pinned() -> Option<u8> {
     Some(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1))
 }
 
-/// Microseconds for one byte to a process on a core and back, the median: what sleeping and waking costs here. It is
-/// in every figure of one operation under way, and differs tenfold between machines.
+/// Microseconds for one byte to a process on a core and back, as the median: the cost of sleeping and waking
+/// on this machine. Every figure with one operation under way includes it, and it differs tenfold between
+/// machines.
 pub fn echo_micros(core: usize) -> Result<f64, String> {
     const ROUNDS: usize = 2000;
     let text = |e: std::io::Error| format!("cat: {e}");

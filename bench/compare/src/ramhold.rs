@@ -11,10 +11,10 @@ pub struct Cluster {
     children: Vec<Child>,
     coordinator: String,
     dir: PathBuf,
-    /// In memory; given back at the end, which a server that is killed does not do.
+    /// In memory. It is removed at the end, because a server that is killed does not remove it.
     buffer_dir: PathBuf,
     replicas: u8,
-    /// Where Redis clients are heard; 0: nowhere.
+    /// The port for Redis clients; 0: none.
     resp_port: u16,
 }
 
@@ -59,7 +59,7 @@ impl Cluster {
         self.children.last().expect("a cluster has processes").id()
     }
 
-    /// One server that owns all data and is nobody's backup, and three backups with files.
+    /// One server that owns all data and is no backup, and three backups with files.
     pub fn split(memory_mebibytes: u64) -> Result<Cluster, String> {
         let mut cluster = Cluster::coordinator(3)?;
         let coordinator = cluster.coordinator.clone();
@@ -101,7 +101,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// What a command of ours prints as JSON.
+    /// The JSON that a `ramhold` command prints.
     pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
         let output = self.command().arg("--json").args(arguments).output().map_err(|e| e.to_string())?;
         serde_json::from_slice(&output.stdout).map_err(|e| {

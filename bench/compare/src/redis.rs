@@ -1,4 +1,4 @@
-//! redis-server, and a client with so many commands under way on one connection.
+//! redis-server, and a client that keeps a fixed number of commands under way on one connection.
 
 use crate::process::Process;
 use crate::speed::{Figures, OBJECTS, Test};
@@ -35,7 +35,7 @@ impl Server {
     }
 
     pub fn run(&self, test: Test) -> Result<Figures, String> {
-        // The client's own thread goes to core 1 by running this whole program there; see `Connection`.
+        // The client's own thread runs on core 1, because this whole program runs there; see `Connection`.
         let mut connection = Connection::open(self.process.port())?;
         let mut state = 88_172_645_463_325_252u64;
         let started = Instant::now();
@@ -76,7 +76,7 @@ fn set(out: &mut Vec<u8>, number: u64) {
 struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
-    /// What one system call reads into; kept, since clearing it would be charged to Redis.
+    /// The target of each system call that reads. It is kept, since clearing it would be charged to Redis.
     buffer: Box<[u8; 65_536]>,
 }
 
@@ -88,7 +88,8 @@ impl Connection {
         Ok(Connection { stream, input: Vec::new(), buffer: Box::new([0; 65_536]) })
     }
 
-    /// Keeps `depth` commands under way until `next` has none any more; returns how long each took, in nanoseconds.
+    /// Keeps `depth` commands under way until `next` has none left. Returns the latency of each, in
+    /// nanoseconds.
     fn drive(
         &mut self,
         depth: usize,

@@ -1,10 +1,12 @@
-//! Redis's protocol: Ramhold beside redis-server, and both beside the floor, a server that does nothing but answer.
+//! Redis's protocol: Ramhold beside redis-server, and both beside the floor, a server that only answers.
 //!
-//! All three run in turn on core 0, the load on core 1; each run is a few seconds, the median counts. Keys are random
-//! among so many that caches do not hold them, and all are there before anything is measured. The load is our own:
-//! redis-benchmark spends more on a reply than the empty server does, and would measure itself.
+//! The three servers run in turn on core 0, and the load runs on core 1. Each run takes a few seconds, and
+//! the median counts. Keys are chosen at random from a set too large for the caches, and all keys exist
+//! before the measurement begins. The load is our own: redis-benchmark spends more on a reply than the empty
+//! server does, and would measure itself.
 //!
-//! CPU per operation is what the kernel charges to the server's process, with everything that it does for its sockets.
+//! CPU per operation is the time that the kernel charges to the server's process, including the kernel's work
+//! for the server's sockets.
 //!
 //! Not here: latency under an offered rate, several servers, replicas.
 
@@ -48,7 +50,7 @@ pub struct Limits {
 /// Commands under way on each connection.
 const PIPELINES: [usize; 2] = [1, 16];
 
-/// What one run measured.
+/// The results of one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub ops_per_second: f64,

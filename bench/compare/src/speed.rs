@@ -1,9 +1,9 @@
 //! Operations per second and latency, beside redis-server.
 //!
-//! Each test runs several times, Ramhold and Redis in turn, and the median is printed with the ratio.
-//! One client thread with a given number of operations under way, random keys of 30 bytes, values of 100 bytes, over
-//! TCP on the loopback. Redis runs without persistence, and Ramhold with R = 0 for the like; then Ramhold with R = 3
-//! beside Redis with its log synced every second.
+//! Each test runs several times, Ramhold and Redis in turn. The median is printed with the ratio. The load is
+//! one client thread with a given number of operations under way, random keys of 30 bytes and values of 100
+//! bytes, over TCP on the loopback. The first comparison is Redis without persistence beside Ramhold with R =
+//! 0. The second is Redis with its log synced every second beside Ramhold with R = 3.
 //!
 //! Not here: memory.
 
@@ -24,7 +24,7 @@ pub struct Speed {
     smoke: bool,
 }
 
-/// What one run of one test measured.
+/// The results of one run of one test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub ops_per_second: f64,
@@ -32,7 +32,7 @@ pub struct Figures {
     pub p99_micros: f64,
 }
 
-/// One test: reads or writes, so many under way.
+/// One test: reads or writes, with a fixed number under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
     pub reads: bool,

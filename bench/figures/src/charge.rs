@@ -1,11 +1,13 @@
-//! What time everything takes in a simulated cluster: the processors, ports and devices of its hosts.
+//! The model of time in a simulated cluster: processors, ports and devices of its hosts.
 //!
-//! A process has one core and does one step after the other, as under `io/runtime`; what a step costs follows from the
-//! frame that it was given, what a disk effect brought, and the frames that it sends. Bytes of logs are weighed by the scale
-//! model (`scale`). A host has one port in each direction, a backup one device with a lane of reads and one of writes, each
-//! in order, as under `io/runtime`; reads go before writes.
+//! A process has one core and does one step after the other, as under `io/runtime`. The cost of a step
+//! follows from the frame that it was given, the data that a disk effect brought, and the frames that it
+//! sends. Bytes of logs are weighed by the scale model (`scale`). A host has one port in each direction. A
+//! backup has one device with a lane for reads and a lane for writes. Each lane works in order, as under
+//! `io/runtime`, and reads go before writes.
 //!
-//! Not here: caches, memory bandwidth that processes of one host share, congestion within switches, interrupts.
+//! Not here: caches, memory bandwidth that processes of one host share, congestion within switches,
+//! interrupts.
 
 use crate::costs::{CHECKSUM, COPY, DECODE, ENCODE, MESSAGE, RecordCost, SOCKET, STEP};
 use crate::profile::{BYPASS_MESSAGE, Profile};
@@ -22,29 +24,29 @@ use std::fmt;
 use std::rc::Rc;
 
 const KIND_AT: usize = 20;
-/// Before charging begins, so that a cluster is filled in no time.
+/// Nanoseconds of a step before charging begins, so that a cluster is filled in no time.
 const FREE: u64 = 1000;
 const GATHERING: u64 = 20_000_000;
-/// Smaller reads are none of segments.
+/// Smaller reads do not read segments.
 const SEGMENT_READ_BYTES_MIN: u64 = 1024;
 /// A commit to the coordinator's store, on a local device.
 const STORE: u64 = 1_000_000;
-/// Of the common part of a `Recover`: into its frame, and to what is sent.
+/// Copies of the common part of a `Recover`: into its frame, and to the send buffer.
 const RECOVER_COPIES: f64 = 2.0;
 /// A sync of a device that has nothing left to write.
 const SYNC: u64 = 100_000;
 
-/// How busy everything was since charging began: nanoseconds of nodes, bytes of hosts.
+/// The busy time of everything since charging began: nanoseconds of nodes, bytes of hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
     pub processors: Vec<u64>,
     pub sent: Vec<f64>,
     pub reading: Vec<u64>,
-    /// What the processors and ports were busy with, of the coordinator (the first node) and of all others together.
+    /// The work of processors and ports, of the coordinator (the first node) and of all other nodes together.
     pub work: BTreeMap<(bool, Work), Tally>,
 }
 
-/// What a processor does.
+/// A kind of processor work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Work {
     Message {
@@ -67,7 +69,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// How often, how many bytes on the wire, and nanoseconds of the processors that send and that receive.
+/// The count, the bytes on the wire, and the nanoseconds of the processors that send and receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub count: f64,
@@ -76,11 +78,11 @@ pub struct Tally {
     pub receiving: f64,
 }
 
-/// Shared with whoever runs the world.
+/// Shared with the code that runs the world.
 #[derive(Debug, Default)]
 pub struct Meter {
     pub on: bool,
-    /// Servers come into the cluster: so late do frames arrive then that one list tells of many of them.
+    /// Servers come into the cluster. Frames then arrive late enough that one list tells of many servers.
     pub gathering: bool,
     pub busy: Busy,
 }
@@ -89,20 +91,20 @@ pub struct Meter {
 struct Device {
     reads_until: u64,
     writes_until: u64,
-    /// Time of reads that was taken so far.
+    /// Time that reads have taken so far.
     read_time: u64,
 }
 
-/// What a frame carries.
+/// The contents of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Load {
     opcode: Option<Opcode>,
     is_reply: bool,
     /// Bytes of a log, as in the simulation.
     log: f64,
-    /// All others, as often as the frame is there for.
+    /// All other bytes, counted once for each message that the frame stands for.
     other: f64,
-    /// How many messages it stands for.
+    /// The number of messages that the frame stands for.
     count: f64,
 }
 
@@ -110,18 +112,18 @@ pub struct Charge {
     pub profile: Profile,
     pub scale: Scale,
     pub record: RecordCost,
-    /// Of each node, which host it is on.
+    /// The host of each node.
     pub hosts: Vec<usize>,
-    /// Of each node, how fast its device is against the profile's.
+    /// The speed of each node's device, relative to the profile's.
     pub speeds: Vec<f64>,
     meter: Rc<RefCell<Meter>>,
     out_until: Vec<u64>,
     in_until: Vec<u64>,
     devices: Vec<Device>,
-    /// Of each node, whether it was asked for records. Before that it reads openings, each of one segment, whatever that
-    /// stands for.
+    /// Whether each node was asked for records. Before that a node reads openings. Each read then counts as
+    /// one segment, however many segments it stands for.
     is_asked: Vec<bool>,
-    /// Writes that are not over: how much time reads had taken when they were last looked at.
+    /// Writes that are not over, with the time that reads had taken when the write was last looked at.
     writes: BTreeMap<(usize, DiskToken), u64>,
 }
 
@@ -162,7 +164,7 @@ impl Charge {
         let segments = f64::from(self.scale.segments);
         let before_log = match opcode {
             Some(Opcode::RecoveryRead) if is_reply => Some((ReadTimes::BYTES, segments)),
-            // As long as they would be, so there are as many.
+            // These are as long as in a full-size cluster, so there are as many.
             Some(Opcode::Append) if !is_reply => Some((AppendRequest::HEAD_BYTES, 1.0)),
             _ => None,
         };
@@ -175,7 +177,7 @@ impl Charge {
                 count,
             },
             _ => {
-                // There is one for every segment, or it tells of every segment.
+                // There is one such message for every segment, or the message tells of every segment.
                 let count = match opcode {
                     Some(Opcode::RecoveryRead) => segments,
                     _ => 1.0,
@@ -192,13 +194,13 @@ impl Charge {
         }
     }
 
-    /// On the wire.
+    /// Bytes on the wire.
     fn bytes(&self, frame: &[u8]) -> f64 {
         let load = self.load(frame);
         load.log * self.scale.bytes() + load.other
     }
 
-    /// A byte of a segment that is read for its opening stands for so many.
+    /// The bytes that one byte of a segment stands for when the segment is read for its opening.
     fn opening_bytes(&self) -> f64 {
         self.scale.bytes() / f64::from(self.scale.segments)
     }
@@ -215,9 +217,9 @@ impl Charge {
         let load = self.load(frame);
         let mut per_byte = self.socket();
         match load.opcode {
-            // Out of the connection, and into the log.
+            // The bytes are copied out of the connection, and into the log.
             Some(Opcode::RecoveryRead) => per_byte += COPY + self.record.replay / self.record.record_bytes,
-            // Into the buffer, under its certificate.
+            // The bytes are copied into the buffer, under its certificate.
             Some(Opcode::Append) => per_byte += COPY + CHECKSUM,
             _ => {}
         }
@@ -229,12 +231,12 @@ impl Charge {
     fn sending(&self, frame: &[u8]) -> f64 {
         let load = self.load(frame);
         let mut per_byte = self.socket();
-        // Of what is divided the copy is a part of dividing.
+        // The copy of divided records is part of the cost of dividing.
         if load.opcode == Some(Opcode::Append) {
             per_byte += COPY;
         }
         let encode = match load.opcode {
-            // All of it but some bytes is encoded once for all masters.
+            // All but some bytes are encoded once for all masters.
             Some(Opcode::Recover) => RECOVER_COPIES * COPY + CHECKSUM,
             _ => ENCODE,
         };
@@ -243,7 +245,8 @@ impl Charge {
             + load.log * self.scale.bytes() * per_byte
     }
 
-    /// Notes what a node's processor takes for a frame that it sends or has received, before the profile's factor.
+    /// Notes the processor time of a node for a frame that it sends or has received, before the profile's
+    /// factor.
     fn note(&self, node: usize, work: Work, tally: Tally) {
         let mut meter = self.meter.borrow_mut();
         let noted = meter.busy.work.entry((node == 0, work)).or_default();
@@ -264,7 +267,7 @@ impl Charge {
     }
 }
 
-/// How many bytes of a `Recover` tell of segments; what is before them tells of ranges.
+/// The number of bytes of a `Recover` that tell of segments. The bytes before them tell of ranges.
 fn segments_of_recover(body: &[u8]) -> Result<usize, minicbor::decode::Error> {
     let mut decoder = minicbor::Decoder::new(body);
     decoder.array()?;

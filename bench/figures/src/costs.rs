@@ -1,7 +1,7 @@
-//! What work costs a processor, as measured, each with its source; what is assumed says so.
+//! Measured processor costs, each with its source. Assumed costs say that they are assumed.
 //!
-//! All of it on one machine: a core of an AMD EPYC, 2 virtual processors, Linux 6.18, release build, November 2026. Other
-//! machines are that one times a factor (`profile`).
+//! All costs were measured on one machine: a core of an AMD EPYC, 2 virtual processors, Linux 6.18, release
+//! build, November 2026. Other machines are that machine times a factor (`profile`).
 
 use ramhold_base::checksum::crc;
 use ramhold_base::hash::PlacementSeed;
@@ -16,13 +16,13 @@ use ramhold_wire::recovery::{
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What one record of a log costs, in nanoseconds; keys of 8 bytes.
+/// The costs of one record of a log, in nanoseconds; keys of 8 bytes.
 ///
 /// Source: `taskset -c 1 ramhold bench replay`, CPU time, index growing from its smallest, nothing else running.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordCost {
     pub value_bytes: u32,
-    /// Of log.
+    /// Bytes of log per record.
     pub record_bytes: f64,
     /// A backup sorts it into partitions, with its checksum, and copies it out.
     pub divide: f64,
@@ -43,38 +43,41 @@ pub const RECORDS: [RecordCost; 6] = [
 pub const CHECKSUM: f64 = 0.143;
 pub const COPY: f64 = 0.147;
 
-/// What the kernel takes per byte that is sent, and per byte that is received, over TCP: half of 0.30 ns for both.
+/// The kernel's cost per byte sent, and per byte received, over TCP: half of 0.30 ns for both.
 ///
 /// Source: the CPU floor of `ramhold bench recovery --data 2GiB` (docs/measurements/recovery.md, 2.1 GiB): 1.67 s on
 /// two cores for 2.1 GiB fetched and three times that replicated, less checksum and copy of what was fetched.
 pub const SOCKET: f64 = 0.15;
 
-/// What a small message takes to be received, and one to be sent, whatever is in it.
+/// The cost of receiving or of sending a small message, whatever is in it.
 ///
 /// Source: half of 3.2 microseconds that an empty server takes for a request and its answer (docs/performance.md, Redis
 /// clients: `cargo xtask bench limits`).
 pub const MESSAGE: f64 = 1600.0;
 
-/// Per byte of a message that is encoded field by field (all but the bytes of logs), to write it and to read it, frame's
-/// checksum included.
+/// Per byte of a message that is encoded field by field (all but the bytes of logs): the cost of writing it
+/// and of reading it, with the frame's checksum.
 ///
-/// Source: `cargo xtask bench figures --costs`, one core: a `Recover` with 7,600 segments 3.33 and 4.49 ns, 1,000 ranges 1.91
-/// and 1.07 ns, a request for records 2.66 and 2.28 ns. The dearest counts: it is what coordinators send and, of replicas,
-/// are told most of. That was before lists were packed, to a third of their bytes and less, each of which takes longer.
+/// Source: `cargo xtask bench figures --costs`, one core: a `Recover` with 7,600 segments 3.33 and 4.49 ns,
+/// 1,000 ranges 1.91 and 1.07 ns, a request for records 2.66 and 2.28 ns. The dearest counts: coordinators
+/// mostly send such lists of segments, and are mostly told such lists about replicas. These measurements were
+/// made before lists were packed. Packed lists have a third of the bytes or less, and each of their bytes
+/// takes longer.
 pub const ENCODE: f64 = 3.3;
 pub const DECODE: f64 = 4.5;
 
-/// What a step takes that has nothing of all that to do: a timer, a completion.
+/// The cost of a step without any such work: a timer, a completion.
 pub const STEP: f64 = 500.0;
 
-/// The costs of records with values of so many bytes, which must be one that was measured.
+/// The costs of records with values of `value_bytes` bytes, which must be one of the measured sizes.
 pub fn record_cost(value_bytes: u32) -> RecordCost {
     let found = RECORDS.iter().find(|cost| cost.value_bytes == value_bytes);
     *found.expect("only sizes that were measured are asked for")
 }
 
-/// What encoding and decoding takes here: nanoseconds per byte of a request for records, one with the ranges of a thousand
-/// partitions, and a `Recover` of as many partitions and 7,600 segments. `ENCODE` and `DECODE` are from these.
+/// The cost of encoding and decoding on this machine: nanoseconds per byte of a request for records, of one
+/// with the ranges of a thousand partitions, and of a `Recover` of as many partitions and 7,600 segments.
+/// `ENCODE` and `DECODE` come from these.
 pub fn measure() -> String {
     let ranges: Vec<PartitionRange> = (0..1000).map(range).collect();
     let read = |ranges: &[PartitionRange]| RecoveryRead {

@@ -1,10 +1,11 @@
-//! Where the time of one recovery goes: when it came how far, and what processors and ports were busy with.
+//! Where the time of one recovery goes: when each step was reached, and how processors and ports spent the
+//! time.
 
 use crate::charge::Tally;
 use crate::stage::{Measured, Plan};
 use std::fmt::Write;
 
-/// Kinds of work below so much of a processor's time, of those of one role together, are not told: milliseconds.
+/// In milliseconds of processor time, summed over one role: kinds of work below this are not shown.
 const WORK_MIN: f64 = 0.05;
 
 /// Some lines, each indented.

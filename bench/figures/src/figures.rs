@@ -1,4 +1,4 @@
-//! Which recoveries make up which figure, and what the papers say of them.
+//! The recoveries behind each figure, and the papers' own results.
 
 mod copies;
 mod machines;
@@ -18,14 +18,14 @@ pub const SOSP_PARTITION: f64 = 600.0 * MB;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
     Whole,
-    /// Its ends and something between, fewer runs.
+    /// The figure's ends and a point between, with fewer runs.
     Quick,
-    /// As little as shows that it can be made.
+    /// The least that shows that the figure can be made.
     Smoke,
 }
 
 impl Extent {
-    /// Those of a figure's points that are made.
+    /// The points of a figure that are made.
     fn of<T: Copy>(self, all: &[T]) -> Vec<T> {
         match self {
             Extent::Whole => all.to_vec(),
@@ -41,7 +41,7 @@ impl Extent {
 
 type Tell = Box<dyn Fn(&[Measured]) -> Table>;
 
-/// A figure: its recoveries, and what to make of their outcome, in the same order.
+/// A figure: its recoveries, and a function from their outcomes, in the same order, to a table.
 pub struct Figure {
     pub name: &'static str,
     pub plans: Vec<Plan>,
@@ -68,7 +68,7 @@ pub fn all(extent: Extent) -> Vec<Figure> {
 pub use copies::loss;
 pub use scaling::{one, targets};
 
-/// A recovery like that of SOSP11's machines, to be changed.
+/// A recovery like that of SOSP11's machines. Callers change parts of it.
 fn plan(profile: Profile) -> Plan {
     Plan {
         profile,
@@ -87,7 +87,7 @@ fn plan(profile: Profile) -> Plan {
     }
 }
 
-/// What every figure says of how it was made.
+/// The notes of every figure on how it was made.
 fn notes(profile: &Profile, scale: Scale) -> Vec<String> {
     vec![
         profile.to_string(),
@@ -108,12 +108,12 @@ fn seconds(number: f64) -> Cell {
     Cell::Number(number, 3)
 }
 
-/// The busiest of some, as a share of the recovery.
+/// The busiest of several parts, as a share of the recovery's time.
 fn busiest(values: impl Iterator<Item = f64>, measured: &Measured) -> Cell {
     Cell::Number(100.0 * values.fold(0.0, f64::max) / (measured.detection + measured.recovery) / 1e9, 0)
 }
 
-/// Of all servers' processors, or of their devices while they read.
+/// The busiest of all servers' processors, or of their devices while they read.
 fn busiest_processor(measured: &Measured) -> Cell {
     let nodes = measured.nodes.masters.iter().chain(&measured.nodes.backups);
     busiest(nodes.map(|node| measured.busy.processors[*node] as f64), measured)

@@ -1,7 +1,8 @@
-//! A client that fills one server: makes a table of one tablet and writes objects to it, many at a time.
+//! A client that fills one server. It makes a table of one tablet and writes objects to it, many at a time.
 //!
-//! Keys are drawn so that their hashes lie evenly, and written so that every stretch of the log has them from all over: in
-//! a log of as many objects as the small ones stand for it is so by itself.
+//! Keys are drawn so that their hashes lie evenly. They are written in an order in which every stretch of the
+//! log has keys from the whole hash range. A full-size log has this property by itself: it has as many
+//! objects as these small ones stand for.
 
 use crate::scale::VALUE_BYTES;
 use ramhold_base::hash::PlacementHasher;

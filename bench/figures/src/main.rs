@@ -1,10 +1,12 @@
-//! The figures of SOSP11 and TUT15, and a thousand servers of today, as recoveries of the real code in simulated clusters.
+//! The figures of SOSP11 and TUT15, and a thousand servers of today, as recoveries of the real code in
+//! simulated clusters.
 //!
-//! Coordinator, backups and recovery masters are those that run on Linux, wired by `core/node` and driven by
-//! `testing/world`; what is modelled is how long their steps, frames and device work take (`charge`), from costs that
-//! were measured (`costs`) on machines as described (`profile`), with logs that are simulated small (`scale`).
+//! Coordinator, backups and recovery masters are those that run on Linux. `core/node` wires them and
+//! `testing/world` drives them. The model is the time that their steps, frames and device work take
+//! (`charge`). It follows from measured costs (`costs`) on machines as described (`profile`), with logs that
+//! are simulated small (`scale`).
 //!
-//! Not here: what a recovery takes on this machine (`ramhold bench recovery`). Catalogue: F11.
+//! Not here: the time of a recovery on this machine (`ramhold bench recovery`). Catalogue: F11.
 //! Sources: SOSP11 4, TUT15 "Recovery Scalability", "Scale and Recovery".
 
 mod charge;
@@ -146,7 +148,7 @@ fn write(into: &std::path::Path, tables: &[Table]) -> std::io::Result<()> {
 /// Measures all recoveries of all figures, some side by side; each is a world of its own.
 fn make(all: &[Figure], threads: usize, explain: bool) -> Vec<Table> {
     let plans: Vec<_> = all.iter().flat_map(|figure| &figure.plans).cloned().collect();
-    // The large ones first, so that nobody is left with one at the end.
+    // The large ones first, so that no thread is left with a large one at the end.
     let mut order: Vec<usize> = (0..plans.len()).collect();
     order.sort_by_key(|index| plans[*index].masters * plans[*index].backups);
     let order = Mutex::new(order);

@@ -1,4 +1,4 @@
-//! A picture of a table: lines over one column. No more than that: whoever wants more has the CSV.
+//! A simple plot of a table: lines over one column. The CSV has everything else.
 
 use crate::table::Table;
 use std::fmt::Write;
@@ -123,7 +123,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Round values in a range; of logarithms the powers of ten.
+/// Round values in a range; on a logarithmic axis, powers of ten.
 fn marks(low: f64, high: f64, is_log: bool) -> Vec<f64> {
     if is_log {
         let step = ((high - low) / 8.0).ceil().max(1.0) as usize;

@@ -1,8 +1,9 @@
-//! The machines: those of the papers as they describe them, and one of 2026.
+//! Machine profiles: those of the papers as the papers describe them, and one of 2026.
 
 use std::fmt;
 
-/// What a host has, and what its processor and network take. Rates in bytes per second, times in nanoseconds.
+/// The hardware of a host, and its processor and network costs. Rates in bytes per second, times in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     pub name: &'static str,
@@ -10,11 +11,11 @@ pub struct Profile {
     pub network: f64,
     /// From port to port.
     pub latency: u64,
-    /// Of one device, and how many backups with one each a host of a whole cluster has.
+    /// The rate of one device. A host of a whole cluster runs `devices` backups with one device each.
     pub read: f64,
     pub write: f64,
     pub devices: usize,
-    /// A host's processor takes so many times what was measured (`costs`).
+    /// A host's processor takes this many times the measured time (`costs`).
     pub slower: f64,
     /// Whether bytes pass through the kernel and every message takes system calls; otherwise the adapter takes them from
     /// memory.
@@ -29,7 +30,7 @@ const GBIT: f64 = 1e9 / 8.0;
 /// RAMCloud replays 3 million records of 128 B a second in SOSP11 4.1, and some 5.4 million here (docs/performance.md, One
 /// recovery master's core: 5.5 million of 100 B, 5.1 million of 256 B).
 const XEON_SLOWER: f64 = 1.8;
-/// A message to or from an adapter that the process itself drives, of the kernel's share in one.
+/// The part of the kernel's cost of a message that is left when the process itself drives the adapter.
 pub const BYPASS_MESSAGE: f64 = 500.0;
 
 /// SOSP11 with disks: table 1; one backup per disk, 22 Gbit/s when the switches are full.

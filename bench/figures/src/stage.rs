@@ -1,8 +1,8 @@
-//! One measurement: a cluster is set up and one of its servers filled, by the real code at no cost; then that server is
-//! killed, and from then on everything takes its time until the cluster has recovered.
+//! One measurement. The real code sets up a cluster and fills one of its servers, at no cost. Then that
+//! server is killed. From then on everything takes its modelled time, until the cluster has recovered.
 //!
-//! The server that dies is a master alone, on a host of its own with the coordinator on another. What it held must be there
-//! again at the end, object by object: a recovery that loses some is no figure.
+//! The server that dies is a master alone, on a host of its own. The coordinator is on another host. At the
+//! end all its objects must be there again, object by object: a recovery that loses some gives no figure.
 
 use crate::charge::{Busy, Charge, Meter};
 use crate::costs::record_cost;
@@ -32,11 +32,11 @@ use std::time::Duration;
 /// How the crashed server chose its backups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// Who would be done soonest with its share: as in a cluster.
+    /// The backups that would finish their share soonest: as in a cluster.
     ReadTime,
-    /// Who has the fewest segments: all devices are told to be equally fast.
+    /// The backups with the fewest segments: all devices are reported as equally fast.
     Segments,
-    /// Anybody: all devices are told to be so fast that a share takes no time.
+    /// Any backups: all devices are reported as so fast that a share takes no time.
     Random,
     /// By copysets of one ring; within them as by read time.
     Copysets,
@@ -51,42 +51,42 @@ pub struct Plan {
     pub masters: usize,
     /// Backups, each with a device, `devices` of the profile on each host.
     pub backups: usize,
-    /// They have hosts of their own; otherwise they share those of the masters first.
+    /// Backups have hosts of their own. Otherwise they share the masters' hosts first.
     pub apart: bool,
     /// Master and backup are one process, if there are as many of each.
     pub together: bool,
-    /// Of log on the server that dies.
+    /// Bytes of log on the server that dies.
     pub data: f64,
     pub value_bytes: u32,
     pub replicas: u8,
-    /// How large partitions are to be, in bytes of log, whatever their records; none: as the coordinator cuts them.
+    /// The size of partitions in bytes of log, whatever their records. None: the coordinator decides.
     pub partition: Option<f64>,
     pub choice: Choice,
-    /// How fast the slowest device is against the fastest; those between are drawn evenly.
+    /// The speed of the slowest device, relative to the fastest. The speeds between are drawn evenly.
     pub slowest: f64,
     pub seed: u64,
 }
 
-/// What came of it. Times are seconds.
+/// The results. Times are seconds.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// From the kill to the verdict.
     pub detection: f64,
     /// From the verdict to the last partition live.
     pub recovery: f64,
-    /// Of log that was recovered, in bytes that it stands for.
+    /// Bytes of log that were recovered, in bytes that they stand for.
     pub bytes: f64,
     pub partitions: usize,
     pub timeline: RecoverySteps,
     pub parts: Vec<PartReport>,
     pub busy: Busy,
     pub nodes: Nodes,
-    /// Of this computation.
+    /// The real time of this computation.
     pub wall: Duration,
     pub steps: u64,
 }
 
-/// Which nodes are what.
+/// The role of each node.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     pub coordinator: usize,
@@ -95,7 +95,7 @@ pub struct Nodes {
     pub backups: Vec<usize>,
 }
 
-/// Whoever is simulated.
+/// A simulated process.
 enum Process {
     Coordinator(Box<Coordinator>),
     Server(Box<ServerNode>),
@@ -122,11 +122,11 @@ impl Machine for Process {
 
 /// An object with its result and headers, in the simulation.
 const WRITTEN_BYTES: f64 = 140.0;
-/// Whatever it is of.
+/// The limit for each step of the set-up.
 const SETUP_MAX: u64 = 3600 * SECOND;
-/// No recovery may take as long.
+/// No recovery may take this long.
 const RECOVERY_MAX: u64 = 3600 * SECOND;
-/// How a device is told to be that takes no time (see `Choice::Random`).
+/// The reported speed of a device that takes no time (see `Choice::Random`).
 const BOUNDLESS: u32 = u32::MAX;
 
 fn address(host: usize, port: u16) -> SocketAddr {
@@ -137,9 +137,9 @@ fn address(host: usize, port: u16) -> SocketAddr {
 struct Member {
     host: usize,
     master: bool,
-    /// How fast its device is against the profile's; none: it keeps no replicas.
+    /// The speed of its device, relative to the profile's. None: it keeps no replicas.
     device: Option<f64>,
-    /// In the simulation.
+    /// Bytes of log in the simulation.
     log_bytes: u64,
 }
 
@@ -180,7 +180,7 @@ impl Plan {
         let append_bytes = APPEND_BYTES_MAX;
         let replication = ReplicationConfig {
             append_bytes_max: self.scale.down(f64::from(append_bytes)).max(256) as u32,
-            // As for the bytes that it stands for: 2 MiB in a millisecond.
+            // Scaled to the bytes that an append stands for: 2 MiB in a millisecond.
             append_timeout: Duration::from_millis(250 + u64::from(append_bytes / 2048)),
             ..ReplicationConfig::new(ShardId(0))
         };
@@ -205,7 +205,7 @@ impl Plan {
             backup_config: BackupConfig {
                 segment_bytes,
                 frames_max: if member.device.is_some() { 100_000 } else { 0 },
-                // All of them at the start: a cluster that has run for a while has its frames.
+                // All frames at the start: a cluster that has run for a while has its frames.
                 frames_grow_by: self.frames(),
                 buffers: Buffers::Reserved { count: self.buffers() },
                 buffers_survive_power: false,
@@ -225,15 +225,15 @@ impl Plan {
         }
     }
 
-    /// For the log that dies and for what takes its place, with half as much to spare.
+    /// Frames for the log that dies and for its successors, with half as much to spare.
     fn frames(&self) -> u32 {
         let segments =
             self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
         (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 12
     }
 
-    /// As many as the profile says, if that is more than could ever be filled, as many as that; and so many that a coarse
-    /// simulation does not run out of them.
+    /// As many buffers as the profile says, or, if fewer can ever be filled, only that many. There are enough
+    /// that a coarse simulation does not run out of them.
     fn buffers(&self) -> u32 {
         let segments =
             self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
@@ -242,8 +242,8 @@ impl Plan {
         self.scale.down_count(self.profile.buffers).min(filled).max(16)
     }
 
-    /// 256 MiB, as a server with 4 GiB or more has. Notes on where records lie are as many as records, and those are fewer
-    /// and smaller here, so that they weigh more: twice as much is given.
+    /// 256 MiB, as a server with 4 GiB or more has. There are as many notes on places of records as records.
+    /// Simulated records are fewer and smaller, so the notes weigh more. Twice as much is given for that.
     fn recovery_cache_bytes(&self) -> u64 {
         (self.scale.down(256.0 * 1024.0 * 1024.0) * 2).max(8 * u64::from(self.scale.segment_bytes))
     }
@@ -252,8 +252,8 @@ impl Plan {
         let plain = CoordinatorConfig::new(addr);
         let bytes_max = self.partition.unwrap_or(plain.partition_bytes_max as f64);
         let bytes_min = self.partition.unwrap_or(plain.partition_bytes_min as f64);
-        // What the bound of records is in bytes of such records, and how many records of the simulation those are: each
-        // object has a result beside it.
+        // Converts the bound of records to bytes of such records, and to the number of simulated records:
+        // each object has a result beside it.
         let bytes_of_records =
             plain.partition_records_max as f64 * record_cost(self.value_bytes).record_bytes;
         let records_max = match self.partition {
@@ -264,7 +264,7 @@ impl Plan {
             partition_bytes_min: self.scale.down(bytes_min),
             partition_bytes_max: self.scale.down(bytes_max),
             partition_records_max: records_max,
-            // What a head may have grown is to weigh as much as it would.
+            // The bytes that a head may have grown must weigh as much as they would at full size.
             segment_bytes: self.scale.segment_bytes / self.scale.segments,
             default_replicas: self.replicas,
             placement: match self.choice {
@@ -317,7 +317,7 @@ impl Plan {
             match index {
                 0 => {
                     nodes.dead = node;
-                    // The first to serve has the lowest number, so the table is its.
+                    // The first server to serve has the lowest number, so it owns the table.
                     settle(&mut world, "the first server", |world| is_serving(world, node));
                 }
                 _ => {
@@ -346,7 +346,7 @@ impl Plan {
             "the writes",
             |world| matches!(world.machine(loader), Some(Process::Loader(loader)) if loader.is_done()),
         );
-        // Everything is flushed, and nobody remembers the load.
+        // Everything is flushed, and the loader is gone.
         world.crash(loader);
         let until = world.now() + 3 * SECOND;
         world.run_until(until);
@@ -478,7 +478,7 @@ mod tests {
         assert!(by_network > 3.0, "a hundredth of the network: {by_network}");
     }
 
-    /// A coarser simulation of the same tells about the same.
+    /// A coarser simulation of the same recovery gives about the same results.
     #[test]
     fn a_coarser_simulation_tells_about_the_same() {
         let large = Plan { data: 2.4e9, ..small(SOSP11_DISK) };

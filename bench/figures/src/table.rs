@@ -1,4 +1,4 @@
-//! What is told of a figure: a table with what the paper has beside it, as text, CSV and JSON, and a picture.
+//! The output of a figure: a table with the paper's results beside it, as text, CSV and JSON, and a plot.
 
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -9,12 +9,12 @@ pub struct Table {
     /// `fig08`; also the name of its files.
     pub name: &'static str,
     pub title: String,
-    /// What was modelled and how, the hardware first; a line each.
+    /// The notes on the model, the hardware first; a line each.
     pub notes: Vec<String>,
     pub columns: Vec<&'static str>,
     pub rows: Vec<Vec<Cell>>,
-    /// Of the picture: the column from left to right, and those from bottom to top; each row of another `series` column
-    /// has its own lines.
+    /// The axes of the plot: the column from left to right, and the columns from bottom to top. Each value of
+    /// another `series` column has lines of its own.
     pub x: usize,
     pub y: Vec<usize>,
     pub series: Option<usize>,
@@ -24,7 +24,7 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Text(String),
-    /// With so many digits behind the point.
+    /// A number with this many decimal places.
     Number(f64, usize),
     /// The paper does not say, or it was not measured.
     None,
@@ -81,7 +81,7 @@ impl Table {
         out
     }
 
-    /// As docs/measurements/simulated-clusters.md has it.
+    /// The table in the format of docs/measurements/simulated-clusters.md.
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = line(self.columns.iter().map(ToString::to_string).collect());

@@ -1,7 +1,8 @@
-//! What a read and a write cost a shard: frame in, frame out, no sockets, R = 0.
+//! The cost of a read and of a write in a shard: frame in, frame out, no sockets, R = 0.
 //!
-//! `cargo xtask bench shard [--objects N] [--value-bytes N]`. Random keys, so that every look-up misses the caches as it
-//! would in production. Prints nanoseconds of this thread's CPU time per operation, the median of five runs.
+//! `cargo xtask bench shard [--objects N] [--value-bytes N]`. Keys are random, so that every look-up misses
+//! the caches as in production. The program prints nanoseconds of this thread's CPU time per operation, as
+//! the median of five runs.
 
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::processor;
@@ -34,7 +35,7 @@ impl Shard {
     fn new(log_bytes: u64) -> Shard {
         let geometry = Geometry { segment_bytes: 8 << 20, seglet_bytes: 64 << 10 };
         let plain = MasterConfig::new(geometry, log_bytes, log_bytes / 4);
-        // Nobody is there to grant it one.
+        // No process is there to grant a read lease.
         let config = MasterConfig { read_lease: None, ..plain };
         let mut view = View::new("127.0.0.1:1".parse().expect("an address"));
         (view.cluster, view.me, view.term) = (ClusterId(1), ServerId(1), Term(1));
@@ -47,7 +48,8 @@ impl Shard {
         shard
     }
 
-    /// The first mutation makes the shard ask whether the client's lease lives; it does, for longer than this runs.
+    /// On the first mutation the shard asks whether the client's lease is alive. The answer says that it is,
+    /// for longer than this program runs.
     fn confirm_lease(&mut self) {
         self.send(Opcode::Write, |out| write_body(out, b"first", b""));
         let asked = self.effects.list.iter().find_map(|effect| match effect {
@@ -64,7 +66,7 @@ impl Shard {
         self.master.on_reply(self.now, &answer, &body, &self.view, &mut self.effects);
     }
 
-    /// Gives the shard a tablet, answering what it asks the coordinator.
+    /// Gives the shard a tablet, and answers its requests to the coordinator.
     fn take_tablet(&mut self) {
         let take = TabletTake {
             table: TABLE,

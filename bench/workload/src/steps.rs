@@ -1,15 +1,18 @@
 //! A workload as inserts and deletes, one after the other.
 //!
-//! Fill up to the target, delete the share that the table names, then write new objects until twice the target is
-//! written; whenever the next object would not fit, objects chosen at random from all live ones are deleted first.
-//! Every insert has a new key. Per live object six bytes are kept, in two flat vectors that never move.
+//! The steps fill up to the target, delete the share that the table names, and then write new objects until
+//! twice the target is written. Whenever the next object would not fit, objects chosen at random from all
+//! live ones are deleted first. Every insert has a new key. Six bytes are kept per live object, in two flat
+//! vectors that never move.
 //!
-//! The target is a number of live bytes in objects of the smaller sizes. A store that needs so many bytes beyond each key
-//! and value is held as full as that makes it, whatever the sizes are: of larger objects more bytes are live.
+//! The target is a number of live bytes in objects of the smaller sizes. A store may need overhead bytes
+//! beyond each key and value. All sizes then fill such a store as much as the smaller sizes at the target do,
+//! so larger objects have more live bytes.
 //!
 //! Invariants:
-//! - what live objects take never exceeds what the target takes
-//! - after an insert that followed a delete of the last phase, it is within one object of that
+//! - the bytes that live objects take never exceed the bytes that the target takes
+//! - after an insert that followed a delete of the last phase, the bytes taken are within one object of that
+//!   bound
 //! - a deleted object was inserted before, and only once
 
 use crate::table::{KEY_BYTES, Workload};
@@ -35,7 +38,7 @@ impl KeyId {
     }
 }
 
-/// What the store is asked to do next.
+/// The next request to the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
     /// Write a new object.
@@ -44,14 +47,14 @@ pub enum Step {
     Delete { key: KeyId, value_bytes: u32 },
 }
 
-/// What the latest step was part of.
+/// The phase of the latest step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Phase {
     /// Up to the target, with the first sizes.
     Filling,
     /// The share that the table names.
     Deleting,
-    /// With the second sizes: up to the target again, then old ones make room.
+    /// With the second sizes: up to the target again, then old objects make room.
     Replacing,
     /// There are no more steps.
     Done,
@@ -62,9 +65,9 @@ pub enum Phase {
 pub struct Steps {
     workload: Workload,
     target_bytes: u64,
-    /// Counted for each object beyond its key and value.
+    /// Bytes counted for each object beyond its key and value.
     beyond_bytes: u64,
-    /// What the target takes with that.
+    /// Bytes that the target takes with that.
     full_bytes: u64,
     rng: Rng,
     phase: Phase,
@@ -83,8 +86,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// For a store that takes `beyond_bytes` beyond the key and value of each object.
-    /// Panics when the target is smaller than the largest object, or so large that keys would not fit 32 bits.
+    /// For a store that takes `beyond_bytes` beyond the key and value of each object. Panics when the target
+    /// is smaller than the largest object, or so large that keys would not fit 32 bits.
     pub fn new(workload: Workload, target_bytes: u64, beyond_bytes: u32, seed: u64) -> Steps {
         assert!(target_bytes >= workload.object_bytes_max(), "not even one object fits");
         let count_max = target_bytes / workload.object_bytes_min();
@@ -125,7 +128,7 @@ impl Steps {
         self.target_bytes
     }
 
-    /// Bytes of keys and values that a store holds which did all steps so far.
+    /// Bytes of keys and values in a store that has done all steps so far.
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
@@ -139,7 +142,7 @@ impl Steps {
         u64::from(self.next_key)
     }
 
-    /// What live objects take in the store.
+    /// Bytes that live objects take in the store.
     fn taken_bytes(&self) -> u64 {
         self.live_bytes + self.keys.len() as u64 * self.beyond_bytes
     }
@@ -154,13 +157,14 @@ impl Steps {
         self.full_bytes - self.taken_bytes() <= self.workload.object_bytes_max() + self.beyond_bytes
     }
 
-    /// Bytes of memory that this generator has ever touched for its lists. To be subtracted when it runs inside the
-    /// process whose memory is measured: pages reserved and never touched are not resident.
+    /// Bytes of memory that this generator has ever touched for its lists. Subtract them when the generator
+    /// runs inside the process whose memory is measured: reserved pages that were never touched are not
+    /// resident.
     pub fn touched_bytes(&self) -> u64 {
         (self.live_count_max * (size_of::<u32>() + size_of::<u16>())) as u64
     }
 
-    /// How much of the bytes to be written is written, in percent.
+    /// The written share of the bytes to be written, in percent.
     pub fn percent_done(&self) -> u64 {
         let replaced_target = self.replaced_bytes_target();
         let filled = if self.phase == Phase::Filling { self.live_bytes } else { self.target_bytes };

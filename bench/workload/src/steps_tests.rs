@@ -1,4 +1,4 @@
-//! The promises of the steps, checked beside a plain model of the store.
+//! The promises of the steps, checked against a plain model of the store.
 
 use super::*;
 use crate::table::Sizes;
@@ -8,7 +8,7 @@ const TARGET: u64 = 3_000_000;
 const BEYOND: u32 = 0;
 const SEED: u64 = 20_141_103;
 
-/// What a run did, by phase.
+/// The steps of a run, counted by phase.
 #[derive(Default)]
 struct Seen {
     live: BTreeMap<KeyId, u32>,
@@ -22,7 +22,7 @@ fn object_bytes(value_bytes: u32) -> u64 {
     u64::from(KEY_BYTES + value_bytes)
 }
 
-/// Runs all steps on a model and checks what must hold after every one.
+/// Runs all steps on a model, and checks the invariants after every step.
 fn run(workload: Workload, mut each: impl FnMut(&Steps, &Seen, Step)) -> Seen {
     let mut steps = Steps::new(workload, TARGET, BEYOND, SEED);
     let mut seen = Seen::default();
@@ -137,7 +137,8 @@ fn the_share_of_the_table_is_deleted_at_random() {
         let filled = seen.filled.len();
         assert_eq!(seen.deleted, filled * workload.deleted_percent() as usize / 100, "{workload}");
         if seen.deleted > 0 {
-            // What is left lies in the first half of the keys as often as in the second, give or take a fifth.
+            // The remaining keys lie in the first half of the keys as often as in the second, give or take a
+            // fifth.
             let first_half = left.iter().filter(|key| (key.0 as usize) < filled / 2).count();
             assert!((first_half * 100 / left.len()).abs_diff(50) < 20, "{workload}: {first_half}");
         }

@@ -1,4 +1,4 @@
-//! The table of workloads: which sizes come first, how much is deleted, which sizes come then.
+//! The table of workloads: the first sizes, the share that is deleted, and the sizes after that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -80,7 +80,8 @@ impl Workload {
         }
     }
 
-    /// Of a hundred objects of the full store, how many are deleted at random before the sizes change.
+    /// The number of objects, of a hundred of the full store, that are deleted at random before the sizes
+    /// change.
     pub const fn deleted_percent(self) -> u32 {
         match self {
             Workload::Fill | Workload::W1 | Workload::W2 | Workload::W4 => 0,
@@ -121,9 +122,9 @@ impl Workload {
         u64::from(KEY_BYTES + value)
     }
 
-    /// The target of live bytes that makes `used_percent` of a log of `log_bytes` live entries, when an entry takes
-    /// `overhead_bytes` beyond key and value. It counts for the phase whose objects are smaller, so that the log is
-    /// never fuller than that.
+    /// The target of live bytes that makes `used_percent` of a log of `log_bytes` live entries, when an entry
+    /// takes `overhead_bytes` beyond key and value. The target is for the phase whose objects are smaller, so
+    /// that the log is never fuller than that.
     pub fn live_bytes_in_log(self, log_bytes: u64, used_percent: u32, overhead_bytes: u32) -> u64 {
         let object = u128::from(self.small_object_bytes());
         let entry = object + u128::from(overhead_bytes);
@@ -138,7 +139,8 @@ impl Workload {
         let replaced = self.after().map_or(0, |sizes| {
             let deleted = filled * u64::from(self.deleted_percent()) / 100;
             let written = objects(sizes) * u64::from(Workload::WRITTEN_TIMES);
-            // What is deleted at once and what makes room: in the end about as many bytes as are written.
+            // Objects deleted at once plus objects deleted to make room: in the end about as many bytes as
+            // are written.
             deleted + written + (filled - deleted) + written / 2
         });
         filled + replaced

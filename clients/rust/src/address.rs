@@ -1,4 +1,4 @@
-//! Where a cluster is, as people write it.
+//! The addresses of a cluster's coordinator, as people write them.
 
 use crate::Error;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,4 +1,4 @@
-//! One session with its connections, driven by the thread that calls it.
+//! One session with its connections, driven by the calling thread.
 
 use crate::{Error, TableDifference, address};
 use ramhold_base::{
@@ -99,9 +99,9 @@ impl Client {
         let mut config = SessionConfig::new(addresses.to_vec());
         config.deadline = options.deadline;
         config.lease_term = options.lease_term;
-        // Taken from the operating system's randomness: no two sessions share their rpc ids.
+        // The seed comes from the operating system's randomness, so no two sessions share their rpc ids.
         let seed = RandomState::new().hash_one(std::process::id());
-        // A library does not write to its host's stderr; all it has to say is in the outcomes.
+        // A library does not write to the stderr of its program. Everything it reports is in the outcomes.
         let quiet = RuntimeConfig { report: Box::new(|_, _| {}), ..RuntimeConfig::default() };
         let runtime = Runtime::new(Session::new(config, seed), quiet)?;
         let mut client = Client { runtime, deadline: options.deadline, ended: VecDeque::new() };

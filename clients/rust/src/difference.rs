@@ -1,4 +1,4 @@
-//! How a table that exists differs from the one that was asked for.
+//! The differences between an existing table and the options that were asked for.
 
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{LeftOpen, TableDescription, TableOptions};
@@ -42,7 +42,8 @@ impl TableDifference {
         if replicas != has.replicas && left_open.is_none() {
             differences.push(TableDifference::Replicas { has: has.replicas, asked: replicas });
         }
-        // A table may have been divided since it was made; without a number any is fine.
+        // A table may have been divided since it was made. If no number is asked for (0), any number is
+        // accepted.
         if tablets != 0 && tablets != has.tablets && tablets != count {
             differences.push(TableDifference::Tablets { has: count, asked: tablets });
         }

@@ -1,4 +1,4 @@
-//! Why an operation did not end as done, and what that means for its effect.
+//! Reasons why an operation did not end as done, and what each means for its effect.
 
 use crate::TableDifference;
 use ramhold_base::{Status, TableId, Version};

@@ -1,9 +1,10 @@
 //! Talks to a Ramhold cluster from ordinary blocking code.
 //!
-//! A [`Client`] belongs to one thread and has its own connections; make one per thread. Every operation ends in one of
-//! three ways: done, refused (surely without effect) or unknown; an [`Error`] says which. Nothing panics. A mutation is
-//! repeated until it is answered, and takes effect once however often it is; it ends as unknown only when its time is
-//! over, or when the client stood still for longer than its lease.
+//! A [`Client`] belongs to one thread and has its own connections; make one client per thread. Every
+//! operation ends in one of three ways: done, refused (surely without effect) or unknown. An [`Error`] says
+//! which. Nothing panics. A mutation is repeated until it is answered, and takes effect once, however often
+//! it is repeated. It ends as unknown only when its time is over, or when the client stood still for longer
+//! than its lease.
 //!
 //! ```no_run
 //! use ramhold_client::{Client, Error, RejectRules};
@@ -27,28 +28,30 @@
 //! }
 //! ```
 //!
-//! An object may end by itself:
-//! `client.put_with(table, key, value, PutOptions::default().time_to_live(Duration::from_secs(30)))`. After that it is as
-//! if it had been removed, and versions go on growing.
+//! An object may have a time to live:
+//! `client.put_with(table, key, value, PutOptions::default().time_to_live(Duration::from_secs(30)))`. When
+//! this time is over, the object is as if it had been removed, and versions go on growing.
 //!
-//! An object may be a counter: `client.increment(table, b"visits", 1)` gives the sum, and counts once however often it
-//! had to be sent. Its value is the number as decimal text.
+//! An object may be a counter: `client.increment(table, b"visits", 1)` returns the sum. The increment counts
+//! once, however often it had to be sent. The value is the number as decimal text.
 //!
 //! Many objects at once: [`Client::multi_read`], [`Client::multi_write`], [`Client::multi_remove`],
-//! [`Client::multi_increment`], and [`Client::multi`] for any mixture. What goes to one server travels in one frame; each
-//! part has its own result, and its effect once.
+//! [`Client::multi_increment`], and [`Client::multi`] for any mixture. The operations for one server travel
+//! in one frame. Each part has its own result, and takes effect once.
 //!
-//! Several objects as one: [`Client::commit`] checks and changes all of them or none, if they are on one server; in a
-//! table by slots those with the same `{tag}` in their keys are.
+//! Several objects as one: [`Client::commit`] checks and changes all of them or none, if they are on one
+//! server. In a table by slots, objects with the same `{tag}` in their keys always are.
 //!
-//! A whole table: [`Client::scan`] gives its objects one by one, [`Client::scan_page`] a page and where the next begins,
-//! which may be kept as text. An object that is there all the time is given once, whatever fails meanwhile.
+//! A whole table: [`Client::scan`] returns its objects one by one. [`Client::scan_page`] returns one page and
+//! the cursor where the next page begins, which may be kept as text. An object that exists all the time is
+//! returned once, whatever fails meanwhile.
 //!
-//! How many objects a table has: [`Client::count`], without going through them.
+//! The number of objects in a table: [`Client::count`], without going through them.
 //!
-//! Many operations under way: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
+//! Many operations under way: [`Client::submit`] starts them, [`Client::wait_any`] returns the next one that
+//! has ended.
 //!
-//! Not here: what is sent to whom, and what is repeated (`core/client`).
+//! Not here: which message goes to which process, and which messages are repeated (`core/client`).
 
 mod address;
 mod client;
@@ -64,7 +67,7 @@ pub use difference::TableDifference;
 pub use error::Error;
 pub use scan::Scan;
 
-// What operations, outcomes and answers are made of.
+// The types of operations, outcomes and answers.
 pub use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
 };

@@ -1,8 +1,8 @@
-//! Many objects in one call: each part has its own result, in the order in which the parts were given.
+//! Many objects in one call. Each part has its own result, in the order in which the parts were given.
 //!
-//! The session packs what goes to one server into frames; here are only the waiting and the order. A call may have any
-//! number of parts: as many are under way at a time as the session allows, and the next are started when half of them
-//! have ended.
+//! The session packs the operations for one server into frames. This module only waits and keeps the order. A
+//! call may have any number of parts: as many are under way at a time as the session allows. The next ones
+//! are started when half of that number (`START_TOGETHER`) have ended.
 //!
 //! Catalogue: A5.
 

@@ -1,8 +1,8 @@
 //! All objects of a table, page by page.
 //!
-//! An object that is there from the beginning of the scan to its end is given exactly once, also when servers fail and
-//! tablets move meanwhile; one that comes or goes meanwhile is given once or not at all. Each page is as true as a read
-//! at some moment of its own. The order means nothing.
+//! An object that exists from the beginning of the scan to its end is returned exactly once, even if servers
+//! fail and tablets move meanwhile. An object that is created or removed meanwhile is returned once or not at
+//! all. Each page is as true as a read, at some moment of its own. The order has no meaning.
 //!
 //! Catalogue: A6.
 

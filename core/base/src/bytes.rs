@@ -1,6 +1,7 @@
 //! Reading and writing little-endian fields without panics.
 //!
-//! `Reader` walks over bytes from outside: each take answers `None` past the end, so hostile lengths cannot index.
+//! `Reader` walks over bytes from outside. Past the end it answers `None`, so hostile lengths never index out
+//! of bounds.
 
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
@@ -45,7 +46,7 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    /// All that is left.
+    /// All bytes that are left.
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }

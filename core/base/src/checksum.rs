@@ -1,16 +1,18 @@
 //! CRC32C, the checksum of entries, certificates, frames and disk records.
 //!
-//! There is one way for each level of `processor`; all have the same results.
+//! There is one implementation for each level of `processor`; all give the same results.
 //! - baseline: tables (`portable`).
-//! - sse4.2: short runs, as most entries and their parts are, take eight bytes a step wherever they begin. Long runs go to
-//!   the library, which takes three parts at once; it looks for aligned words and takes the bytes around them one by one.
-//! - avx512: as sse4.2.
-//! - vpclmulqdq: long runs are folded by carry-less products (`folded`); short ones are as before.
+//! - sse4.2: short runs take eight bytes a step, at any address; most entries and their parts are short. Long
+//!   runs go to the library, which takes three parts at once; it looks for aligned words and takes the bytes
+//!   around them one by one.
+//! - avx512: the same as sse4.2.
+//! - vpclmulqdq: long runs are folded by carry-less products (`folded`); short runs are as for sse4.2.
 //!
 //! On other architectures there is the library alone.
 //!
-//! The checksum of two runs, one behind the other, follows from theirs and the second's length: the first is multiplied by
-//! x^(8 * length) modulo the polynomial, and tables of powers make that one product per byte of the length.
+//! The checksum of two runs, one behind the other, follows from their checksums and the length of the second
+//! run. The first checksum is multiplied by x^(8 * length) modulo the polynomial. Tables of powers make that
+//! one product per byte of the length.
 
 #[cfg(target_arch = "x86_64")]
 mod folded;
@@ -21,10 +23,10 @@ mod portable;
 use crate::processor::Level;
 use crate::processor::{self, Path};
 
-/// From here on the library's three at once are faster than words one after the other.
+/// From this length on, the library's three parts at once are faster than words one after the other.
 #[cfg(target_arch = "x86_64")]
 const LONG_BYTES: usize = 3 * 256;
-/// The polynomial, reflected as all of these numbers are: the lowest power in the highest bit.
+/// The polynomial, reflected like all of these numbers: the lowest power is in the highest bit.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 /// x^0.
 const ONE: u32 = 1 << 31;
@@ -35,13 +37,13 @@ pub fn crc(bytes: &[u8]) -> u32 {
     crc_append(0, bytes)
 }
 
-/// The CRC32C of what `so_far` covers followed by `bytes`.
+/// The CRC32C of the bytes that `so_far` covers, followed by `bytes`.
 #[inline]
 pub fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
     append_on(processor::path(), so_far, bytes)
 }
 
-/// The CRC32C of two runs of bytes, one behind the other: `first` is that of the one, `second` that of the other.
+/// The CRC32C of two runs of bytes, one behind the other, from the checksum of each: `first` and `second`.
 #[inline]
 pub fn crc_joined(first: u32, second: u32, second_bytes: usize) -> u32 {
     joined_on(processor::path(), first, second, second_bytes)
@@ -53,7 +55,8 @@ fn append_on(path: Path, so_far: u32, bytes: &[u8]) -> u32 {
     match path.level() {
         Level::Baseline => portable::crc_append(so_far, bytes),
         Level::Vpclmulqdq if bytes.len() >= folded::BYTES_MIN => {
-            // SAFETY: a path of this level is the proof that the processor has what the function is compiled for.
+            // SAFETY: a path of this level is the proof that the processor has the features that the function
+            // is compiled for.
             #[expect(unsafe_code, reason = "two to six times as fast as the library for what entries have")]
             unsafe {
                 folded::crc_append(so_far, bytes)
@@ -78,21 +81,23 @@ fn append_on(_: Path, so_far: u32, bytes: &[u8]) -> u32 {
 
 #[inline]
 fn joined_on(path: Path, first: u32, second: u32, second_bytes: usize) -> u32 {
-    // The library squares matrices, which takes microseconds; only runs far longer than entries leave the tables.
+    // The library squares matrices, which takes microseconds. Only runs far longer than entries are beyond
+    // the tables.
     if second_bytes >= 1 << (8 * POWERS.len()) {
         return crc32c::crc32c_combine(first, second, second_bytes);
     }
     moved_up_on(path, first, second_bytes) ^ second
 }
 
-/// The checksum of a run with `bytes` zero bytes behind it, from the one of the run.
+/// The checksum of a run with `bytes` zero bytes behind it, from the checksum of the run.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn moved_up_on(path: Path, crc: u32, bytes: usize) -> u32 {
     match path.level() {
         Level::Baseline => moved_up_portably(crc, bytes),
         Level::Sse42 | Level::Avx512 | Level::Vpclmulqdq => {
-            // SAFETY: a path of these levels is the proof that the processor has what the function is compiled for.
+            // SAFETY: a path of these levels is the proof that the processor has the features that the
+            // function is compiled for.
             #[expect(unsafe_code, reason = "a tenth of the time without the instructions")]
             unsafe {
                 moved_up(crc, bytes)
@@ -108,7 +113,8 @@ fn moved_up_on(_: Path, crc: u32, bytes: usize) -> u32 {
 }
 
 fn moved_up_portably(crc: u32, bytes: usize) -> u32 {
-    /// The instructions of `moved_up` multiply by this themselves, so `POWERS` lack it. x^32 is the polynomial's rest.
+    /// The instructions of `moved_up` multiply by this factor themselves, so `POWERS` lack it. x^32 modulo
+    /// the polynomial is `POLYNOMIAL`.
     const X_TO_33: u32 = times(POLYNOMIAL, ONE >> 1);
     let (mut crc, mut rest) = (crc, bytes);
     for powers in &POWERS {
@@ -121,7 +127,7 @@ fn moved_up_portably(crc: u32, bytes: usize) -> u32 {
     crc
 }
 
-/// As `moved_up_portably`, with instructions.
+/// The same as `moved_up_portably`, with special instructions.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
@@ -132,7 +138,8 @@ fn moved_up(crc: u32, bytes: usize) -> u32 {
         let power = powers[rest & 0xFF];
         let product =
             _mm_clmulepi64_si128::<0>(_mm_cvtsi64_si128(i64::from(crc)), _mm_cvtsi64_si128(i64::from(power)));
-        // The instruction divides, and multiplies by x^32; the product of reflected numbers has an x of its own.
+        // The instruction divides, and multiplies by x^32. The product of reflected numbers has a factor x of
+        // its own.
         crc = _mm_crc32_u64(0, _mm_cvtsi128_si64(product).cast_unsigned()) as u32;
         rest >>= 8;
         if rest == 0 {

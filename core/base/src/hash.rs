@@ -1,17 +1,18 @@
 //! The two hashes of a key.
 //!
-//! The *placement hash* decides which tablet owns a key: rapidhash v3, seeded per table, stable for ever and known to
-//! clients (test vectors: testing/vectors/placement_hash.hex). The *index hash* decides the place in an index, and the
-//! order of scans: a further mix with a secret of the cluster's servers, so that who knows the placement seed cannot aim
-//! at one bucket.
+//! The *placement hash* decides which tablet owns a key. It is rapidhash v3, seeded per table, stable for
+//! ever and known to clients (test vectors: testing/vectors/placement_hash.hex). The *index hash* decides the
+//! key's place in an index, and the order of scans. It mixes the placement hash with a secret of the
+//! cluster's servers, so that a client that knows the placement seed cannot aim at one bucket.
 //!
-//! Of a table *by slots* the top 14 bits of the placement hash are the key's *slot* in the sense of Redis Cluster: keys
-//! with the same hash tag are neighbours there, and clients that know slots find the owner of a key by themselves.
-//! Test vectors: testing/vectors/slot.hex. Source: Redis cluster specification, "Key distribution model", "Hash tags".
+//! In a table *by slots* the top 14 bits of the placement hash are the key's *slot* in the sense of Redis
+//! Cluster. Keys with the same hash tag are neighbours there, and clients that know slots find the owner of a
+//! key by themselves. Test vectors: testing/vectors/slot.hex. Source: Redis cluster specification, "Key
+//! distribution model", "Hash tags".
 
 use crate::{KeyHash, TableId};
 
-/// How many slots there are: a key's is the CRC16 of its hash tag modulo this.
+/// The number of slots: a key's slot is the CRC16 of its hash tag modulo this number.
 pub const SLOT_COUNT: u16 = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 14;
 /// The bits of a placement hash below its slot.
@@ -22,11 +23,11 @@ const BELOW_SLOT_BITS: u32 = u64::BITS - SLOT_BITS;
 #[cbor(transparent)]
 pub struct PlacementSeed(#[n(0)] pub u64);
 
-/// What a table's placement hash is worked out with. It never changes while the table exists.
+/// The parameters of a table's placement hash. They never change while the table exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Placement {
     pub seed: PlacementSeed,
-    /// The top 14 bits of a hash are the key's slot; the others are those of the hash without it.
+    /// The top 14 bits of a hash are the key's slot; the other bits are those of the hash without slots.
     pub slots: bool,
 }
 
@@ -36,7 +37,7 @@ impl From<PlacementSeed> for Placement {
     }
 }
 
-/// The secrets of one table's placement hash, worked out once from its seed.
+/// The secrets of one table's placement hash, computed once from its seed.
 #[derive(Clone, Copy)]
 pub struct PlacementHasher {
     secrets: rapidhash::v3::RapidSecrets,
@@ -59,7 +60,8 @@ impl PlacementHasher {
     }
 }
 
-/// The lowest hash of a slot, below [`SLOT_COUNT`], in a table by slots. The slot's hashes go up to the next one's.
+/// The lowest hash of a slot, below [`SLOT_COUNT`], in a table by slots. The slot's hashes end where the next
+/// slot's begin.
 pub fn first_hash_of(slot: u16) -> KeyHash {
     assert!(slot < SLOT_COUNT);
     KeyHash(u64::from(slot) << BELOW_SLOT_BITS)
@@ -70,8 +72,9 @@ pub fn slot_of_hash(hash: KeyHash) -> u16 {
     (hash.0 >> BELOW_SLOT_BITS) as u16
 }
 
-/// A key's slot: CRC16 (XMODEM) of its hash tag modulo [`SLOT_COUNT`]. The tag is what stands between the first `{` and
-/// the first `}` behind it; if there are none, or nothing is between them, the whole key.
+/// A key's slot: CRC16 (XMODEM) of its hash tag modulo [`SLOT_COUNT`]. The tag is the text between the first
+/// `{` and the first `}` behind it. If there are no such braces, or nothing is between them, the tag is the
+/// whole key.
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOT_COUNT
 }
@@ -82,7 +85,7 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// CRC16 XMODEM: polynomial 0x1021, from 0, nothing reflected.
+/// CRC16 XMODEM: polynomial 0x1021, initial value 0, nothing reflected.
 fn crc16(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<4>();
     let crc = words.iter().fold(0, |crc: u16, [a, b, c, d]| {
@@ -96,7 +99,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// What a byte leaves behind when so many zero bytes follow it.
+/// `CRC16[n][byte]` is the remainder of `byte` with `n` zero bytes behind it.
 static CRC16: [[u16; 256]; 4] = {
     let mut tables = [[0; 256]; 4];
     let mut byte = 0;

@@ -1,7 +1,7 @@
-//! Names for the things that messages, logs and disks speak about.
+//! Names for the things that messages, logs and disks refer to.
 //!
-//! Every id is a type of its own, so that a segment is never taken for a server.
-//! Ids are given out once and never used again; zero means "none" where an id may be absent.
+//! Every id is a type of its own, so that a segment is never taken for a server. Ids are given out once and
+//! never used again. Zero means "none" where an id may be absent.
 
 use std::fmt;
 
@@ -52,17 +52,18 @@ macro_rules! id {
 }
 
 id!(
-    /// A cluster: random, made once at its birth, checked in every message and on every disk. Written `c` and 16
-    /// hexadecimal digits, everywhere.
+    /// A cluster: random, made once at its birth, checked in every message and on every disk. Written as
+    /// `c` and 16 hexadecimal digits everywhere.
     ClusterId, u64, "c", "{:016x}"
 );
 id!(
-    /// One life of one server process. A restarted server gets a new one (its generation), given out by the
-    /// coordinator in rising order and never again; so "at most the last one issued" tells whether an id ever existed.
+    /// One life of one server process. A restarted server gets a new id (its generation). The coordinator
+    /// gives ids out in rising order and never again, so "at most the last one issued" tells whether an id
+    /// ever existed.
     ServerId, u64, "s"
 );
 id!(
-    /// A data directory: random, made with the directory; links the lives of one server.
+    /// A data directory: random, made with the directory. It links the lives of one server.
     DirectoryId, u64, "d"
 );
 id!(
@@ -86,7 +87,7 @@ id!(
     TableId, u32, "t"
 );
 id!(
-    /// How a table is divided into tablets: raised by whatever an operator has cut or joined. 0: as it was made.
+    /// The division of a table into tablets: raised by each cut or join of an operator. 0: as it was made.
     DivisionId, u64, "div"
 );
 id!(
@@ -102,8 +103,8 @@ id!(
     RpcId, u64, "rpc"
 );
 id!(
-    /// A client's lease, given out by the coordinator in rising order and never again: one that was given out and is not
-    /// in its records is over.
+    /// A client's lease. The coordinator gives leases out in rising order and never again: a lease that was
+    /// given out and is not in the coordinator's records is over.
     LeaseId, u64, "lease"
 );
 id!(
@@ -126,7 +127,7 @@ impl fmt::Debug for KeyHash {
     }
 }
 
-/// A shard's log: whose memory it is.
+/// Names a shard's log: the server and the shard whose memory it is.
 #[derive(
     Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, minicbor::Encode, minicbor::Decode,
 )]
@@ -143,8 +144,8 @@ impl fmt::Display for LogId {
     }
 }
 
-/// A place in a stream: everything of the stream before `offset` of `segment`.
-/// Ordered by segment, then offset; only positions of one stream may be compared.
+/// A position in a stream: everything of the stream before `offset` of `segment`. Ordered by segment, then
+/// offset; only positions of one stream may be compared.
 #[derive(
     Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, minicbor::Encode, minicbor::Decode,
 )]

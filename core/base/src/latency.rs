@@ -1,11 +1,12 @@
-//! How long something took, counted in buckets.
+//! Durations, counted in buckets.
 //!
-//! The buckets grow with what they count: two for each doubling, from a microsecond to eight seconds, so that a quantile
-//! read from them is at most half too high (above two microseconds). Counting costs a division by a constant and two additions.
+//! There are two buckets for each doubling, from a microsecond to eight seconds, so that a quantile read from
+//! them is at most half too high (above two microseconds). Counting costs a division by a constant and two
+//! additions.
 //!
-//! Invariant: a bucket only grows, and their sum is the count.
+//! Invariant: a bucket only grows, and the sum of the buckets is the count.
 //!
-//! Not here: quantiles; whoever reads the counts computes them.
+//! Not here: quantiles. The reader of the counts computes them.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ impl Latencies {
         self.sum_nanos = self.sum_nanos.saturating_add(nanos);
     }
 
-    /// So many that took no time.
+    /// Counts `count` events that took no time.
     pub fn count_at_once(&mut self, count: u64) {
         self.buckets[0] += count;
     }
@@ -44,13 +45,14 @@ impl Latencies {
         self.sum_nanos
     }
 
-    /// Each bucket's bound in microseconds, which still belongs to it, and its count; none: the last one.
+    /// For each bucket its bound in microseconds, which still belongs to the bucket, and its count. The last
+    /// one has no bound.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         self.buckets.iter().enumerate().map(|(index, count)| (bound_micros(index), *count))
     }
 }
 
-/// 1, 2, 3, 4, 6, 8, 12, 16 and so on.
+/// The bounds are 1, 2, 3, 4, 6, 8, 12, 16 and so on.
 fn bound_micros(index: usize) -> Option<u64> {
     match index {
         0 => Some(1),
@@ -61,7 +63,7 @@ fn bound_micros(index: usize) -> Option<u64> {
 }
 
 fn bucket(nanos: u64) -> usize {
-    // Whole microseconds below it, so that a bound belongs to its own bucket.
+    // Whole microseconds below the duration, so that a bound belongs to its own bucket.
     let below = nanos.saturating_sub(1) / 1000;
     if below < 2 {
         return below as usize;

@@ -1,7 +1,8 @@
 //! The vocabulary that every part of Ramhold shares.
 //!
-//! Plain values and pure functions: ids, time, limits, checksums, hashes, chance, statuses, and the
-//! interface between a machine that decides (`core/`) and whatever executes its effects (`io/`, `testing/world`).
+//! Plain values and pure functions: ids, time, limits, checksums, hashes, random numbers and statuses. Also
+//! the interface between a machine that decides (`core/`) and the executor of its effects (`io/`,
+//! `testing/world`).
 //!
 //! Not here: anything that knows a protocol (see `wire`).
 

@@ -1,14 +1,15 @@
-//! How something that decides meets something that does.
+//! The interface between a machine that decides and an executor that acts.
 //!
-//! A `Machine` is stepped with the time and one input; it answers with effects, which are executed in order.
+//! A `Machine` is stepped with the time and one input. It answers with effects, which are executed in order.
 //! The same machine runs under the Linux event loop (`io/runtime`) and in the simulator (`testing/world`).
 //!
-//! Delivery of frames promises little: a sent frame arrives whole and unchanged or not at all; it may arrive late,
-//! twice, or after later ones. Whoever needs more numbers its messages and repeats them.
+//! The delivery of frames promises little. A sent frame arrives whole and unchanged, or not at all. It may
+//! arrive late, twice, or after later frames. A sender that needs more numbers its messages and repeats them.
 //!
 //! Invariants:
-//! - same state, time and input give the same effects;
-//! - an effect that must wait for another is emitted only after that other's completion came in as an input.
+//! - the same state, time and input give the same effects;
+//! - an effect that must wait for another one is emitted only after the other's completion came in as an
+//!   input.
 
 use crate::{Instant, ServerId};
 use std::borrow::Cow;
@@ -16,23 +17,23 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A connection that this process accepted or opened; never used again within a process.
+/// A connection that this process accepted or opened. An id is never used again within a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub u64);
 
 /// Where a frame goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// Back over the connection on which a request came in; dropped if that is gone.
+    /// Back over the connection on which a request came in. The frame is dropped if that connection is gone.
     Conn(ConnId),
-    /// To whoever listens there; a connection is opened when there is none.
+    /// To the process that listens there. A connection is opened when there is none.
     Addr(SocketAddr),
 }
 
-/// How an outgoing connection ended. All that was sent over it and not answered has an unknown fate.
+/// How an outgoing connection ended. A request that was sent over it and not answered has an unknown fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// Nobody listens: the process is certainly not there. Nothing sent since the last loss has arrived.
+    /// No process listens: it is certainly not there. Nothing sent since the last loss has arrived.
     Refused,
     /// The connection broke.
     Broken,
@@ -44,27 +45,29 @@ pub struct DiskToken(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StoreToken(pub u64);
 
-/// The files of a backup. Paths are the executor's business.
+/// The files of a backup. The executor chooses the paths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DiskFile {
     /// Identity of the data directory; on the device, a few KiB.
     Superblock,
     /// Frames with replicas; on the device.
     Frames,
-    /// Buffers of open replicas; in the buffer directory: survives the process, perhaps not a loss of power.
-    /// Writes to it are executed at once, in order, and their completions come in the same turn.
+    /// Buffers of open replicas, in the buffer directory. The file survives the process, but perhaps not a
+    /// loss of power. Writes to it are executed at once, in order, and their completions come in the same
+    /// turn.
     Buffers,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiskError {
-    /// No space left: temporary, and no failure of the device. `free_bytes` is what it has left for this process.
+    /// No space left: temporary, and no failure of the device. `free_bytes` is the space that it has left for
+    /// this process.
     Full { free_bytes: u64 },
-    /// Anything else: from then on the file is not to be trusted.
+    /// Any other error: from then on the file is not to be trusted.
     Failed(String),
 }
 
-/// What a commit to the coordinator's store demands: the key's version, or that it is absent.
+/// A condition of a commit to the coordinator's store: the key has this version, or is absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreCondition {
     pub key: String,
@@ -72,7 +75,8 @@ pub struct StoreCondition {
 }
 
 /// A request to the store that keeps the coordinator's state. Keys are paths; values are opaque.
-/// A key's version is 1 after its first put and rises by one with each further put; a removed key starts again at 1.
+/// A key's version is 1 after its first put and rises by one with each further put. A removed key starts
+/// again at 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreRequest {
     Get {
@@ -81,12 +85,12 @@ pub enum StoreRequest {
     List {
         prefix: String,
     },
-    /// All puts (`None` removes) or, when a condition fails, none. Durable when answered.
+    /// All puts (`None` removes), or none of them when a condition fails. Durable when answered.
     Commit {
         conditions: Vec<StoreCondition>,
         puts: Vec<(String, Option<Vec<u8>>)>,
     },
-    /// From now on tell of every change below the prefix.
+    /// From now on, report every change below the prefix.
     Watch {
         prefix: String,
     },
@@ -94,7 +98,7 @@ pub enum StoreRequest {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreResult {
-    /// Key, version, value; for `Get` at most one, for `List` all below the prefix in order of keys.
+    /// Key, version, value. For `Get` at most one; for `List` all below the prefix, in order of keys.
     Found(Vec<(String, u64, Vec<u8>)>),
     Committed,
     /// A condition did not hold; nothing was changed.
@@ -106,7 +110,8 @@ pub enum StoreResult {
         key: String,
         value: Option<Vec<u8>>,
     },
-    /// Nothing was done for want of room on the store's device: the request may be made again later. `reason` says where.
+    /// Nothing was done because the store's device has no room. The request may be made again later. `reason`
+    /// says where.
     NoRoom {
         request: StoreRequest,
         reason: String,
@@ -117,26 +122,28 @@ pub enum StoreResult {
 
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// The first input of a machine's life. `wall_millis` is the wall clock, milliseconds since 1970, untrusted.
+    /// The first input of a machine's life. `wall_millis` is the wall clock, in milliseconds since 1970,
+    /// untrusted.
     Start {
         wall_millis: u64,
     },
-    /// The deadline has come, or somebody just wants to look.
+    /// The deadline has come, or somebody wants the machine to look at its state.
     Tick,
-    /// One whole frame, its length and nothing else checked.
+    /// One whole frame. Its length was checked, and nothing else.
     Frame {
         from: ConnId,
         bytes: &'a [u8],
     },
-    /// An accepted connection begins to speak, and not in frames: where its other side is, and which of our addresses it
-    /// came to, as far as that can be told.
+    /// An accepted connection begins to speak, and not in frames. `peer` is the address of its other side,
+    /// and `own` is the address of ours that it came to, as far as these are known.
     Met {
         conn: ConnId,
         peer: Option<SocketAddr>,
         own: Option<SocketAddr>,
     },
-    /// What has come over an accepted connection that does not speak in frames, from the first byte on that the machine has
-    /// not taken. It says in [`Effects::taken`] what it takes. Comes only to processes that are started to hear such.
+    /// Bytes that came over an accepted connection that does not speak in frames, from the first one on that
+    /// the machine has not taken. The machine says in [`Effects::taken`] how many it takes. This input comes
+    /// only to processes that are started to hear such connections.
     Bytes {
         from: ConnId,
         bytes: &'a [u8],
@@ -150,7 +157,8 @@ pub enum Input<'a> {
     Closed {
         conn: ConnId,
     },
-    /// A disk effect is complete. Reads bring their bytes, which may be fewer than asked at the end of the file.
+    /// A disk effect is complete. A read brings its bytes, which may be fewer than asked for at the end of
+    /// the file.
     Disk {
         token: DiskToken,
         result: Result<&'a [u8], DiskError>,
@@ -164,7 +172,7 @@ pub enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// The frame that a step is given; of any other input nothing.
+    /// The frame of a step; empty for any other input.
     pub fn frame(&self) -> &'a [u8] {
         match self {
             Input::Frame { bytes, .. } => bytes,
@@ -189,18 +197,20 @@ pub enum Level {
     Error,
 }
 
-/// The bytes of a write.
+/// The bytes to be written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiskData {
-    /// The range is in `Effects::bytes`. Of what lies within a page of the file a kill of the process leaves all or nothing.
+    /// The range is in `Effects::bytes`. If the process is killed, each page of the file is written entirely
+    /// or not at all.
     Own(Range<usize>),
-    /// So many bytes at the end of the frame that the machine was stepped with: they are written from where they lie. A kill
-    /// before the completion may leave any part of them.
+    /// The last bytes, as many as this number says, of the frame that the machine was stepped with. They are
+    /// written from where they lie. A kill before the completion may leave any part of them.
     FrameEnd(usize),
 }
 
 impl DiskData {
-    /// The bytes; `own` are those of the effects, `frame` is what the machine was stepped with, or nothing.
+    /// The bytes. `own` are the bytes of the effects; `frame` is the frame that the machine was stepped with,
+    /// or empty.
     pub fn of<'a>(&self, own: &'a [u8], frame: &'a [u8]) -> &'a [u8] {
         match self {
             DiskData::Own(range) => &own[range.clone()],
@@ -212,9 +222,10 @@ impl DiskData {
 /// Where the bytes of a whole frame are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// In `Effects::bytes`: the frame, or what of it stands before `shared`.
+    /// A range of `Effects::bytes`: the frame, or the part of it before `shared`.
     pub own: Range<usize>,
-    /// The rest, which other frames may end with too. Nobody changes it any more; it is sent from where it lies.
+    /// The rest, which other frames may end with too. Nobody changes it any more. It is sent from where it
+    /// lies.
     pub shared: Option<Arc<Vec<u8>>>,
 }
 
@@ -236,11 +247,11 @@ pub enum Effect {
         to: Peer,
         frame: Outgoing,
     },
-    /// Ends a connection after what was sent before has gone out.
+    /// Ends a connection after everything sent before has gone out.
     Close {
         conn: ConnId,
     },
-    /// Offers the bytes of a connection again that were left with [`Rest::Held`].
+    /// Offers again the bytes of a connection that were left with [`Rest::Held`].
     Hear {
         conn: ConnId,
     },
@@ -265,12 +276,12 @@ pub enum Effect {
         to_offset: u64,
         bytes: u32,
     },
-    /// Complete when everything of the file whose completion came before is on the device.
+    /// Complete when every write to the file whose completion came before is on the device.
     DiskSync {
         token: DiskToken,
         file: DiskFile,
     },
-    /// Makes the file at least this long, its space reserved. An existing part is not changed.
+    /// Makes the file at least this long, with its space reserved. Existing bytes are not changed.
     DiskReserve {
         token: DiskToken,
         file: DiskFile,
@@ -296,10 +307,10 @@ pub enum Effect {
     },
 }
 
-/// When the rest of an [`Input::Bytes`] is offered again, together with what comes after it.
+/// When the rest of an [`Input::Bytes`] is offered again, together with the bytes that come after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rest {
-    /// When more has come.
+    /// When more bytes have come.
     #[default]
     Part,
     /// In the next turn.
@@ -308,14 +319,14 @@ pub enum Rest {
     Held,
 }
 
-/// What became of an [`Input::Bytes`]: so many bytes from the front are done with.
+/// The machine's answer to an [`Input::Bytes`]: it is done with the first `bytes` of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
     pub bytes: usize,
     pub rest: Rest,
 }
 
-/// The effects of one step, and the bytes that they speak of. Reused from turn to turn.
+/// The effects of one step, and the bytes that they refer to. Reused from turn to turn.
 #[derive(Default, Debug)]
 pub struct Effects {
     pub bytes: Vec<u8>,
@@ -334,7 +345,7 @@ impl Effects {
         self.taken = Taken::default();
     }
 
-    /// Appends with `write` to `bytes` and sends what was appended. Usually called through `wire::frame`.
+    /// Appends to `bytes` with `write`, and sends the appended bytes. Usually called through `wire::frame`.
     pub fn send_with(&mut self, to: Peer, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -342,7 +353,7 @@ impl Effects {
         self.list.push(Effect::Send { to, frame });
     }
 
-    /// The same, with `shared` behind what was appended. Usually called through `wire::send_sharing`.
+    /// The same, with `shared` behind the appended bytes. Usually called through `wire::frame::send_sharing`.
     pub fn send_sharing(&mut self, to: Peer, shared: &Arc<Vec<u8>>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -369,18 +380,18 @@ impl Effects {
 pub trait Machine {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects);
 
-    /// When to step with `Tick` if nothing else happens; may only change in `step`.
+    /// When to step with `Tick` if nothing else happens. Only `step` may change it.
     fn deadline(&self) -> Option<Instant>;
 
-    /// What is going to be handed on next, of several connections: whoever knows what memory it will need can have it
-    /// fetched for all of them at once. Nothing depends on it.
+    /// A hint: these bytes of several connections are going to be handed on next. A machine that knows which
+    /// memory they need can have that fetched for all of them at once. Nothing depends on it.
     fn prefetch(&self, coming: &mut dyn Iterator<Item = Coming<'_>>) {
         let _ = coming;
     }
 }
 
-/// What has come over a connection and is not handed on; it begins with a frame or with a request, and what comes last
-/// may be a part of one.
+/// Bytes that came over a connection and are not handed on yet. They begin with a frame or with a request,
+/// and the last one may be incomplete.
 #[derive(Clone, Copy, Debug)]
 pub struct Coming<'a> {
     pub from: ConnId,

@@ -1,6 +1,6 @@
-//! A hash map whose order is the same in every run: fixed hasher, for look-ups on the hot path.
+//! A hash map whose order is the same in every run: it has a fixed hasher, for look-ups on the hot path.
 //!
-//! Never iterate one where the order could reach an effect; use `BTreeMap` there.
+//! Never iterate over one where the order could reach an effect; use `BTreeMap` there.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,15 +1,16 @@
-//! Numbers as objects hold them: decimal text, which a plain read gives back and other protocols agree with.
+//! Numbers as objects hold them: decimal text, which a plain read returns and other protocols understand.
 //!
-//! An integer has one spelling, so that what is no integer is told from what is. A float may be written in any usual
-//! way and is written back as the shortest decimal text that means the same, without an exponent.
+//! An integer has one spelling only, so that text in any other form is not taken for an integer. A float may
+//! be written in any usual way, and is written back as the shortest decimal text of the same value, without
+//! an exponent.
 //!
-//! Not here: which objects are counted in, and what an absent one counts for (master). Catalogue: A7.
+//! Not here: which objects are counted in, and which value an absent one counts for (master). Catalogue: A7.
 
 use crate::Status;
 use std::fmt;
 
-/// The longest text that is looked at as a number. The longest that is written has 327 bytes: the smallest normal float
-/// with seventeen digits.
+/// The longest text that is tried as a number. The longest text that is written has 327 bytes: the smallest
+/// normal float with seventeen digits.
 pub const NUMBER_TEXT_BYTES_MAX: usize = 400;
 
 /// A signed integer of 64 bits, or a finite float of 64 bits.
@@ -20,8 +21,8 @@ pub enum Number {
 }
 
 impl Number {
-    /// What an object's value says, read as the same kind as `self`.
-    /// `NotANumber`: its text is none; an integer has no sign but a minus before what is not 0, and no zero in front.
+    /// The number in an object's value, read as the same kind as `self`. `NotANumber`: the text is no such
+    /// number. An integer has no sign except a minus before a value other than 0, and no leading zeros.
     pub fn parse_alike(self, text: &[u8]) -> Result<Number, Status> {
         let text = Some(text).filter(|text| text.len() <= NUMBER_TEXT_BYTES_MAX);
         let text = text.and_then(|text| std::str::from_utf8(text).ok()).ok_or(Status::NotANumber)?;
@@ -32,7 +33,7 @@ impl Number {
         .ok_or(Status::NotANumber)
     }
 
-    /// Zero of the same kind: what an absent object counts for.
+    /// Zero of the same kind: the value that an absent object counts for.
     pub fn zero_alike(self) -> Number {
         match self {
             Number::Integer(_) => Number::Integer(0),
@@ -40,11 +41,12 @@ impl Number {
         }
     }
 
-    /// The sum of two of one kind. `OutOfRange`: an integer of 64 bits does not hold it, or it is not finite.
+    /// The sum of two numbers of one kind. `OutOfRange`: it does not fit an integer of 64 bits, or is not
+    /// finite.
     pub fn sum(self, other: Number) -> Result<Number, Status> {
         let sum = match (self, other) {
             (Number::Integer(a), Number::Integer(b)) => a.checked_add(b).map(Number::Integer),
-            // Adding 0 makes a negative zero a plain one.
+            // Adding 0.0 turns a negative zero into a positive one.
             (Number::Float(a), Number::Float(b)) => Some(Number::Float(a + b + 0.0)),
             (Number::Integer(_), Number::Float(_)) | (Number::Float(_), Number::Integer(_)) => {
                 return Err(Status::NotANumber);
@@ -60,7 +62,7 @@ impl Number {
         }
     }
 
-    /// As it is sent and logged: eight bytes, which do not tell the kind.
+    /// The number as it is sent and logged: eight bytes, which do not tell the kind.
     pub fn bits(self) -> u64 {
         match self {
             Number::Integer(integer) => integer.cast_unsigned(),
@@ -89,7 +91,7 @@ fn parse_integer(text: &str) -> Option<i64> {
 }
 
 fn parse_float(text: &str) -> Option<f64> {
-    // Names of what is no number, such as "nan", are not taken.
+    // Words such as "nan" are not taken as numbers.
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     text.parse().ok().filter(|float: &f64| is_plain && float.is_finite())
 }
@@ -104,7 +106,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Of one kind, with the same bits.
+/// Equal numbers are of one kind and have the same bits.
 impl PartialEq for Number {
     fn eq(&self, other: &Number) -> bool {
         matches!(self, Number::Integer(_)) == matches!(other, Number::Integer(_))

@@ -1,8 +1,8 @@
-//! Copies bytes to where nobody reads them soon, past the processor's caches.
+//! Copies bytes past the processor's caches, to memory that nobody reads soon.
 //!
-//! A usual write reads its line of memory first, and the line stays in the caches until something else needs the room. A
-//! write of a whole line past the caches reads nothing, so a copy moves two lines instead of three. The reader of such a
-//! copy waits for memory: this is for bytes that are read much later, or by another process.
+//! A usual write reads its line of memory first, and the line stays in the caches until its room is needed. A
+//! write of a whole line past the caches reads nothing, so a copy moves two lines instead of three. The
+//! reader of such a copy waits for memory. Use it for bytes that are read much later, or by another process.
 //!
 //! Measured in docs/measurements/experiments.md, Recovery and Replay.
 
@@ -12,7 +12,7 @@ use crate::processor::{self, Path};
 #[cfg(target_arch = "x86_64")]
 const BYTES_MIN: usize = 1024;
 
-/// As `copy_from_slice`: panics when the lengths differ, on every path in the same way.
+/// Copies like `copy_from_slice`: it panics when the lengths differ, on every path in the same way.
 #[inline]
 pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
     copy_on(processor::path(), to, from);
@@ -27,7 +27,8 @@ fn copy_on(path: Path, to: &mut [u8], from: &[u8]) {
         use crate::processor::Level;
         match path.level() {
             Level::Avx512 | Level::Vpclmulqdq if from_bytes >= BYTES_MIN => {
-                // SAFETY: a path of these levels is the proof that the processor has what the function is compiled for.
+                // SAFETY: a path of these levels is the proof that the processor has the features that the
+                // function is compiled for.
                 #[expect(unsafe_code, reason = "a quarter less time for a copy")]
                 unsafe {
                     in_lines(to, from);
@@ -56,9 +57,9 @@ fn in_lines(to: &mut [u8], from: &[u8]) {
     let (from_lines, from_behind) = from.as_chunks::<LINE_BYTES>();
     assert!(to_lines.is_empty() || to_lines.as_ptr().addr().is_multiple_of(LINE_BYTES));
     for (to, from) in to_lines.iter_mut().zip(from_lines) {
-        // SAFETY: both are arrays of as many bytes as are read and written, and `to` begins where a line does, as the first
-        // does. Before the fence others may see what is written behind it and not this; it comes before anybody else can
-        // have the slice.
+        // SAFETY: both are arrays of as many bytes as are read and written, and `to` begins at the start of a
+        // line, as the first line does. Before the fence others may see later writes without this one. The
+        // fence comes before anybody else can have the slice.
         #[expect(unsafe_code, reason = "there is no other way to say it")]
         unsafe {
             _mm512_stream_si512(to.as_mut_ptr().cast(), _mm512_loadu_si512(from.as_ptr().cast()));
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
     use crate::Rng;
 
-    /// The same bytes are written as by a plain copy, and none beside them, for all lengths and places.
+    /// A copy writes the same bytes as a plain copy, and no others, for all lengths and places.
     #[test]
     fn exactly_what_is_copied_is_written_on_every_path() {
         for path in Path::all_here() {

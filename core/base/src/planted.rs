@@ -1,10 +1,12 @@
-//! Defects that tests plant on purpose, to see that they are found.
+//! Defects that tests plant on purpose, to see that the tests find them.
 //!
-//! Only with the feature `planted`, which only `cargo xtask mutants` uses: otherwise `planted` is a constant
-//! `false`, and nothing of this is in the program. A program for users refuses to be built with it.
+//! They exist only with the feature `planted`, which only `cargo xtask mutants` uses. Otherwise `planted` is
+//! a constant `false`, and the program contains no defect. A program for users refuses to be built with the
+//! feature.
 //!
-//! One line per defect; where it strikes, the code asks `planted(Defect::Name)`. Each breaks one rule of docs/protocols,
-//! most of them a rule that RAMCloud once broke or that a simpler design would leave out.
+//! There is one line per defect. Where it strikes, the code asks `planted(Defect::Name)`. Each defect breaks
+//! one rule of docs/protocols; most of these are rules that RAMCloud once broke, or that a simpler design
+//! would leave out.
 //!
 //! Catalogue: J2, J3.
 
@@ -46,21 +48,23 @@ defects! {
     LeaseToldTooLong;
     /// A coordinator tells masters that a lease lives without making sure that it was not deposed.
     DeposedTellsLeases;
-    /// What an increment came to is remembered without its number: who asks again hears the present one.
+    /// The result of an increment is remembered without its number: a repeated request gets the present
+    /// number.
     IncrementNumberNotLogged;
     /// A repeated increment is carried out again.
     IncrementRepeated;
-    /// Of a frame with many mutations nobody looks what they came to before.
+    /// For the mutations of a frame with several, nobody looks up earlier results.
     ItemsNotRecalled;
-    /// The answers to the items of a frame are told in the wrong places.
+    /// The answers to the items of a frame are given in the wrong places.
     ItemsMixedUp;
-    /// A page goes on with a whole bucket of the index, not with the position that the one before has reached.
+    /// A page goes on with a whole bucket of the index, not with the position that the page before has
+    /// reached.
     ScanBucketTwice;
-    /// A page does not wait for what it shows.
+    /// A page does not wait for the objects that it shows to be durable.
     PageEarly;
     /// Every server has an order of its own for scans.
     ScanOrderOwn;
-    /// Of a commit only the first object's rules are looked at.
+    /// Only the rules of a commit's first object are checked.
     CommitRulesSkipped;
     /// A commit that a rule refuses has changed the objects before that one.
     CommitInPart;
@@ -68,7 +72,7 @@ defects! {
     CommitTorn;
     /// A backup leaves the second object of a commit out when it divides a segment.
     CommitSecondNotDivided;
-    /// What a commit came to is not in the log beside its effect.
+    /// The result of a commit is not in the log beside its effect.
     CommitResultNotLogged;
     /// A commit takes objects that are not in its stream, or on another server, for its own.
     NotTogetherPassed;
@@ -78,7 +82,7 @@ defects! {
     UpdateRepeated;
     /// An update below the floor is taken for a new one.
     UpdateFloorIgnored;
-    /// What an update came to does not go to the store with its effect.
+    /// The result of an update does not go to the store with its effect.
     UpdateResultNotStored;
 
     // Answers and durability.
@@ -102,7 +106,7 @@ defects! {
     UnrecordedGrants;
     /// A backup that was restarted says that it has granted nothing.
     RestartGrantsNothing;
-    /// A coordinator that has just started takes it that nobody was granted anything.
+    /// A coordinator that has just started assumes that nobody was granted anything.
     StartGrantsNothing;
     /// A coordinator grants without making sure that it was not deposed.
     DeposedGrants;
@@ -158,7 +162,7 @@ defects! {
     OldEpochTaken;
     /// A replica whose buffer was lost is reported as if it were whole.
     CutNotTold;
-    /// A backup says that what is in its buffer is on its device.
+    /// A backup reports the bytes in its buffer as being on its device.
     FlushedClaimed;
     /// A backup answers for a synced replica when the buffer has what the device is to have.
     SyncedEarly;
@@ -182,15 +186,16 @@ defects! {
     RecoveredEarly;
     /// A recovered partition is entered though no backup holds a frame for the head that names it.
     EnteredUnheld;
-    /// A dead log is freed as soon as what was recovered from it is live, wherever that is.
+    /// A dead log is freed as soon as everything recovered from it is live, wherever that is stored.
     LogNotKept;
-    /// What was recovered counts as being on devices when it is in buffers.
+    /// Recovered data counts as being on devices when it is in buffers.
     SettledEarly;
     /// Side segments of a recovery are cleaned away while the dead log is kept.
     SettlingCleaned;
-    /// What goes live before it is replicated is written to in heads that may be older than its first segment.
+    /// Writes to a partition that goes live before it is replicated go to heads that may be older than its
+    /// first segment.
     EarlyInOldHead;
-    /// What was recovered, and not settled, is recovered from its new owner's log alone.
+    /// Data that was recovered, and has not settled, is recovered from its new owner's log alone.
     EarlierLogIgnored;
     /// A piece that is recovered from several logs notes only the newest of them.
     OlderLogsForgotten;
@@ -200,33 +205,34 @@ defects! {
     FenceToldUnsynced;
     /// The partitions of all dead logs are replicated at once, however few frames there are.
     TurnsForAll;
-    /// What is live keeps the frames of its unfinished replicas from older logs that need them.
+    /// Live partitions keep the frames of their unfinished replicas from older logs that need them.
     LiveKeepsFrames;
 
     // Migration.
-    /// Keys that come while a range is gathered are not moved.
+    /// Keys that are written while a range is gathered are not moved.
     MigratedWithoutFresh;
-    /// Results are left behind.
+    /// A migration leaves results behind.
     MigratedWithoutResults;
-    /// A stretch that is being moved goes on being written to.
+    /// A stretch that is being moved is still written to.
     MigratedUnblocked;
-    /// A stretch is moved though what was written to it before is not durable in the old stream.
+    /// A stretch is moved before earlier writes to it are durable in the old stream.
     MigratedUndurable;
-    /// A stretch is moved though devices that lose their power have its copies nowhere.
+    /// A stretch is moved although a loss of power could take all of its copies, because no device has them.
     MigratedUnflushed;
-    /// The copies count as soon as they are asked for, whatever the coordinator says.
+    /// The copies count as soon as the master asks for it, whatever the coordinator answers.
     MigratedUnasked;
-    /// The coordinator believes a move that is older than where the tablet is.
+    /// The coordinator believes a move that is older than the tablet's stored position.
     OldMoveTaken;
     /// An operator's word that servers are switched off is taken though one of them answers somebody.
     AwayBelieved;
     /// Segments from before a tablet's first one are replayed too.
     FirstSegmentIgnored;
-    /// A backup divides a log by whatever ranges it was told of it.
+    /// A backup divides a log by any ranges that it was told of it.
     OldRangesMeant;
     /// The coordinator's messages do not wait for the store.
     ToldBeforeStored;
-    /// Late answers about a replica that was opened anew at another epoch are taken for answers about the new one.
+    /// Late answers about a replica that was opened anew at another epoch are taken for answers about the new
+    /// one.
     OpenedAnewUnnoticed;
     /// A master takes a tablet of a table that it was told to drop.
     DroppedTaken;
@@ -236,15 +242,15 @@ defects! {
     JoinedAtNewest;
     /// A master divides its tablets as an older division says.
     OldDivisionTaken;
-    /// The parts of a tablet that is cut count what came while the walk was elsewhere.
+    /// The parts of a tablet that is cut count entries twice that came while the walk was elsewhere.
     RecountedTwice;
-    /// A tablet profile does not follow what cleaning moves.
+    /// A tablet profile does not follow the entries that cleaning moves.
     ProfileNotMoved;
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
 
     // Copies of the coordinator's state.
-    /// A coordinator's old state counts as one that goes before none.
+    /// An old state of the coordinator counts as following every other state.
     OlderStateBelieved;
     /// The coordinator's messages do not wait for the servers that hold its state.
     ToldBeforeCopied;
@@ -257,56 +263,56 @@ defects! {
     /// A coordinator that is made anew gives out ids anew that were given out already.
     RebuiltIdsReused;
 
-    // Identity: what frames say of whom they are from and for.
+    // Identity: the fields of frames that say whom they are from and for.
     /// Frames name no cluster.
     ClusterZeroed;
-    /// Frames name a cluster of before.
+    /// Frames name an earlier cluster.
     ClusterAged;
     /// Frames name the server's number as the cluster.
     ClusterSwapped;
-    /// Anybody's frames are taken, of whatever cluster.
+    /// Frames are taken whatever cluster they name.
     ClusterIgnored;
     /// Frames have no coordinator's term.
     TermZeroed;
-    /// Frames have the term before.
+    /// Frames have the previous term.
     TermAged;
     /// Term and epoch of a frame change places.
     TermSwapped;
     /// Requests name no life of the server that they are for.
     LifeZeroed;
-    /// Requests are for the life before.
+    /// Requests are for the previous life.
     LifeAged;
     /// Sender and target of a request change places.
     LifeSwapped;
     /// Appends have epoch zero.
     EpochZeroed;
-    /// Appends have the epoch before.
+    /// Appends have the previous epoch.
     EpochAged;
     /// Appends have the number of the segment as their epoch.
     EpochSwapped;
 
     // The Redis protocol.
-    /// A write that found another version than was read counts as done.
+    /// A write that found another version than the one that was read counts as done.
     RespConflictIsDone;
-    /// What was read is written without the condition that it is still so.
+    /// A value that was computed from a read is written without the condition that the object is unchanged.
     RespUnconditional;
     /// `EXEC` does not look at the watched keys.
     RespWatchIgnored;
-    /// A request begins while another one of its connection changes its key.
+    /// A request begins while another request of its connection changes its key.
     RespBegunEarly;
     /// A reply that is there at once does not wait for those before it.
     RespReplyOvertakes;
-    /// What the process does not carry out itself counts as done.
+    /// A request that the process does not carry out itself counts as done.
     RespElsewhereIsDone;
-    /// A change whose fate is unknown is told as refused.
+    /// A change whose fate is unknown is reported as refused.
     RespUnknownIsRefused;
-    /// A read that meets a dropped table says that there is nothing.
+    /// A read that meets a dropped table reports that there is no object.
     RespDroppedIsEmpty;
 
     // Memory.
-    /// What is damaged in memory is served.
+    /// An object that is damaged in memory is served.
     DamageServed;
-    /// What is damaged in memory is moved by the cleaner.
+    /// An object that is damaged in memory is moved by the cleaner.
     DamageMoved;
 }
 
@@ -332,8 +338,8 @@ mod active {
     const UNSET: u8 = u8::MAX - 1;
     static ACTIVE: AtomicU8 = AtomicU8::new(UNSET);
 
-    /// Whether this defect is planted. Before anybody has called `plant` it is the one that the environment names in
-    /// `RAMHOLD_PLANTED`: for the tests of a crate.
+    /// Whether this defect is planted. Before the first call of `plant`, it is the defect that the
+    /// environment names in `RAMHOLD_PLANTED`: for the tests of a crate.
     pub fn planted(defect: Defect) -> bool {
         let active = match ACTIVE.load(Ordering::Relaxed) {
             UNSET => by_environment(),

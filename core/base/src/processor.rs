@@ -1,13 +1,15 @@
-//! Chooses by the processor's features: the one place where they are asked for.
+//! Chooses an implementation by the processor's features: the only place that asks for them.
 //!
-//! Checksums and large copies exist in several ways, one for each `Level`. Each level needs all that the one before it
-//! needs. A `Path` is a level that this processor can run, so code that needs special instructions asks for a `Path` and
-//! thereby has the proof.
+//! Checksums and large copies have several implementations, one for each `Level`. Each level needs all
+//! features that the level before needs. A `Path` is a level that this processor can run. Code that needs
+//! special instructions asks for a `Path` and thereby has the proof.
 //!
-//! The choice is made at the first use and kept: the best level of this processor, unless the program was told another
-//! one (`limit`), as `RAMHOLD_CPU` tells it in tests and while looking for an error. All levels give the same results.
+//! The choice is made at the first use and kept. It is the best level of this processor, unless the program
+//! was told another one (`limit`), as `RAMHOLD_CPU` does in tests and while looking for an error. All levels
+//! give the same results.
 //!
-//! Not here: reading the environment, which the core may not do. Every program hands the variable over when it starts.
+//! Not here: reading the environment, which the core may not do. Every program hands the variable over when
+//! it starts.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -42,7 +44,8 @@ impl Level {
         }
     }
 
-    /// The processor features that this level needs, and whether they are here: those of the level before come first.
+    /// The processor features that this level needs, and whether they are here. The features of the level
+    /// before come first.
     fn needs(self) -> &'static [Feature] {
         #[cfg(target_arch = "x86_64")]
         const ALL: &[Feature] = &[
@@ -124,11 +127,11 @@ fn take_up(path: Path) {
     IN_USE.store(path.0 as u8, Ordering::Relaxed);
 }
 
-/// A value of `RAMHOLD_CPU` that cannot be followed.
+/// A value of `RAMHOLD_CPU` that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LimitRefused {
     value: String,
-    /// Empty: there is no such level.
+    /// Empty: there is no level of this name.
     lacks: Vec<&'static str>,
 }
 
@@ -148,8 +151,8 @@ impl fmt::Display for LimitRefused {
 
 impl std::error::Error for LimitRefused {}
 
-/// Has the whole process use the path that `value` names; the best one if there is no value. Programs call it once, when
-/// they start.
+/// Makes the whole process use the path that `value` names, or the best one if there is no value. Programs
+/// call it once, when they start.
 pub fn limit(value: Option<&OsStr>) -> Result<Path, LimitRefused> {
     let path = match value {
         None => return Ok(path()),
@@ -166,7 +169,8 @@ fn named(value: &str) -> Result<Path, LimitRefused> {
     Path::of(level).ok_or_else(|| refused(level.lacks()))
 }
 
-/// One line for each level, for tests that run each of them: its name, and `runs here` or what the processor lacks.
+/// One line for each level, for tests that run each of them: its name, and `runs here` or the features that
+/// are missing.
 pub fn table() -> String {
     Level::ALL
         .into_iter()

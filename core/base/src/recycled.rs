@@ -1,20 +1,21 @@
 //! Memory that is given away for reading, and used again when all readers are done with it.
 //!
-//! A recovery sends gigabytes in messages of a megabyte; in new memory each time, finding its pages would cost more than
-//! filling them.
+//! A recovery sends gigabytes in messages of a megabyte. With new memory for each message, page faults would
+//! cost more than filling the memory.
 //!
-//! Who has a budget for it keeps it within that (`bound`), others give it back when nothing was taken for a while (`shrink`).
+//! An owner that has a memory budget keeps within it (`bound`). Others give the memory back when nothing was
+//! taken for a while (`shrink`).
 //!
-//! Invariant: what is taken is nobody else's.
+//! Invariant: memory that is taken has no other user.
 
 use crate::Instant;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory that was not asked for in so long is given back.
+/// Memory that was not asked for during this time is given back.
 const KEPT_FOR: Duration = Duration::from_secs(1);
-/// What fits has room for so many times what is wanted at most.
+/// `take_fitting` takes memory of at most `ROOM_MAX` times the wanted size.
 const ROOM_MAX: usize = 4;
 
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub struct Recycled {
 }
 
 impl Recycled {
-    /// Keeps so many pieces at most.
+    /// Keeps at most `count_max` pieces.
     pub fn new(count_max: usize) -> Recycled {
         Recycled { kept: VecDeque::new(), count_max, taken_at: Instant::ZERO }
     }
@@ -34,12 +35,12 @@ impl Recycled {
         self.kept.len() >= self.count_max
     }
 
-    /// Of all that is kept.
+    /// The size of all kept pieces.
     pub fn bytes(&self) -> u64 {
         self.kept.iter().map(|memory| memory.capacity() as u64).sum()
     }
 
-    /// Gives back what is beyond so many bytes.
+    /// Gives back the oldest pieces until at most `bytes_max` are kept.
     pub fn bound(&mut self, bytes_max: u64) {
         let mut bytes = self.bytes();
         while bytes > bytes_max
@@ -49,12 +50,13 @@ impl Recycled {
         }
     }
 
-    /// Memory without bytes in it, used before if somebody is done with some.
+    /// Empty memory, used before if the readers of some piece are done.
     pub fn take(&mut self, now: Instant) -> Vec<u8> {
         self.take_if(now, |_| true).unwrap_or_default()
     }
 
-    /// Memory that has room for so many bytes, and not much more: who takes many pieces has to pay for what they could hold.
+    /// Memory with room for `bytes`, and not much more: an owner of many pieces has to pay for all that they
+    /// could hold.
     pub fn take_fitting(&mut self, now: Instant, bytes: usize) -> Vec<u8> {
         let fits = |capacity: usize| capacity >= bytes && capacity / ROOM_MAX <= bytes;
         self.take_if(now, fits).unwrap_or_else(|| Vec::with_capacity(bytes))
@@ -72,13 +74,13 @@ impl Recycled {
     /// Keeps memory for later, though others may still read it.
     pub fn keep(&mut self, memory: Arc<Vec<u8>>) {
         if self.kept.len() == self.count_max {
-            // Who still reads the oldest has it for himself.
+            // Its readers, if any, keep the oldest piece to themselves.
             self.kept.pop_front();
         }
         self.kept.push_back(memory);
     }
 
-    /// Gives everything back when nothing was taken for a while, and tells whether that is so.
+    /// Gives everything back when nothing was taken for a while. Returns whether that is so.
     pub fn shrink(&mut self, now: Instant) -> bool {
         let is_idle = now.since(self.taken_at) > KEPT_FOR;
         if is_idle && !self.kept.is_empty() {

@@ -1,6 +1,7 @@
-//! Chance, handed in: xoshiro256++ with its state in plain sight.
+//! Random numbers, handed in: xoshiro256++ with its state in plain sight.
 //!
-//! The stream is part of the simulator's promise "same seed, same trace", so it is ours and never changes.
+//! The stream is part of the simulator's promise "same seed, same trace", so it is our own implementation and
+//! never changes.
 
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -45,12 +46,12 @@ impl Rng {
         low + self.below(high - low + 1)
     }
 
-    /// True `numerator` times out of `denominator`.
+    /// True with probability `numerator` / `denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }
 
-    /// One of `items`, or none when there are none.
+    /// One of `items`, or none if `items` is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         if items.is_empty() { None } else { items.get(self.below(items.len() as u64) as usize) }
     }

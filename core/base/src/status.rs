@@ -1,7 +1,7 @@
-//! What an answer says: done, or refused and what the asker may do about it.
+//! The status of an answer: done, or refused, and what the asker may do about it.
 //!
-//! A refusal states that the request had no effect. "Unknown" is never a status: it is what a caller
-//! concludes when no answer came (consistency rule 10, architecture decision 6).
+//! A refusal states that the request had no effect. "Unknown" is never a status: a caller concludes it when
+//! no answer came (consistency rule 10, architecture decision 6).
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ statuses! {
     Corrupt = 4, "the object is damaged in the server's memory and no replica of it can be read";
     NotANumber = 5, "the object's value is not a number of this kind";
     OutOfRange = 6, "the sum is beyond the range of such numbers";
-    /// Of a commit; nothing but the tablets' owners changes it.
+    /// About a commit. Only a change of the tablets' owners changes this.
     NotTogether = 7, "the objects are not on one server, or not in one stream of its log";
     // Answers about tables.
     UnknownTable = 10, "no such table";
@@ -63,12 +63,12 @@ statuses! {
     WrongOwner = 31, "the key belongs to another server";
     /// The tablet is being recovered: wait and refresh.
     Recovering = 32, "the tablet is being recovered";
-    /// Fewer failure domains are up than a table has replicas. A write may be tried again; a table that is to be made,
-    /// altered or truncated stays as it is. The body of the answer is a `Shortage`.
+    /// Fewer failure domains are up than a table has replicas. A write may be tried again. A table that is to
+    /// be made, altered or truncated stays as it is. The body of the answer is a `Shortage`.
     TooFewBackups = 33, "too few backups in separate failure domains";
     /// The process is starting or stopping.
     NotReady = 34, "the server is starting or stopping";
-    /// Its read lease has lapsed: another server may have the key by now, so refresh the tablet map.
+    /// The server's read lease has lapsed: another server may have the key by now, so refresh the tablet map.
     NotLeased = 35, "the server cannot tell just now whether the key is still its own";
     // Identity and age of the sender.
     WrongCluster = 40, "the message is for another cluster";
@@ -83,12 +83,13 @@ statuses! {
     // Backups.
     /// The backup has no room for another replica: choose another backup.
     OpenRefused = 50, "the backup has no room for another replica";
-    /// The append does not follow what the backup holds: send from the offset that the answer tells.
+    /// The append does not follow the bytes that the backup holds: send from the offset that the answer
+    /// tells.
     OutOfOrder = 51, "the append does not follow what the backup holds";
     UnknownReplica = 52, "the backup holds no such replica";
     CorruptReplica = 53, "the replica's bytes do not match their checksum";
     DeviceFailed = 54, "the backup's device has failed";
-    /// Of a dead log's records: ask again, with the ranges of all partitions.
+    /// About a dead log's records: ask again, with the ranges of all partitions.
     UnknownRanges = 55, "the backup has not been told these ranges";
     // Malformed.
     BadFrame = 60, "the frame is malformed";
@@ -99,12 +100,13 @@ statuses! {
     Unsupported = 65, "not built yet";
     NotAllowed = 66, "not allowed in the present state";
     // Identity of a client.
-    /// Whether an earlier attempt had its effect, nobody can tell any more; this one had none.
+    /// Nobody can tell any more whether an earlier attempt had its effect; this attempt had none.
     LeaseOver = 70, "the client's lease is over";
 }
 
 impl Status {
-    /// Whether the same request, to the right place after a wait, may succeed without anybody changing it.
+    /// Whether the same request, sent to the right place after a wait, may succeed without any change by an
+    /// operator.
     pub fn is_retryable(self) -> bool {
         matches!(
             self,

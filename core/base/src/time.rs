@@ -1,7 +1,8 @@
 //! Points in time, as values that are handed in.
 //!
-//! `Instant` counts nanoseconds of one machine's monotonic clock (one that counts suspension); only instants of one
-//! process may be compared. `ClusterTime` counts milliseconds since 1970 as told by the coordinator; it never goes back.
+//! `Instant` counts nanoseconds of one machine's monotonic clock (one that counts suspension). Only instants
+//! of one process may be compared. `ClusterTime` counts milliseconds since 1970 as told by the coordinator;
+//! it never goes back.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -14,7 +15,7 @@ impl Instant {
     pub const ZERO: Instant = Instant(0);
     pub const FAR: Instant = Instant(u64::MAX);
 
-    /// How long after `earlier` this is; zero when it is not after.
+    /// The time from `earlier` to this instant; zero when this one is not later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -56,7 +57,7 @@ pub fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 pub struct ClusterTime(#[n(0)] pub u64);
 
 impl ClusterTime {
-    /// Whole seconds, as kept with every object (A2). Good until the year 2106.
+    /// Whole seconds, as stored with every object (A2). Good until the year 2106.
     pub fn seconds(self) -> u32 {
         u32::try_from(self.0 / 1000).unwrap_or(u32::MAX)
     }

@@ -1,4 +1,5 @@
-//! How long to wait before trying again: doubling from a least to a most, and never the same for everybody.
+//! How long to wait before the next attempt: doubling from a least to a most, with jitter, so that clients
+//! spread out.
 
 use ramhold_base::Rng;
 use std::time::Duration;
@@ -10,8 +11,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after this many setbacks in a row: between half of and the whole of `least * 2^(setbacks-1)`, never
-    /// more than `most`. Nothing after none.
+    /// The wait after this many setbacks in a row: between half of `least * 2^(setbacks-1)` and the whole of
+    /// it, and never more than `most`. Zero after no setback.
     pub fn wait(self, setbacks: u32, rng: &mut Rng) -> Duration {
         if setbacks == 0 {
             return Duration::ZERO;
@@ -21,7 +22,8 @@ impl Backoff {
     }
 }
 
-/// Between half of `whole` and `whole`, so that those who failed together do not come back together.
+/// A random time between half of `whole` and `whole`, so that clients that failed together do not come back
+/// together.
 pub fn jittered(whole: Duration, rng: &mut Rng) -> Duration {
     let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(rng.between(nanos / 2, nanos))

@@ -1,10 +1,12 @@
-//! One client's view of a cluster: sends operations to the servers that own the keys, and says truly how each ended.
+//! One client's view of a cluster: sends operations to the servers that own the keys, and states reliably how
+//! each ended.
 //!
-//! A `Session` is a machine without I/O: the blocking client, the simulator and the Redis front door all drive the
-//! same one. An operation ends as done, refused (surely without effect) or unknown; nothing is ever repeated whose
-//! effect is unknown.
+//! A `Session` is a machine without I/O: the blocking client, the simulator and the Redis front all drive the
+//! same one. An operation ends as done, refused (surely without effect) or unknown. An operation whose effect
+//! is unknown is never repeated.
 //!
-//! Not here: sockets and threads (`io/runtime`), waiting for an outcome (`clients/rust`). Catalogue: A1-A4, B5.
+//! Not here: sockets and threads (`io/runtime`), waiting for an outcome (`clients/rust`). Catalogue: A1-A4,
+//! B5.
 
 mod backoff;
 mod count;
@@ -21,6 +23,6 @@ pub use outcome::{Cause, Outcome, Reply};
 pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
 pub use session::{OperationId, Session, SessionConfig};
 
-// What operations and replies are made of.
+// The parts of operations and replies.
 pub use ramhold_wire::data::{Expiry, RejectRules};
 pub use ramhold_wire::shortage::{DomainLevel, Shortage};

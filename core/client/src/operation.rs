@@ -1,4 +1,4 @@
-//! What a client can ask for, and the bytes that ask for it.
+//! The operations that a client can ask for, and their requests as bytes.
 
 use crate::scan::{PageLimits, ScanCursor};
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
@@ -22,14 +22,14 @@ use ramhold_wire::table::{
 };
 use std::net::SocketAddr;
 
-/// How a table is meant.
+/// Names a table, by name or by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhichTable {
     Name(String),
     Id(TableId),
 }
 
-/// One thing to be done. Keys have at most 65,535 bytes, values at most 1 MiB, names 1 to 255 bytes.
+/// One operation. Keys have at most 65,535 bytes, values at most 1 MiB, names 1 to 255 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Ends with `Reply::Read`, or refused with `NotFound`.
@@ -46,36 +46,37 @@ pub enum Operation {
         /// When the object ends by itself; none: never.
         expiry: Option<Expiry>,
     },
-    /// Removing what does not exist is done, with version 0, unless the rules refuse it.
+    /// A remove of an absent object is done, with version 0, unless the rules refuse it.
     Remove {
         table: TableId,
         key: Vec<u8>,
         rules: RejectRules,
     },
-    /// Adds to the number that an object holds as text; an absent one counts for zero. An object that is to end still
-    /// ends when it was to. Refused with `NotANumber` or `OutOfRange` when the sum cannot be made.
+    /// Adds to the number that an object holds as text. An absent object counts for zero. The object's expiry
+    /// does not change. Refused with `NotANumber` or `OutOfRange` when the sum cannot be made.
     Increment {
         table: TableId,
         key: Vec<u8>,
-        /// Finite; its kind is the one that the object's value is read as.
+        /// Finite. The object's value is read as a number of the same kind.
         by: Number,
         rules: RejectRules,
     },
-    /// Checks and changes several objects as one: all of it or nothing, and seen so by everybody. The first one's owner
-    /// carries it out; refused with `NotTogether` if it is not the owner of all, or they are not in one stream of its log.
-    /// Refused by the first rule that does not hold, in the order of the items. One that only checks tells that all rules
-    /// held at one moment.
+    /// Checks and changes several objects as one: all of the commit or none of it, and everybody sees it so.
+    /// The owner of the first object carries it out. Refused with `NotTogether` if that server is not the
+    /// owner of all objects, or if they are not in one stream of its log. Refused by the first rule that does
+    /// not hold, in the order of the items. A commit that only checks tells that all rules held at one
+    /// moment.
     Commit {
-        /// 1 to 256, of different keys. All together take at most half a segment: 4 MiB.
+        /// 1 to 256 items, of different keys. All together take at most half a segment: 4 MiB.
         items: Vec<CommitItem>,
     },
-    /// One page of a table's objects. Ends with `Reply::Page`, which says where the next one begins.
+    /// One page of a table's objects. Ends with `Reply::Page`, which says where the next page begins.
     Scan {
         cursor: ScanCursor,
         limits: PageLimits,
     },
-    /// How many objects the tablet has that begins at this hash. Ends with `Reply::Counted`, which says where the next
-    /// one begins; see `TableCount`.
+    /// The number of objects in the tablet that begins at this hash. Ends with `Reply::Counted`, which says
+    /// where the next tablet begins; see `TableCount`.
     Count {
         table: TableId,
         first: KeyHash,
@@ -84,24 +85,25 @@ pub enum Operation {
     CreateTable {
         name: String,
         options: TableOptions,
-        /// What the cluster's default decides instead of the options.
+        /// The options that the cluster's default decides.
         left_open: Option<LeftOpen>,
     },
-    /// Done when nobody serves the table any more.
+    /// Done when no server serves the table any more.
     DropTable {
         table: TableId,
     },
-    /// Drops a table and makes an empty one of its name, options and division, in one step. Done when the old one is gone and
-    /// the new one is served.
+    /// Drops a table and makes an empty one of its name, options and division, in one step. Done when the old
+    /// table is gone and the new one is served.
     TruncateTable {
         table: TableId,
     },
-    /// Cuts or joins tablets where they are. Done when their owners have it.
+    /// Cuts or joins tablets where they are. Done when their owners have done so.
     DivideTable {
         table: TableId,
         division: Division,
     },
-    /// Keeps a table in another way. Done when that is stored; its tablets follow, as descriptions tell.
+    /// Changes a table's durability or replica count online. Done when the change is stored. The table's
+    /// tablets follow, and descriptions tell how far they are.
     AlterTable {
         table: TableId,
         durability: Option<Durability>,
@@ -113,7 +115,7 @@ pub enum Operation {
     },
     ClusterStatus,
     Recoveries,
-    /// What the process at this address says of itself.
+    /// The state of the process at this address, as it reports it.
     ServerStatus {
         address: SocketAddr,
     },
@@ -121,30 +123,32 @@ pub enum Operation {
     AcknowledgeLoss {
         id: u64,
     },
-    /// A part of the coordinator's state: the first of the present one, or the next of the one that was begun.
+    /// A part of the coordinator's state: the first part of the present state, or the next part of a state
+    /// begun before.
     ReadState {
         position: Option<StatePosition>,
         after: String,
     },
-    /// This server is gone for good and not expected any more.
+    /// This server is gone for good and is not expected any more.
     ForgetServer {
         server: ServerId,
     },
-    /// Servers that this recovery waits for are switched off and are given up: all of those that it tells to be away.
+    /// The servers that this recovery waits for are switched off and are given up. All servers that it
+    /// reports as away must be named.
     AcceptLoss {
         recovery: RecoveryId,
         directories: Vec<DirectoryId>,
     },
-    /// To the process at this address, or to the coordinator.
+    /// A ping to the process at this address, or to the coordinator.
     Ping {
         address: Option<SocketAddr>,
     },
-    /// A session's own.
+    /// Used by the session itself.
     #[doc(hidden)]
     OpenLease {
         term_millis: u64,
     },
-    /// A session's own.
+    /// Used by the session itself.
     #[doc(hidden)]
     RenewLease {
         lease: LeaseId,
@@ -160,17 +164,17 @@ pub struct CommitItem {
     pub action: CommitAction,
 }
 
-/// What becomes of an object when no rule of the commit refuses.
+/// The change to an object when no rule of the commit refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitAction {
-    /// Nothing: its rules alone count.
+    /// No change: only the rules of the item count.
     Check,
     Write {
         value: Vec<u8>,
         /// When the object ends by itself; none: never.
         expiry: Option<Expiry>,
     },
-    /// Removing what does not exist does nothing.
+    /// Removing an object that does not exist does nothing.
     Remove,
 }
 
@@ -186,26 +190,26 @@ impl CommitItem {
     }
 }
 
-/// Where an operation has to go.
+/// The destination of an operation.
 pub(crate) enum Place<'a> {
     OwnerOf { table: TableId, target: Target<'a> },
     Coordinator,
     Address(SocketAddr),
 }
 
-/// Whose owner is meant.
+/// The operation goes to the owner of this key or hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     Key(&'a [u8]),
     Hash(KeyHash),
 }
 
-/// What may be done when no answer came.
+/// How an operation may be repeated when no answer came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Repeat {
-    /// It changes nothing: ask again.
+    /// The operation changes nothing: ask again.
     Freely,
-    /// Under the same lease and sequence it has its effect once, however often it is sent.
+    /// Under the same lease and sequence the operation has its effect once, however often it is sent.
     Numbered,
 }
 
@@ -308,7 +312,7 @@ impl Operation {
         }
     }
 
-    /// The limits that can be told without asking anybody.
+    /// Checks the limits that need no answer from anybody.
     pub(crate) fn check_limits(&self) -> Result<(), Status> {
         match self {
             Operation::Read { key, .. } | Operation::Remove { key, .. } => check_key(key),
@@ -357,7 +361,7 @@ impl Operation {
         }
     }
 
-    /// What the body of the request takes at most, of operations on objects.
+    /// The most bytes of the request's body, for operations on objects.
     pub(crate) fn body_bytes_max(&self) -> usize {
         /// Table, rules, expiry or amount, lengths.
         const FIELDS: usize = 48;
@@ -371,7 +375,7 @@ impl Operation {
         }
     }
 
-    /// The body of the request.
+    /// Appends the body of the request.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Operation::Read { table, key, rules } | Operation::Remove { table, key, rules } => {

@@ -14,7 +14,7 @@ use ramhold_wire::table::{
     TableCreated, TableDescription, TableDivided, TableSummary, TableTruncated, Tables,
 };
 
-/// The three ways to end, never two.
+/// An operation ends in exactly one of three ways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done(Reply),
@@ -22,18 +22,19 @@ pub enum Outcome {
     Refused {
         status: Status,
         cause: Cause,
-        /// The version that the object has, when a rule refused the operation and the object exists.
+        /// The version of the object, when a rule refused the operation and the object exists.
         version: Option<Version>,
-        /// Which object of a commit a rule refused, from 0.
+        /// The item of a commit whose object a rule refused, from 0.
         item: Option<u16>,
-        /// What is missing, when the status is `TooFewBackups` and whoever answered told it.
+        /// The shortage, when the status is `TooFewBackups` and the answer told it.
         shortage: Option<Shortage>,
-        /// The server that refused; none for the coordinator and when nobody answered.
+        /// The server that refused. None for the coordinator, and when nobody answered.
         answered_by: ServerId,
-        /// What was tried, for a human: addresses, times, the last answer. One line.
+        /// The attempts, for a human: addresses, times, the last answer. One line.
         detail: String,
     },
-    /// It may have taken effect once, or may not; it will not be tried again: its time or the session's lease was over.
+    /// The operation may have taken effect once, or not at all. It will not be tried again, because its time
+    /// or the session's lease was over.
     Unknown {
         detail: String,
     },
@@ -44,22 +45,22 @@ pub enum Outcome {
 pub enum Cause {
     /// Nothing was sent: a limit, or no coordinator is known.
     Unsent,
-    /// Somebody who may say so refused it.
+    /// A process that may say so refused the operation.
     Answered,
-    /// It was still being refused for the time being when its time was over.
+    /// The last answer was a refusal for the time being, and the operation's time was over.
     Deadline,
-    /// Its time was over before any process answered.
+    /// The operation's time was over before any process answered.
     Unreachable,
 }
 
-/// What came back from an operation that is done.
+/// The answer to an operation that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Read {
         version: Version,
         /// When the object was written, in seconds of cluster time.
         time: u32,
-        /// From when on it is not returned any more; none: it does not end by itself.
+        /// From this time on the object is not returned any more. None: it does not end by itself.
         expires: Option<ClusterTime>,
         value: Vec<u8>,
         answered_by: ServerId,
@@ -67,7 +68,7 @@ pub enum Reply {
     Written {
         version: Version,
     },
-    /// The version of the removal; 0 when nothing was there.
+    /// The version of the removal; 0 when no object was there.
     Removed {
         version: Version,
     },
@@ -76,12 +77,12 @@ pub enum Reply {
         version: Version,
         sum: Number,
     },
-    /// The version of all that was written or removed; 0 when that is nothing.
+    /// The version of everything that was written or removed; 0 when nothing was.
     Committed {
         version: Version,
     },
     Page(Page),
-    /// Objects of a tablet, and its last hash.
+    /// The number of objects of a tablet, and the tablet's last hash.
     Counted {
         last: KeyHash,
         objects: u64,
@@ -94,7 +95,7 @@ pub enum Reply {
     TableTruncated {
         table: TableId,
     },
-    /// How many tablets the table has now.
+    /// The number of tablets that the table has now.
     TableDivided {
         tablets: u32,
     },
@@ -109,10 +110,10 @@ pub enum Reply {
     LossAccepted(LossAccepted),
     State(StatePart),
     Pong(Pong),
-    /// A session's own.
+    /// Used by the session itself.
     #[doc(hidden)]
     LeaseOpened(LeaseOpened),
-    /// A session's own.
+    /// Used by the session itself.
     #[doc(hidden)]
     LeaseRenewed(LeaseRenewed),
 }
@@ -174,7 +175,7 @@ impl Reply {
     }
 }
 
-/// An answer that says nothing but its status: no body, or an empty structure.
+/// An answer that consists of its status alone: no body, or an empty structure.
 fn empty(body: &[u8], reply: Reply) -> Result<Reply, Status> {
     if !body.is_empty() {
         decode::<Empty>(body)?;

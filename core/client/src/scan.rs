@@ -1,15 +1,17 @@
-//! Where a scan of a table stands, and what a page of it has shown (A6).
+//! The progress of a scan of a table, and the objects that a page has shown (A6).
 //!
-//! A scan goes through the table's hashes from the lowest on, a tablet at a time, and through a tablet in the order of
-//! the masters' positions. Where it stands is the first hash that is not finished, and for stretches of hashes from
-//! there on how far they have been shown: one while tablets stay as they are, one more for each time that a tablet which
-//! was shown in part has been divided. It depends on keys alone, so it holds whoever owns them by then.
+//! A scan goes through the table's hashes from the lowest on, one tablet at a time, and through a tablet in
+//! the order of the masters' positions. A cursor holds the first hash that is not finished. From there on it
+//! holds stretches of hashes, each with the position up to which the stretch has been shown: one stretch
+//! while tablets stay as they are, and one more for each time that a partly shown tablet has been divided. A
+//! cursor depends on keys alone, so it stays valid whichever servers own them.
 //!
 //! Invariants:
-//! - stretches end further out and have been shown less far, the outer the further;
+//! - an outer stretch ends at a higher hash and has been shown less far than an inner one;
 //! - an object that is there all the time is in exactly one page.
 //!
-//! Not here: what a master shows (core/master/src/scan.rs), the order of positions (core/log/src/scan.rs).
+//! Not here: which objects a master shows (core/master/src/scan.rs), the order of positions
+//! (core/log/src/scan.rs).
 
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc;
@@ -18,10 +20,11 @@ use ramhold_wire::scan::{ScanHead, decode_page};
 use std::fmt;
 use std::str::FromStr;
 
-/// A tablet that is being scanned would have to be divided so often.
+/// The most stretches of a cursor: a tablet would have to be divided this often while it is scanned.
 const STRETCH_COUNT_MAX: usize = 64;
 const TOKEN_VERSION: u8 = 1;
-/// Below a slot in a placement hash, and below what a short cursor tells of a position.
+/// The bits of a placement hash below its slot, and the bits below the part of a position that a short cursor
+/// tells.
 const SLOT_SHIFT: u32 = 50;
 const BELOW_SLOT: u64 = (1 << SLOT_SHIFT) - 1;
 const SHORT_POSITION_BITS: u32 = 36;
@@ -34,12 +37,12 @@ struct Stretch {
     position: u64,
 }
 
-/// Where the next page of a scan begins. Its text may be kept anywhere and for any time.
+/// Where the next page of a scan begins. The cursor's text may be kept anywhere and for any time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanCursor {
     table: TableId,
     first: KeyHash,
-    /// The innermost last; what is beyond the outermost has not been shown at all.
+    /// The innermost stretch is the last one. Hashes beyond the outermost stretch have not been shown at all.
     stretches: Vec<Stretch>,
 }
 
@@ -49,14 +52,15 @@ impl ScanCursor {
         ScanCursor::at(table, KeyHash(0))
     }
 
-    /// At the first key of a table whose hash is this one or a higher one.
+    /// At the first key of a table whose hash is this hash or a higher one.
     pub fn at(table: TableId, first: KeyHash) -> ScanCursor {
         ScanCursor { table, first, stretches: Vec::new() }
     }
 
-    /// Where it stands, as a number: the slot (the top 14 bits of a placement hash) of the first hash that is not
-    /// finished, that of the last hash of the innermost stretch, and the top 36 bits of how far it has been shown. Rounded
-    /// so that the walk from there on leaves nothing out, but may show something again. 0 only where that is the beginning.
+    /// The cursor as a number: the slot (the top 14 bits of a placement hash) of the first hash that is not
+    /// finished, the slot of the last hash of the innermost stretch, and the top 36 bits of the position up
+    /// to which that stretch has been shown. The number is rounded so that a walk from there on leaves no
+    /// object out, but may show some again. 0 stands only for the beginning.
     pub fn to_short(&self) -> u64 {
         let first = self.first.0 >> SLOT_SHIFT;
         let whole = |stretch: &&Stretch| stretch.last.0 & BELOW_SLOT == BELOW_SLOT;
@@ -67,7 +71,7 @@ impl ScanCursor {
         first << SLOT_SHIFT | last << SHORT_POSITION_BITS | position
     }
 
-    /// From a number that `to_short` gave, or any other: all are somewhere.
+    /// The cursor of a number that `to_short` gave, or of any other number: each number is a valid place.
     pub fn from_short(table: TableId, short: u64) -> ScanCursor {
         let first = KeyHash(short >> SLOT_SHIFT << SLOT_SHIFT);
         let last = KeyHash(((short >> SHORT_POSITION_BITS) & 0x3FFF) << SLOT_SHIFT | BELOW_SLOT);
@@ -86,14 +90,14 @@ impl ScanCursor {
         self.first
     }
 
-    /// What the next page is asked for: up to which hash, and from which position.
+    /// The request for the next page: up to which hash, and from which position.
     pub(crate) fn wanted(&self) -> (KeyHash, u64) {
         let innermost = self.stretches.last();
         innermost.map_or((KeyHash(u64::MAX), 0), |stretch| (stretch.last, stretch.position))
     }
 
-    /// Where a scan stands after a page that its owner says this of. `Ok(None)`: at the end. `BadRequest`: it is no
-    /// answer to what was asked. `TooMany`: the tablet was divided too often since the scan came to it.
+    /// The cursor after a page with this head. `Ok(None)`: the scan is at its end. `BadRequest`: the page is
+    /// no answer to the question. `TooMany`: the tablet was divided too often since the scan came to it.
     fn after(&self, head: &ScanHead) -> Result<Option<ScanCursor>, Status> {
         let (last, position) = self.wanted();
         if head.last > last || head.last < self.first || head.next.is_some_and(|next| next <= position) {
@@ -120,7 +124,7 @@ impl ScanCursor {
     }
 }
 
-/// As hexadecimal digits, with a checksum.
+/// The text: hexadecimal digits, with a checksum.
 impl fmt::Display for ScanCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut bytes = vec![TOKEN_VERSION];
@@ -188,15 +192,15 @@ fn decode_cursor(bytes: &[u8]) -> Option<ScanCursor> {
     Some(cursor)
 }
 
-/// How much a page shows; by default as much as a page holds.
+/// The size of a page; by default as much as a page holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageLimits {
-    /// Objects, from 1. A page may have none at all although there are more.
+    /// Objects, from 1. A page may have no object at all although more follow.
     pub count: u32,
-    /// Bytes of keys and values, from 1; the first object is shown however large it is.
+    /// Bytes of keys and values, from 1. The first object is shown however large it is.
     pub bytes: u32,
     pub keys_only: bool,
-    /// Objects without replicas that were lost are passed over instead of ending the scan with `Corrupt`.
+    /// Pass over objects without replicas that were lost, instead of ending the scan with `Corrupt`.
     pub pass_lost: bool,
 }
 
@@ -206,12 +210,12 @@ impl Default for PageLimits {
     }
 }
 
-/// An object as a scan has met it.
+/// An object as a scan has found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScannedObject {
     pub key: Vec<u8>,
     pub version: Version,
-    /// When it was written, in seconds of cluster time.
+    /// When the object was written, in seconds of cluster time.
     pub time: u32,
     pub expires: Option<ClusterTime>,
     /// Empty when only keys were asked for.
@@ -222,7 +226,7 @@ pub struct ScannedObject {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     pub objects: Vec<ScannedObject>,
-    /// Where the next one begins; none: the scan is at its end.
+    /// Where the next page begins. None: the scan is at its end.
     pub next: Option<ScanCursor>,
     pub answered_by: ServerId,
 }
@@ -251,7 +255,7 @@ mod tests {
         ScanHead { last: KeyHash(last), next }
     }
 
-    /// What a scan that is told this asks for next: from and up to which hash, and from which position.
+    /// The next request of a scan with this cursor: from and up to which hash, and from which position.
     fn asks(cursor: &Option<ScanCursor>) -> Option<(u64, u64, u64)> {
         cursor.as_ref().map(|cursor| {
             let (last, position) = cursor.wanted();
@@ -265,7 +269,7 @@ mod tests {
         let begin = ScanCursor::new(TableId(1));
         let mut cursor = begin.after(&head(100, Some(7))).unwrap();
         assert_eq!(asks(&cursor), Some((0, 100, 7)));
-        // Divided at 40: its first part goes on, the second is as far as both were.
+        // Divided at 40: the first part goes on, and the second part has been shown as far as both.
         for (told, wanted) in [
             (head(40, Some(9)), (0, 40, 9)),
             (head(20, Some(12)), (0, 20, 12)),
@@ -281,7 +285,7 @@ mod tests {
         }
         let last = cursor.unwrap();
         assert_eq!(last.after(&head(u64::MAX, None)), Ok(None));
-        // No answer to what was asked.
+        // No answer to the question.
         for bad in [head(99, None), head(u64::MAX, Some(0))] {
             assert_eq!(last.after(&bad), Err(Status::BadRequest));
         }
@@ -331,7 +335,7 @@ mod tests {
             let mut short = 0;
             loop {
                 let mut cursor = Some(ScanCursor::from_short(TableId(1), short));
-                // Pages, until the number tells where the walk is.
+                // Read pages until the number tells where the walk is.
                 let next = loop {
                     let Some(at) = cursor else { break None };
                     let (last, position) = at.wanted();

@@ -1,23 +1,26 @@
-//! Carries each operation to whoever can do it, again and again until it is done, surely refused, or out of time.
+//! Carries each operation to the process that can do it, again and again until it is done, surely refused, or
+//! out of time.
 //!
-//! An operation is in one of three states: pausing, waiting for the description of its table, or calling. Whatever
-//! happens to it (an answer, a loss, its timer) puts it into the next state or ends it. The description of a table is
-//! fetched by an operation of the session's own, at most one per table, for which all that need it wait; so is the
-//! cluster's id.
+//! An operation pauses, waits for something that is fetched (such as the description of its table), goes out
+//! at the end of the step, or waits for its answer. Each event (an answer, a loss, its timer) puts it into
+//! the next state or ends it. The session fetches the description of a table with an operation of its own, at
+//! most one per table, and all operations that need the description wait for it. The cluster's id and the
+//! lease are fetched in the same way.
 //!
 //! Operations on objects go out at the end of a step, those for the same server in one frame.
 //!
-//! A mutation, and an update that the coordinator is asked for, is sent under the session's lease and a sequence number,
-//! again under the same ones while the fate of an attempt is open, so that it has its effect once
-//! (docs/protocols/exactly-once.md).
+//! A mutation, or an update that the coordinator is asked for, is sent under the session's lease and a
+//! sequence number. While the fate of an attempt is open, it is sent again under the same ones, so that it
+//! has its effect once (docs/protocols/exactly-once.md).
 //!
 //! Invariants:
 //! - an operation takes another sequence number only when every attempt under the one before was refused;
-//! - `unacknowledged` is never above a number that may be sent again, so that the server may drop whatever is below it;
+//! - `unacknowledged` is never above a number that may be sent again, so that the server may drop all lower
+//!   ones;
 //! - every operation has exactly one timer, at its deadline or before.
 //!
-//! Not here: what an answer means (`session::verdict`), which server owns a key (`tablets`).
-//! Catalogue: A3, A4, B5.
+//! Not here: the meaning of an answer (`session::verdict`), the owner of a key (`tablets`). Catalogue: A3,
+//! A4, B5.
 
 mod config;
 mod events;
@@ -44,7 +47,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// An operation of one session; never used again in it.
+/// An operation of one session. An id is never used again in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OperationId(pub u64);
 
@@ -55,21 +58,21 @@ pub struct Session {
     cluster: ClusterId,
     lease: Lease,
     attempt_last: u64,
-    /// Added to the number of an attempt it gives its rpc id.
+    /// An attempt's rpc id is this base plus the attempt's number.
     rpc_base: u64,
-    /// Which coordinator to ask next, an index into the configured ones.
+    /// The coordinator to ask next, an index into the configured ones.
     coordinator: usize,
     cache: TabletCache,
     operation_last: u64,
     running: BTreeMap<OperationId, Running>,
-    /// The operation that fetches what others wait for.
+    /// The operation that fetches something that others wait for.
     fetches: BTreeMap<Wanted, OperationId>,
     /// Operations that callers started and that have not ended.
     started_count: usize,
-    /// Whose answer is awaited.
+    /// Attempts whose answers are awaited.
     attempts: BTreeMap<AttemptId, OperationId>,
     timers: BTreeSet<(Instant, OperationId)>,
-    /// What goes out at the end of the step.
+    /// Operations that go out at the end of the step.
     posted: Vec<Posted>,
     /// Operations that can go on at once.
     ready: VecDeque<OperationId>,
@@ -77,7 +80,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// `seed` makes the session's rpc ids and its jitter: different sessions need different ones.
+    /// `seed` makes the session's rpc ids and its jitter. Different sessions need different seeds.
     pub fn new(config: SessionConfig, seed: u64) -> Session {
         let mut rng = Rng::new(seed);
         let rpc_base = u64::from(config.role) << 56 | rng.u64() >> 16;
@@ -102,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Starts an operation with the configured time. Its outcome comes from `take_outcome`, perhaps at once.
+    /// Starts an operation with the configured time. `take_outcome` returns its outcome, perhaps at once.
     pub fn start(&mut self, now: Instant, operation: Operation, effects: &mut Effects) -> OperationId {
         self.start_within(now, operation, self.config.deadline, effects)
     }
@@ -121,8 +124,8 @@ impl Session {
         id
     }
 
-    /// Starts operations that are to be over after `time`. Those on objects of one server travel in one frame, and each
-    /// ends on its own. The ids are in the order of the operations.
+    /// Starts operations that are to be over after `time`. Operations on objects of one server travel in one
+    /// frame, and each ends on its own. The ids are in the order of the operations.
     pub fn start_all(
         &mut self,
         now: Instant,
@@ -136,7 +139,7 @@ impl Session {
         ids
     }
 
-    /// Enters an operation of a caller, ready to go on, or refuses it.
+    /// Takes a caller's operation in, ready to go on, or refuses it.
     fn take_in(&mut self, now: Instant, operation: Operation, time: Duration) -> OperationId {
         let refusal = operation.check_limits().map_err(|status| (status, status.text().to_owned()));
         let refusal = refusal.and_then(|()| {
@@ -177,7 +180,7 @@ impl Session {
         self.config.operation_count_max.saturating_sub(self.started_count)
     }
 
-    /// Operations started and not ended.
+    /// The number of operations that were started and have not ended.
     pub fn under_way_count(&self) -> usize {
         self.started_count
     }
@@ -222,7 +225,7 @@ impl Session {
         id
     }
 
-    /// Puts an operation into a state; its timer rings at `wake` or at its deadline.
+    /// Puts an operation into a state. Its timer rings at `wake` or at its deadline.
     fn change(&mut self, id: OperationId, state: State, wake: Instant) {
         let running = self.running.get_mut(&id).expect("only running operations change");
         self.timers.remove(&(running.wake, id));
@@ -244,7 +247,8 @@ impl Session {
         }
     }
 
-    /// Makes the next attempt of an operation that is not calling, or lets it wait for what the attempt needs.
+    /// Makes the next attempt of an operation that is not calling, or lets it wait for the thing that the
+    /// attempt needs.
     fn advance(&mut self, now: Instant, id: OperationId, effects: &mut Effects) {
         let running = &self.running[&id];
         let setbacks = running.setbacks;
@@ -296,7 +300,7 @@ impl Session {
         }
     }
 
-    /// Whether an operation that needs a number waits for a lease, or until there are fewer numbers in use.
+    /// Whether an operation that needs a number waits for a lease, or until fewer numbers are in use.
     fn is_held_up(&mut self, now: Instant, id: OperationId) -> bool {
         if self.needs_lease(now, id) {
             self.fetch_for(now, id, Wanted::Lease, now);
@@ -350,13 +354,13 @@ impl Session {
         });
     }
 
-    /// Lets an operation wait for something that is fetched not before `at`.
+    /// Lets an operation wait for a thing that is fetched not before `at`.
     fn fetch_for(&mut self, now: Instant, id: OperationId, wanted: Wanted, at: Instant) {
         self.change(id, State::Awaiting(wanted), Instant::FAR);
         self.fetch(now, wanted, at);
     }
 
-    /// Has something fetched not before `at`; at once if it is being fetched.
+    /// Has a thing fetched, not before `at`. A fetch that is under way is used.
     fn fetch(&mut self, now: Instant, wanted: Wanted, at: Instant) {
         let at = at.max(now);
         let Some(fetch) = self.fetches.get(&wanted).copied() else {
@@ -365,7 +369,8 @@ impl Session {
                 Wanted::Tablets(table) => Operation::DescribeTable { which: WhichTable::Id(table) },
                 Wanted::Lease => self.lease_operation(),
             };
-            // Long enough to find a coordinator that answers among a few; then what was known before is tried.
+            // Long enough to find a coordinator that answers among a few. After that, the previous knowledge
+            // is tried.
             let deadline = at + self.config.attempt_timeout * 2;
             let fetch = self.enter(now, operation, Purpose::Fetch(wanted), deadline, at);
             self.fetches.insert(wanted, fetch);
@@ -383,7 +388,7 @@ impl Session {
         }
     }
 
-    /// An attempt came to nothing and surely had no effect, or none that matters: the operation goes on.
+    /// An attempt failed and surely had no effect, or none that matters: the operation goes on.
     fn set_back(&mut self, now: Instant, id: OperationId, trouble: Trouble) {
         let coordinators = self.config.coordinators.len();
         let running = self.running.get_mut(&id).expect("it runs");
@@ -401,7 +406,7 @@ impl Session {
         };
         let doubted = matches!(self.running[&id].operation.place(),
             Place::OwnerOf { table, target } if self.cache.route(table, target) == Route::Ask);
-        // The pause of who waits for a description is in the fetching.
+        // An operation that waits for a description does not pause as well: the fetch has a pause of its own.
         let pause = if doubted { Duration::ZERO } else { pause };
         self.change(id, State::Pausing, now + pause);
         if pause.is_zero() {
@@ -441,7 +446,7 @@ impl Session {
             Outcome::Unknown { detail }
         } else {
             let status = match (trouble.map_or(Status::Retry, Trouble::status), shortage) {
-                // That nobody has taken the tablet comes of what is missing.
+                // No server has taken the tablet because of the shortage.
                 (Status::NotReady, Some(_)) => Status::TooFewBackups,
                 (status, _) => status,
             };
@@ -451,7 +456,7 @@ impl Session {
         self.end(now, id, outcome);
     }
 
-    /// The shortage of a mutation's table, as the coordinator said last.
+    /// The shortage of a mutation's table, as the coordinator last reported it.
     fn shortage_for(&self, id: OperationId) -> Option<Shortage> {
         let operation = &self.running[&id].operation;
         match operation.place() {
@@ -462,7 +467,8 @@ impl Session {
         }
     }
 
-    /// Ends what cannot go on. What has a number and an open attempt is not refused by that.
+    /// Ends an operation that cannot go on. A refusal does not count for one that has a number and an open
+    /// attempt: that one ends as unknown.
     fn end_for_good(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
         let running = &self.running[&id];
         let is_open = running.number.is_some() && running.fate_unknown;
@@ -494,7 +500,7 @@ impl Session {
         }
     }
 
-    /// What was wanted has come, or has failed to come: all that wait for it go on.
+    /// A fetched thing has come, or has failed to come: all operations that wait for it go on.
     fn on_fetched(&mut self, now: Instant, wanted: Wanted, fetch: &Running, outcome: Outcome) {
         if wanted == Wanted::Lease {
             self.on_lease_fetched(now, fetch, &outcome);
@@ -556,7 +562,7 @@ fn refused(status: Status, cause: Cause, detail: String) -> Outcome {
     Outcome::Refused { status, cause, version, item: None, shortage: None, answered_by, detail }
 }
 
-/// The same refusal, with what is missing.
+/// The same refusal, with the shortage.
 fn lacking(outcome: Outcome, shortage: Option<Shortage>) -> Outcome {
     match outcome {
         Outcome::Refused { status, cause, version, item, answered_by, detail, .. } => {
@@ -572,7 +578,7 @@ impl Machine for Session {
             Input::Start { .. } | Input::Tick | Input::Closed { .. } => {}
             Input::Frame { bytes, .. } => self.on_frame(now, bytes),
             Input::Lost { addr, how } => self.on_lost(now, addr, how),
-            // A session asks for neither.
+            // A session asks for none of these.
             Input::Disk { .. } | Input::Store { .. } | Input::Met { .. } | Input::Bytes { .. } => {}
             Input::Stop => effects.push(Effect::Exit { code: 0, reason: "stopped".to_owned() }),
         }

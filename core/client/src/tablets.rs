@@ -1,8 +1,8 @@
-//! Who owns which keys, as far as this client has heard.
+//! The owners of keys, as far as this client has heard.
 //!
-//! The coordinator's description of a table is kept until somebody contradicts it. Then the tablets concerned are
-//! *doubted*: nobody is sent there until a newer description has come, or has failed to come.
-//! Using an old description is safe, since owners check what they are asked for.
+//! The coordinator's description of a table is kept until a server contradicts it. Then the tablets concerned
+//! are *doubted*: no operation is sent to them until a newer description has come, or has failed to come. An
+//! old description is safe to use, since owners check every request.
 //!
 //! Invariant: a kept description covers every hash exactly once, in order.
 
@@ -14,7 +14,7 @@ use ramhold_wire::table::{TableDescription, TabletState};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// Tables whose tablets one client keeps; the one asked for longest ago goes first.
+/// Tables whose tablets one client keeps. The table that was asked for longest ago is dropped first.
 const TABLE_COUNT_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -46,20 +46,20 @@ pub struct Owner {
     pub addr: SocketAddr,
 }
 
-/// Where a key's operation goes. `version` counts descriptions, so that a late contradiction of an older one is not
-/// held against a newer one.
+/// The destination of a key's operation. `version` counts descriptions, so that a late contradiction of an
+/// older one does not count against a newer one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
     To {
         owner: Owner,
         version: u64,
     },
-    /// No description, or a doubted one.
+    /// There is no description, or a doubted one.
     Ask,
     /// The coordinator said at `asked` that the tablet has no owner that serves it.
     NoOwner {
         asked: Instant,
-        /// It is new, and nobody has taken it yet.
+        /// The tablet is new, and no server has taken it yet.
         is_new: bool,
     },
     Dropping,
@@ -121,7 +121,8 @@ impl TabletCache {
         self.tables.remove(&table);
     }
 
-    /// Somebody who was sent there by description `version` says that it is wrong for this key.
+    /// An operation was sent there by description `version`, and the answer says that it is the wrong place
+    /// for this key.
     pub fn doubt(&mut self, table: TableId, version: u64, target: Target<'_>) {
         if let Some(table) = self.tables.get_mut(&table)
             && table.version == version
@@ -131,14 +132,14 @@ impl TabletCache {
         }
     }
 
-    /// Whoever listens there seems dead.
+    /// The process that listens there seems dead.
     pub fn doubt_address(&mut self, addr: SocketAddr) {
         for tablet in self.tables.values_mut().flat_map(|table| &mut table.tablets) {
             tablet.doubted |= tablet.owner.is_some_and(|owner| owner.addr == addr);
         }
     }
 
-    /// No newer description can be had: what is known of this table may be tried once more.
+    /// No newer description can be had: the known one of this table may be tried once more.
     pub fn trust_again(&mut self, table: TableId) {
         for tablet in self.tables.get_mut(&table).into_iter().flat_map(|table| &mut table.tablets) {
             tablet.doubted = false;
@@ -184,7 +185,7 @@ mod tests {
         SocketAddr::from(([10, 0, 0, 1], 7000 + server as u16))
     }
 
-    /// A table cut at the given hashes; the servers take turns from 1.
+    /// A table cut at the given hashes. The servers take turns from 1.
     fn description(table: u32, cuts: &[u64]) -> TableDescription {
         let mut firsts = vec![0];
         firsts.extend_from_slice(cuts);

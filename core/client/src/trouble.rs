@@ -1,4 +1,4 @@
-//! Why the last attempt of an operation did not end it, told so that a human can act on it.
+//! Why the last attempt of an operation did not end the operation, told so that a human can act on it.
 
 use ramhold_base::{ServerId, Status};
 use ramhold_wire::shortage::Shortage;
@@ -16,7 +16,7 @@ pub struct Trouble {
 pub enum Who {
     Coordinator,
     Server(ServerId),
-    /// Whoever listens there.
+    /// The process that listens at the address.
     Process,
 }
 
@@ -26,14 +26,14 @@ pub enum What {
     RefusedConnection,
     BrokenConnection,
     Silent,
-    /// An answer with the status that it would otherwise have been.
+    /// An answer that would have ended the operation, but whose body makes no sense.
     Unreadable,
     Answered(Status),
-    /// An answer that writes wait for backups.
+    /// A refusal because writes wait for backups.
     Lacks(Shortage),
-    /// The tablet map says that the key has no owner for the time being.
+    /// The tablet map says that the key has no owner for now.
     NoOwner,
-    /// The tablet map says that nobody has taken the key's tablet yet.
+    /// The tablet map says that no server has taken the key's tablet yet.
     NotTaken,
 }
 
@@ -53,7 +53,7 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// The shortage, if that is the trouble.
+    /// The shortage, if a shortage is the trouble.
     pub fn shortage(self) -> Option<Shortage> {
         match self.what {
             What::Lacks(shortage) => Some(shortage),

@@ -1,4 +1,5 @@
-//! What every mutation passes before it is carried out: recall of its result, tablet, the client's lease, the read lease.
+//! The checks that every mutation passes before it is carried out: recall of its result, tablet, the client's lease,
+//! the read lease.
 //!
 //! Protocol: docs/protocols/exactly-once.md, 2. Catalogue: A3, D8.
 
@@ -14,8 +15,8 @@ use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Opcode, Step};
 
 impl Master {
-    /// What every mutation passes first. `None`: it has been answered, or is dropped, because a refusal that nobody
-    /// remembers would prove nothing.
+    /// The checks that every mutation passes first. `None`: the mutation has been answered, or is dropped, because a
+    /// refusal that is not remembered would prove nothing.
     pub(crate) fn admit(
         &mut self,
         step: &mut Step<'_>,
@@ -64,15 +65,16 @@ impl Master {
             }
         };
         let refusal = match recalled {
-            // Not "too many": to a doubled frame that would tell its client that it had no effect.
+            // The answer is not `TooMany`: if a frame comes twice, that answer would tell its client that the mutation
+            // had no effect.
             Recalled::Done { position, .. }
                 if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) =>
             {
                 self.counters.dropped += 1;
                 return None;
             }
-            // Recovered results have no position. A client would take for safe what a single backup may have: it waits, as for a
-            // new write.
+            // Recovered results have no position. The client would take the result for safe, although a single backup
+            // may have it. So the client waits, as for a new write.
             Recalled::Done { position, .. }
                 if position == Position::default()
                     && self.is_tail_short(table, hash)
@@ -103,7 +105,7 @@ impl Master {
                     Status::TooFewBackups
                 }
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
-                // Nothing else would show that this is not its owner any more.
+                // Nothing else would show that this server does not own the tablet any more.
                 LeaseStanding::Live if tablet.unreplicated && !self.is_leased(step.now) => Status::NotLeased,
                 LeaseStanding::Live => return Some((tablet, hash)),
                 LeaseStanding::Unknown => Status::Retry,
@@ -125,7 +127,7 @@ impl Master {
     }
 }
 
-/// Whether a defect is planted that carries this mutation out although it has been.
+/// Whether a planted defect carries this mutation out again although it is already done.
 fn is_done_again(header: &Header, from: Asker) -> bool {
     planted(Defect::ResultIgnored)
         || (planted(Defect::ItemsNotRecalled) && matches!(from, Asker::Item { .. }))

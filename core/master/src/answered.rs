@@ -1,14 +1,14 @@
-//! Counts answers by what was asked, and how long they were waited for.
+//! Counts answers by the operation that was asked for, and measures how long the answers waited.
 //!
-//! Time in a step stands still, so an answer that is given in the step of its request took no time here; what counts is
-//! the wait for backups and for the read lease. How long steps take is measured by whoever runs them.
+//! Time in a step stands still, so an answer that is given in the step of its request takes no time here. Only the wait
+//! for backups and for the read lease counts. The process that runs the steps measures how long they take.
 //!
-//! Invariant: an answer is counted when it is given, once; what waited is counted in `waits` in the same step.
+//! Invariant: an answer is counted once, when it is given. If it has waited, it is counted in `waits` in the same step.
 
 use ramhold_base::{Instant, Latencies};
 use ramhold_wire::Opcode;
 
-/// The requests of clients, in the order of their numbers.
+/// The operations that clients ask for, in the order of their opcodes.
 const OPERATIONS: [Opcode; 6] =
     [Opcode::Read, Opcode::Write, Opcode::Remove, Opcode::Increment, Opcode::Multi, Opcode::Scan];
 const FIRST: u16 = OPERATIONS[0].code();
@@ -26,14 +26,14 @@ impl Answered {
         }
     }
 
-    /// One that is counted too waited from `since` to `now`.
+    /// An answer that `count` counts too has waited from `since` to `now`.
     pub fn waited(&mut self, opcode: u16, since: Instant, now: Instant) {
         if let Some(waits) = self.waits.get_mut(place(opcode)) {
             waits.count(now.since(since));
         }
     }
 
-    /// All answers of each kind since the start.
+    /// All answers since the start, by operation.
     pub fn by_operation(&self) -> Vec<(Opcode, Latencies)> {
         let places = OPERATIONS.iter().zip(&self.counts).zip(&self.waits);
         let together = |((opcode, count), waits): ((&Opcode, &u64), &Latencies)| {

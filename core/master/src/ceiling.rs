@@ -1,7 +1,8 @@
 //! The version ceiling: no version at or above it is handed out before the coordinator has stored a higher one.
 //!
-//! After a reported loss, versions of the new owner start at the dead owner's ceiling, so that none is handed out twice
-//! (consistency rule 8). The coordinator raises in large steps, so this costs one comparison per write.
+//! After a reported loss, versions of the new owner start at the dead owner's ceiling, so that no version is handed out
+//! twice (consistency rule 8). The coordinator raises the ceiling in large steps, so the check costs one comparison per
+//! write.
 
 use crate::{Context, Master};
 use ramhold_base::{Instant, Peer, Status, Version};
@@ -9,19 +10,19 @@ use ramhold_wire::membership::{CeilingRaise, CeilingRaised};
 use ramhold_wire::{Header, Step, decode, request};
 use std::time::Duration;
 
-/// Ask for more when fewer versions than this are left.
+/// The master asks for a higher ceiling when fewer versions than this are left.
 const MARGIN: u64 = 1 << 19;
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Between two questions.
+/// The pause between two questions.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Ceiling {
     pub ceiling: Version,
-    /// The highest version handed out, or about to be.
+    /// The highest version that was handed out, or is about to be.
     pub needed: Version,
     pub raising: bool,
-    /// The coordinator is not asked before this.
+    /// The coordinator is not asked before this instant.
     pub ask_at: Instant,
 }
 
@@ -30,13 +31,13 @@ impl Ceiling {
         Ceiling { ceiling, needed: Version(0), raising: false, ask_at: Instant::ZERO }
     }
 
-    /// Whether `version` may be handed out now. If not, more is asked for.
+    /// Whether `version` may be handed out now. If not, a higher ceiling is asked for.
     pub fn admits(&mut self, version: Version) -> bool {
         self.needed = self.needed.max(version);
         version < self.ceiling
     }
 
-    /// When to ask, if more is wanted and nothing is under way.
+    /// When to ask, if a higher ceiling is needed and no question is under way.
     pub fn deadline(&self) -> Option<Instant> {
         (self.is_low() && !self.raising).then_some(self.ask_at)
     }

@@ -1,8 +1,8 @@
-//! Paces cleaning: who pays for it, and when it works for its own sake.
+//! Paces cleaning: decides who pays for it, and when it works without a payer.
 //!
-//! Copying is done in slices: every write pays for what it took, by what the present pass costs per byte that it frees,
-//! and an idle shard goes on by itself. An object whose time is over, and that a pass comes by, is removed as a client
-//! would remove it.
+//! Passes copy in slices. Every write pays for the memory that it took, at the price that the present pass has for each
+//! byte that it frees. An idle shard goes on cleaning by itself. If a pass meets an expired object, the master removes
+//! the object as a client would.
 //!
 //! Not here: the passes themselves (`shard::cleaning`). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
 
@@ -15,13 +15,13 @@ use ramhold_log::{Purpose, Reference, Step as CopyStep};
 use ramhold_replication::FlushWish;
 use ramhold_wire::Step;
 
-/// What an idle shard does before it looks for requests again: some 30 microseconds.
+/// The work that an idle shard does before it looks for requests again: some 30 microseconds.
 const IDLE_WORK: u64 = 32 * 1024;
-/// What a write that finds no memory does at most before it gives up for now: some 300 microseconds.
+/// The most work that a write does that finds no memory, before it gives up for now: some 300 microseconds.
 const PRESSED_WORK: u64 = 256 * 1024;
 
 impl Master {
-    /// What a write of so many bytes pays.
+    /// Does the work that a write of `bytes` pays for.
     pub(crate) fn pay_for_cleaning(&mut self, step: &mut Step<'_>, bytes: u64) {
         if !self.shard.wants_cleaning() {
             self.shard.cleaning.credit = 0;
@@ -30,7 +30,8 @@ impl Master {
         self.shard.cleaning.pause = FRUITLESS_PAUSE;
         let usage = self.shard.log.usage();
         let plan = self.shard.cleaning.plan;
-        // A quarter more than what keeps the level; twice as much when the runway is half gone.
+        // A quarter more than the work that keeps the level of free memory; twice that work when half of the runway is
+        // used.
         let runway = self.shard.cleaning.config.runway_bytes;
         let is_short = usage.free_bytes < usage.reserve_bytes + runway / 2;
         let quarters = if is_short { 8 } else { 5 };
@@ -41,7 +42,7 @@ impl Master {
         }
     }
 
-    /// For a write that found no memory: works for it. Whether trying again, now or later, may help.
+    /// Cleans for a write that found no memory. Returns whether it may help to try again, now or later.
     pub(crate) fn clean_for_room(&mut self, step: &mut Step<'_>, purpose: Purpose) -> bool {
         self.shard.cleaning.is_pressed = purpose == Purpose::Freeing;
         if self.shard.cleaning.is_pressed {
@@ -52,14 +53,14 @@ impl Master {
         self.shard.cleaning.active.is_some() || self.shard.cleaning.is_waiting() || self.shard.has_room()
     }
 
-    /// A slice for its own sake, when the shard has nothing else to do.
+    /// Cleans a slice when the shard has nothing else to do.
     pub(crate) fn clean_when_idle(&mut self, step: &mut Step<'_>) {
         if self.shard.is_cleaning(step.now) {
             self.clean(step, IDLE_WORK);
         }
     }
 
-    /// Does so much work, as far as there is something to do.
+    /// Does at most `work` bytes of work, as far as there is something to do.
     fn clean(&mut self, step: &mut Step<'_>, mut work: u64) {
         while work > 0 && !self.shard.is_pass_waiting() && self.begin_pass(step) {
             let before = self.shard.moved();
@@ -99,7 +100,7 @@ impl Master {
         shard.begin_pass(step, &owner)
     }
 
-    /// A head into which something is entered, whose frames backups hold already.
+    /// Rolls a stream to a head whose frames backups hold already, so that something can be entered with it.
     pub(crate) fn roll_held(
         &mut self,
         step: &mut Step<'_>,
@@ -110,7 +111,7 @@ impl Master {
         shard.roll_held(step, stream, held, &owner)
     }
 
-    /// Sends what cleaning has appended.
+    /// Sends the entries that cleaning has appended.
     pub(crate) fn replicate_cleaning(&mut self, step: &mut Step<'_>) {
         while std::mem::take(&mut self.shard.appended) | std::mem::take(&mut self.shard.side_appended) {
             self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
@@ -127,7 +128,7 @@ impl Master {
         self.wish_flushed();
     }
 
-    /// An object whose time is over is next in a pass: removes it as a client would. Whether it is gone.
+    /// The next object of a pass is expired: removes it as a client would. Returns whether it is gone.
     fn expire_at(&mut self, step: &mut Step<'_>, at: Reference) -> bool {
         let (table, key) = self.shard.log.key_of(at);
         let Some((tablet, hash)) = self.tablets.find(table, &key) else { return false };
@@ -136,14 +137,16 @@ impl Master {
         }
         let found = self.shard.log.lookup(table, hash, &key).ok().flatten().filter(|found| found.at == at);
         let Some(over) = found.as_ref().map(Over::of) else { return false };
-        // Without room it moves: a pass under way cannot wait for another.
+        // If there is no room for the removal, the pass moves the object: a pass under way cannot wait for another
+        // pass.
         self.shard.cleaning_runs = true;
         let outcome = self.take_out_over(step, &tablet, table, hash, &key, over);
         self.shard.cleaning_runs = false;
         outcome.is_ok()
     }
 
-    /// Asks the backups for what passes, copies, a tablet on its way and what was recovered wait for.
+    /// Tells the replicator what has to be flushed: everything that passes, replicas made from compacted segments, a
+    /// tablet that is being reclassed, and recovered partitions wait for.
     pub(crate) fn wish_flushed(&mut self) {
         let mut moving = self.migration_wishes();
         moving.extend(self.settling_wishes());

@@ -1,12 +1,13 @@
 //! Commits: several objects checked and changed as one.
 //!
-//! All rules are looked at before anything is appended; then everything goes into the log as one group, with the one
-//! result, and into the index in the same step. So nobody sees a part, here or after a recovery. All keys are in one
-//! stream, so the group is behind everything that the rules were held against: when it is durable, so is that. A commit
-//! that only checks has no group; it is a read of all its keys at one moment, and waits for what a read waits for.
+//! All rules are checked before anything is appended. Then the whole commit goes into the log as one group with its one
+//! result, and into the index in the same step. So nobody sees a part of a commit, here or after a recovery. All keys
+//! are in one stream, so the group comes after every entry that the rules were checked against: when the group is
+//! durable, so are those entries. A commit that only checks has no group. It is a read of all its keys at one moment,
+//! and waits as a read does.
 //!
-//! Everything that is written or removed gets one version, above those of all its keys: the result has room for one, and
-//! a key's version only has to grow.
+//! All objects that a commit writes or removes get one version, above those of all its keys. The result has room for
+//! one version, and a key's version only has to grow.
 //!
 //! Rules: docs/protocols/consistency.md, "Commits". Catalogue: A4, A10.
 
@@ -24,21 +25,21 @@ use ramhold_wire::data::RejectRules;
 use ramhold_wire::{Header, Step};
 use std::collections::BTreeSet;
 
-/// An item, and where its key is.
+/// An item with the tablet and the hash of its key.
 struct Part<'a> {
     item: CommitItem<'a>,
     tablet: Tablet,
     hash: KeyHash,
 }
 
-/// What the items come to.
+/// The outcome of checking all items.
 struct Judged<'a> {
-    /// By the rules of one item: which, and the version that its object has.
+    /// The refusal by the rules of one item: the status, the version of the item's object, and the item's number.
     refused: Option<(Status, Version, usize)>,
     changes: Vec<Change<'a>>,
-    /// Of all that is changed; none when nothing is.
+    /// The version of all changes; none when nothing is changed.
     version: Version,
-    /// Up to where the stream must be durable before anybody may hear what was found.
+    /// The position up to which the stream must be durable before anybody may hear the outcome.
     position: Position,
 }
 
@@ -64,7 +65,8 @@ impl Master {
         let result = |status, version| result_of(header, first.table, hash, status, version);
         let parts = match self.together(&tablet, request.items()) {
             Ok(parts) => parts,
-            // Whoever repeats it must hear it again: its owners may change meanwhile.
+            // A client that repeats the commit must get the same answer, and the owners of the keys may change
+            // meanwhile. So the refusal is logged.
             Err(Status::NotTogether) => {
                 step.effects.report(Level::Debug, "mark:not_together");
                 let result = result(Status::NotTogether, Version::NONE);
@@ -125,7 +127,7 @@ impl Master {
         }
     }
 
-    /// Where the keys of a commit are: all served here, and in the stream of the first one's tablet.
+    /// The parts of a commit, if all keys are served here, in the stream of the first key's tablet.
     fn together<'a>(&self, first: &Tablet, items: &[CommitItem<'a>]) -> Result<Vec<Part<'a>>, Status> {
         let part = |item: &CommitItem<'a>| {
             let (table, key) = (item.table, item.key);
@@ -144,12 +146,12 @@ impl Master {
                 return Err(Status::Retry);
             }
             if tablet.stream != first.stream {
-                // They will be in one again.
+                // The tablets will be in one stream again when reclassing is over.
                 let is_migrating =
                     self.migrating.is_wanted(table) || self.migrating.is_wanted(first.range.table);
                 return Err(if is_migrating { Status::Retry } else { Status::NotTogether });
             }
-            // The coordinator has sent this client to the first one's alone.
+            // The coordinator has sent this client only to the tablet of the first key.
             if tablet.range != first.range && !is_confirmed(&tablet) {
                 return Err(Status::NotReady);
             }
@@ -158,12 +160,12 @@ impl Master {
         items.iter().map(part).collect()
     }
 
-    /// Holds the rules against what is there, and says what is to be changed.
+    /// Checks the rules against the present objects, and says what is to be changed.
     fn judge_commit<'a>(&mut self, step: &mut Step<'_>, parts: &[Part<'a>]) -> Result<Judged<'a>, Status> {
         for Part { item, tablet, hash } in parts {
             self.expire_if_over(step, tablet, item.table, *hash, item.key)?;
         }
-        // Nothing is appended from here on, so what is found stays where it is.
+        // Nothing is appended from here on, so the objects that are found stay where they are.
         let mut judged = Judged {
             refused: None,
             changes: Vec::new(),
@@ -174,7 +176,7 @@ impl Master {
         for (number, Part { item, tablet, hash }) in parts.iter().enumerate() {
             let there = match self.shard.log.lookup(item.table, *hash, item.key) {
                 Ok(there) => there,
-                // Who does not care what was there may write or remove it.
+                // An item without rules may write or remove an object that is lost.
                 Err(Unreadable::Lost) if is_indifferent(item) => None,
                 Err(unreadable) => return Err(self.unreadable(step, unreadable)),
             };
@@ -221,7 +223,7 @@ impl Master {
         Ok(judged)
     }
 
-    /// Appends everything as one group. Returns where that ends.
+    /// Appends all changes as one group. Returns the position at which the group ends.
     fn append_commit(
         &mut self,
         step: &mut Step<'_>,
@@ -271,7 +273,7 @@ impl Master {
         self.shard.log.commit(tablet.stream, purpose, &changes, result)
     }
 
-    /// A change of what was found, after cleaning may have moved it.
+    /// The change again, with the present place of the object, which cleaning may have moved.
     fn change_again<'a>(&self, change: &Change<'a>) -> Result<Change<'a>, AppendRefusal> {
         Ok(match *change {
             Change::Write { hash, object, .. } => {
@@ -286,7 +288,7 @@ impl Master {
     }
 }
 
-/// Whether an item does not care what was there.
+/// Whether an item is carried out whatever object is present.
 fn is_indifferent(item: &CommitItem<'_>) -> bool {
     item.action != CommitAction::Check && item.rules == RejectRules::default()
 }

@@ -1,13 +1,16 @@
-//! Learning that the coordinator has stored whose a tablet is.
+//! Learns which tablets the coordinator has stored as this shard's.
 //!
-//! A master answers that it has taken a tablet, and serves it from then on; the coordinator sends clients there when it
-//! has stored that. If the master dies before, the tablet goes to another one, empty, and nobody has missed anything. But
-//! two kinds of requests come to a tablet without having been sent to it: those of this process's own Redis clients,
-//! and commits, of which the coordinator is asked for the first key only. So they wait until the coordinator says what
-//! it has stored, which is asked for when somebody needs it, and soon after a tablet was taken in any case: by then the
-//! coordinator may be away.
+//! A master answers that it has taken a tablet, and serves the tablet from then on. The coordinator sends clients to it
+//! after storing that answer. If the master dies before that, the tablet goes to another master, empty, and no client
+//! has missed anything.
 //!
-//! Invariant: what the coordinator has not stored as ours is changed by nobody who was not sent here by it.
+//! But two kinds of requests reach a tablet although the coordinator has not sent them there: requests of this
+//! process's own Redis clients, and commits, because the coordinator is asked for the first key only. Such requests
+//! wait until the coordinator confirms that it has stored the tablet. The master asks for that when a request needs it.
+//! It also asks soon after a tablet was taken, because the coordinator may be away when a request needs the answer.
+//!
+//! Invariant: a tablet that the coordinator has not stored as this shard's is changed only by clients that the
+//! coordinator has sent here.
 //!
 //! Catalogue: B3, J1.
 
@@ -24,30 +27,30 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const ASK_TIMEOUT: Duration = Duration::from_millis(200);
-/// The coordinator mostly has stored by then whose a tablet is that was taken.
+/// Time within which the coordinator has mostly stored the owner of a tablet that was taken.
 const STORED_WITHIN: Duration = Duration::from_millis(200);
-/// From one look to the next, doubled each time.
+/// The pause from one look to the next, doubled each time.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(500);
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Tables that are asked about at once; more wait for the next look.
+/// The most tables that one look asks about. Others wait for the next look.
 const LOOK_COUNT_MAX: usize = 64;
 
-/// What the coordinator is to say, and has been asked.
+/// The questions to the coordinator about tablets that are not confirmed.
 #[derive(Default)]
 pub(crate) struct Confirming {
-    /// A request of this process has just met a tablet of this table that is not confirmed.
+    /// The table whose unconfirmed tablet a request of this process has just met.
     pub wanted: Option<TableId>,
     /// Questions that are not answered yet.
     asked: BTreeSet<TableId>,
-    /// When tablets that are served and not confirmed are asked about; none: there are none.
+    /// When to ask about tablets that are served and not confirmed. `None`: there are none.
     look_at: Option<Instant>,
     look_pause: Duration,
-    /// The table that was asked about last, so that all have their turns.
+    /// The table that was asked about last. Tables have their turns in order.
     last: TableId,
 }
 
 impl Confirming {
-    /// A tablet is served that was taken just now.
+    /// Notes that a tablet is served that was taken just now.
     pub fn serves_another(&mut self, now: Instant) {
         if self.look_at.is_none() {
             self.look_at = Some(now + STORED_WITHIN);
@@ -55,7 +58,7 @@ impl Confirming {
         }
     }
 
-    /// Whether some tablet is served and may not be confirmed.
+    /// Whether some tablet may be served and not confirmed.
     pub fn is_open(&self) -> bool {
         self.look_at.is_some()
     }
@@ -70,12 +73,12 @@ impl Confirming {
 }
 
 impl Master {
-    /// Whether requests of this process may be refused by a tablet that it serves.
+    /// Whether a tablet that is served here may refuse requests of this process.
     pub fn has_unconfirmed(&self) -> bool {
         self.confirming.is_open()
     }
 
-    /// Asks about tablets of which nobody has needed to know yet.
+    /// Asks about unconfirmed tablets before any request needs them.
     pub(crate) fn confirm_when_due(&mut self, step: &mut Step<'_>) {
         if self.confirming.look_at.is_none_or(|at| at > step.now) {
             return;
@@ -94,7 +97,7 @@ impl Master {
         }
     }
 
-    /// As `serving`; but for a request of this process only what is confirmed.
+    /// Like `serving`, but a request of this process only gets a confirmed tablet.
     pub(crate) fn serving_to(
         &mut self,
         table: TableId,
@@ -111,7 +114,8 @@ impl Master {
         }
     }
 
-    /// Asks the coordinator what of this table it has stored as ours; once at a time.
+    /// Asks the coordinator which tablets of a table it has stored as this shard's. One question per table is under way
+    /// at a time.
     pub(crate) fn ask_confirmed(&mut self, step: &mut Step<'_>, table: TableId) {
         if self.confirming.asked.insert(table) {
             let rpc = self.calls.open(
@@ -140,7 +144,7 @@ impl Master {
         for told in stored {
             let range = HashRange { table, first: told.first, last: told.last };
             let taken = (told.stream, told.first_segment);
-            // One that was taken again since is another one.
+            // A tablet that was dropped and taken again since is another tablet.
             let ours = self.tablets.exact_mut(range).filter(|t| (t.stream, t.first_segment) == taken);
             if let Some(tablet) = ours {
                 tablet.is_confirmed = true;

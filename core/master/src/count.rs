@@ -1,11 +1,12 @@
-//! How many objects a tablet has, without looking at them.
+//! The number of objects in a tablet, told without looking at the objects.
 //!
-//! The log counts the keys of each tablet that lead to an object, as they come and go. An object whose time is over
-//! counts until it is removed (`expiry`). The number is told as a page of a scan is: when everything that was
-//! appended before is durable, and under the read lease.
+//! The log counts the keys of each tablet that lead to an object, as they come and go. An expired object counts until
+//! it is removed (`expiry`). The number is told in the way of a page of a scan: when everything that was appended
+//! before it is durable, and under the read lease.
 //!
-//! Invariant: the count of a tablet that is served is that of a walk over the index, unless objects of its stream were
-//! lost: nobody knows whose those were, so from then on it is refused with `Corrupt`, and a scan has to tell.
+//! Invariant: the count of a served tablet equals the result of a walk over the index, unless objects of its stream
+//! were lost. Nobody knows to which tablets lost objects belonged. So from then on the count is refused with `Corrupt`,
+//! and a scan has to tell.
 //!
 //! Rules: docs/protocols/enumeration.md, "Counts". Catalogue: A6.
 
@@ -23,7 +24,7 @@ impl Master {
         let to = Asker::Conn(from);
         let counted = CountRequest::decode(body).and_then(|request| {
             let tablet = self.serving_hash(request.table, request.first)?;
-            // Of a part of a tablet nobody knows the number.
+            // Nobody knows the number of objects in a part of a tablet.
             if tablet.range.first == request.first { Ok(tablet) } else { Err(Status::NotAllowed) }
         });
         let tablet = match counted {
@@ -36,7 +37,7 @@ impl Master {
             return self.answer_when_leased(step, step.now, to, header, answer);
         }
         let objects = self.shard.log.object_count(tablet.range).expect("what is served is tracked");
-        // Of one that is in two streams both must be durable.
+        // If the tablet is in two streams, both must be durable.
         let other = self.tablets.of_hash(tablet.range.table, tablet.range.last).map(|other| other.stream);
         let is_durable = |stream| self.shard.log.head_end(stream) <= self.shard.durable(stream);
         let tablet = match other.filter(|other| *other != tablet.stream) {
@@ -57,11 +58,11 @@ impl Master {
         self.answer_read(step, tablet.stream, position, to, header, Answer::Body(body));
     }
 
-    /// Panics when what the log counts of a tablet is not what its index holds.
+    /// Panics when the log's count of a tablet is not the number in its index.
     pub(crate) fn check_counts(&self) {
         let hash_of = |table: TableId, key: &[u8]| self.tablets.hash(table, key).unwrap_or_default();
         let walked = self.shard.log.count_anew(&hash_of);
-        // What is being taken in or given up again may be damaged on its way.
+        // The counts of tablets that are not served yet may still be unsettled.
         let counted = self.tablets.all().filter(|t| t.state == TabletState::Serving && !t.has_losses);
         for tablet in counted {
             let range = tablet.range;
@@ -69,7 +70,7 @@ impl Master {
             let found = found.expect("what is served is tracked");
             assert_eq!(self.shard.log.object_count(range), Some(found.records), "{range:?}");
         }
-        // A damaged entry may go without anybody knowing where it was counted.
+        // A damaged entry may go without anybody knowing in which profile it was counted.
         if self.shard.scrub.status().damaged == 0 {
             self.shard.log.check_profiles(&hash_of);
         }

@@ -1,10 +1,11 @@
-//! Cutting and joining the tablets that are served here, as the coordinator has stored it.
+//! Cuts and joins the tablets that are served here, as the coordinator has stored it.
 //!
-//! The coordinator tells all tablets of a table that are this master's. What is to be cut is counted anew by a walk in
-//! slices; meanwhile nothing changes for anybody. When the walk is over, tablets and counts change in one step.
+//! The coordinator tells this master all its tablets of a table. The objects of each part of a tablet that is to be cut
+//! are counted by a walk in slices. Meanwhile nothing changes for anybody. When the walk is over, tablets and counts
+//! change in one step.
 //!
 //! Invariants:
-//! - what an older division says than one that was heard is never done;
+//! - a division is never carried out after a newer division was heard;
 //! - a tablet is served at every moment, and its count is that of a walk over the index.
 //!
 //! Rules: docs/protocols/tablets.md, 6 and 7. Catalogue: A6, A8, B3.
@@ -19,16 +20,16 @@ use ramhold_wire::table::{TabletDivide, TabletWeights, TabletsWeighed};
 use ramhold_wire::{Header, Step, decode, reply, reply_with};
 use std::collections::BTreeSet;
 
-/// Index buckets looked at in one turn: some 2000 objects, each of which is read and verified.
+/// Index buckets that one turn looks at: some 2000 objects, each of which is read and verified.
 pub(crate) const RECOUNT_BUCKETS: u64 = 256;
 
 /// A division that is being carried out.
 #[derive(Debug)]
 pub(crate) struct Dividing {
     table: TableId,
-    /// As they are to be.
+    /// The tablets after the division.
     ranges: Vec<HashRange>,
-    /// Those of the ranges to be that are parts of a tablet, when the walk has begun that counts them.
+    /// The parts into which tablets are cut, once the walk has begun that counts them.
     parts: Option<Vec<HashRange>>,
     header: Header,
     from: ConnId,
@@ -53,7 +54,8 @@ impl Master {
                 let division = Dividing { table, ranges, parts: None, header: *header, from };
                 let before = self.divisions.iter_mut().find(|d| d.table == table);
                 match before {
-                    // Asked again: only the last asker is answered, and the walk goes on if it is for the same.
+                    // The coordinator asks again: only the last question is answered. The walk goes on if the division
+                    // is the same.
                     Some(before) if before.ranges == division.ranges => {
                         (before.header, before.from) = (*header, from);
                     }
@@ -65,7 +67,8 @@ impl Master {
         }
     }
 
-    /// Where what is here of a table lies, for whoever wants to cut it evenly: what the next head would tell.
+    /// Tells where the objects of a table lie here, so that the asker can cut the table evenly. The next head would
+    /// tell the same rows.
     pub(crate) fn on_tablet_weights(
         &self,
         header: &Header,
@@ -114,7 +117,7 @@ impl Master {
         Ok((table, ranges))
     }
 
-    /// Whether there is something to count.
+    /// Whether a division has something to count.
     pub(crate) fn is_dividing(&self) -> bool {
         !self.divisions.is_empty() && !self.is_recount_waiting()
     }
@@ -124,7 +127,7 @@ impl Master {
         self.recount_waits_for.is_some_and(|segment| self.shard.scrub.is_damaged(segment))
     }
 
-    /// One after the other: the log counts the parts of one table at a time.
+    /// Carries divisions out one after the other: the log counts the parts of one table at a time.
     pub(crate) fn advance_divisions(&mut self, step: &mut Step<'_>) {
         if self.divisions.is_empty() || self.is_recount_waiting() {
             return;
@@ -139,7 +142,7 @@ impl Master {
         }
         let cut = self.tablets.parts(ranges);
         if cut.is_empty() {
-            // A walk for an older division, if there was one, did not come to its end.
+            // If there was a walk for an older division, it did not finish.
             self.shard.log.end_recount();
         } else {
             if parts.as_ref() != Some(&cut) {
@@ -167,8 +170,8 @@ impl Master {
 }
 
 impl crate::tablets::Tablets {
-    /// Whether these ranges are served, each in one stream, and no tablet lies in one of them in part alone. What lies in
-    /// none is nobody's concern here: it was taken a moment ago.
+    /// Whether each of these ranges is served, in one stream, and no tablet lies partly inside them. Tablets outside
+    /// all of them do not matter here: they were taken a moment ago.
     fn may_divide(&self, ranges: &[HashRange]) -> bool {
         ranges.iter().all(|range| {
             let mut next = Some(range.first);
@@ -193,7 +196,7 @@ impl crate::tablets::Tablets {
         self.of(table).filter(|tablet| meets(tablet)).copied().collect()
     }
 
-    /// What the tablets that a range begins or ends in the middle of are to be cut into.
+    /// The parts into which tablets are cut whose middle a range begins or ends in.
     fn parts(&self, ranges: &[HashRange]) -> Vec<HashRange> {
         let mut parts = Vec::new();
         for Tablet { range, .. } in self.within(ranges) {
@@ -214,7 +217,7 @@ impl crate::tablets::Tablets {
         parts
     }
 
-    /// Each of these ranges becomes one tablet. Whether tablets were joined.
+    /// Makes one tablet of each of these ranges. Returns whether tablets were joined.
     fn divide(&mut self, ranges: &[HashRange]) -> bool {
         let old = self.within(ranges);
         let mut joined = false;
@@ -224,11 +227,12 @@ impl crate::tablets::Tablets {
             joined |= parts.len() > 1;
             Tablet {
                 range: *range,
-                // The newest tells it apart from others; what counts in a recovery the coordinator knows.
+                // The newest first segment tells the tablet apart from others. The coordinator knows which ones count
+                // in a recovery.
                 first_segment: parts.iter().map(|t| t.first_segment).max().expect("it is served"),
                 version_floor: parts.iter().map(|t| t.version_floor).max().expect("it is served"),
                 has_losses: parts.iter().any(|t| t.has_losses),
-                // The coordinator tells what it has stored.
+                // The coordinator tells divisions that it has stored.
                 is_confirmed: true,
                 ..*parts[0]
             }
@@ -238,7 +242,7 @@ impl crate::tablets::Tablets {
         joined
     }
 
-    /// Notes the number of a division that was told. `false`: it is older than one that was heard before.
+    /// Notes the number of a division that was told. `false`: the number is older than one that was heard before.
     pub(crate) fn hear_division(&mut self, table: TableId, division: DivisionId) -> bool {
         let heard = self.division_mut(table).expect("the table has tablets here");
         let is_old = division < *heard;
@@ -247,7 +251,7 @@ impl crate::tablets::Tablets {
     }
 }
 
-/// Whether ranges that lie in order hold every hash of this one.
+/// Whether ranges in order contain every hash of `whole`.
 fn are_covered(ranges: &[HashRange], whole: HashRange) -> bool {
     let mut next = whole.first;
     for range in ranges.iter().filter(|r| r.last >= whole.first) {

@@ -1,14 +1,16 @@
 //! Removes objects whose time to live is over, also when nobody asks for them.
 //!
-//! Readers and writers that meet such an object remove it first (`expire_if_over`). All others are found by the log, which
-//! knows when the next one ends, and removed in slices: at most `SLICE_OBJECTS` per `SLICE_INTERVAL` while there are
-//! requests, and slice after slice while there are none. Either way an object ends as if a client had removed it.
+//! A reader or writer that meets such an object removes it first (`expire_if_over`). The log finds all other expired
+//! objects, because it knows when the next one ends. They are removed in slices: at most `SLICE_OBJECTS` per
+//! `SLICE_INTERVAL` while there are requests, and slice after slice while there are none. In each case an object ends
+//! as if a client had removed it.
 //!
-//! Slices wait while a log is replayed here, because clients wait for that, and where there is no room for a removal: the
-//! cleaner makes room by itself, and removes what is over where it comes by. A stream of which `REMOVALS_MAX` removals are
-//! not durable yet gets no more of them, so that one that stands still gathers none; others go on.
+//! Slices wait while a log is replayed here for a partition that is not live, because clients wait for that. They also
+//! wait where there is no room for a removal: the cleaner makes room by itself, and removes the expired objects that it
+//! meets. A stream with `REMOVALS_MAX` removals that are not durable yet gets no more of them. So a stream that stands
+//! still gathers no more removals, and other streams go on.
 //!
-//! Not here: finding ended objects (log), what a removal is (`objects`). Rules: docs/protocols/cleaning.md, "Expiry".
+//! Not here: finding expired objects (log), what a removal is (`objects`). Rules: docs/protocols/cleaning.md, "Expiry".
 //! Catalogue: A12.
 
 use crate::Master;
@@ -20,33 +22,35 @@ use ramhold_wire::data::KeyRequest;
 use ramhold_wire::{Step, View};
 use std::time::Duration;
 
-/// Objects that a slice removes, but for the rest of its last bucket; and buckets that it looks at. A removal takes one to
-/// two microseconds, a look one.
+/// A slice removes up to `SLICE_OBJECTS` objects, and the rest of its last bucket. It looks at up to `SLICE_BUCKETS`
+/// buckets. A removal takes one to two microseconds, a look one.
 const SLICE_OBJECTS: usize = 64;
 const SLICE_BUCKETS: usize = 64;
-/// Bytes that it reads: each object of a bucket is read whole, to know that its end is not damaged.
+/// Bytes that a slice reads: each object of a bucket is read whole, to know that its end of life is not damaged.
 const SLICE_BYTES: u64 = 256 * 1024;
-/// Between slices while there are requests: removals then take a fifth of the shard's time, a quarter at most.
+/// The pause between slices while there are requests. Removals then take a fifth of the shard's time, a quarter at
+/// most.
 const SLICE_INTERVAL: Duration = Duration::from_micros(500);
-/// Removals of one stream that may wait for their replicas. Readers of absent keys look through them.
+/// The most removals of one stream that may wait for their replicas. Readers of absent keys look through them.
 const REMOVALS_MAX: usize = 1024;
-/// How long slices are put off, and an object that could not be removed is left alone.
+/// How long slices are put off, and how long an object that could not be removed is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long an object is left alone whose removal could not be durable: so long that those of other streams have their turns,
-/// however many there are.
+/// How long an object is left alone if its removal could not become durable. The time is so long that the objects of
+/// other streams have their turns, however many objects wait.
 const BLOCKED_PAUSE: Duration = Duration::from_secs(10);
-/// The same after a slice that met a stream with too many removals: a device takes milliseconds for them.
+/// The pause after a slice that met a stream with too many removals, or a blocked one. A device takes milliseconds for
+/// the removals.
 const CROWDED_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 pub(crate) struct Expiry {
-    /// The next slice is then.
+    /// When the next slice is due.
     at: Option<Instant>,
-    /// For which end that was worked out.
+    /// The end of life for which `at` was worked out.
     planned_for: Option<ClusterTime>,
-    /// No slice before this.
+    /// No slice begins before this.
     not_before: Instant,
-    /// Requests that had come when the last slice was done.
+    /// The number of requests when the last slice was done.
     requests: u64,
     found: Vec<EndedKey>,
 }
@@ -72,7 +76,7 @@ impl Master {
         self.expiry.at
     }
 
-    /// Works out when the next slice is to be, if objects end earlier than was known.
+    /// Works out when the next slice is due, if the next end of life is not the one that was planned for.
     #[inline]
     pub(crate) fn plan_expiry(&mut self, now: Instant, view: &View) {
         let first = self.shard.log.first_end();
@@ -89,8 +93,9 @@ impl Master {
         });
     }
 
-    /// The same as `expire_if_over` for who only reads. Where there is no room for a removal, or it could not be durable, the
-    /// object stays, and is told as absent when its time is past for all who may own it later: `true`.
+    /// Like `expire_if_over`, for a request that only reads. If there is no room for a removal, or the removal could
+    /// not become durable, the object stays. It is told as absent (`true`) when its end of life is past for every
+    /// server that may own it later.
     pub(crate) fn expire_for_reader(
         &mut self,
         step: &mut Step<'_>,
@@ -99,7 +104,7 @@ impl Master {
         hash: KeyHash,
     ) -> Result<bool, Status> {
         let (table, key) = (request.table, request.key);
-        // Nearly all reads end here.
+        // Nearly all reads return here.
         let end = self.shard.log.peek_expiry(table, hash, key);
         if end.is_none_or(|end| end > step.view.time(step.now)) {
             return Ok(false);
@@ -117,7 +122,7 @@ impl Master {
         match found {
             None => Ok(false),
             Some((end, _)) if end > step.view.time(step.now) => Ok(false),
-            // Its predecessor would come back with the next owner if it is lost itself.
+            // The object itself must be durable: if it were lost, its predecessor would come back with the next owner.
             Some((end, at))
                 if is_past_for_all(end, step.now, step.view)
                     && at <= self.shard.replicator.durable(tablet.stream) =>
@@ -128,7 +133,7 @@ impl Master {
         }
     }
 
-    /// Takes out an object whose time is over, with a tombstone. The object was found in this turn.
+    /// Takes out an expired object with a tombstone. The object was found in this step.
     pub(crate) fn take_out_over(
         &mut self,
         step: &mut Step<'_>,
@@ -148,17 +153,17 @@ impl Master {
         Ok(())
     }
 
-    /// A slice, if one is due.
+    /// Runs a slice, if one is due.
     pub(crate) fn expire_when_due(&mut self, step: &mut Step<'_>) {
         if self.expiry.at.is_some_and(|at| at <= step.now) {
             let pause = self.expire_slice(step);
             self.expiry.not_before = step.now + pause;
         }
-        // Worked out anew in any case: the cluster time may have been told anew.
+        // The next slice is worked out anew in any case, because the cluster time may have been told anew.
         self.plan_expiry_for(step.now, self.shard.log.first_end(), step.view);
     }
 
-    /// Removes what is over in the next buckets, and tells how long the next slice has to wait.
+    /// Removes the expired objects of the next buckets. Returns how long the next slice has to wait.
     fn expire_slice(&mut self, step: &mut Step<'_>) -> Duration {
         if self.replays.values().any(|replay| !replay.is_live()) {
             return PAUSE;
@@ -181,9 +186,9 @@ impl Master {
         let before = self.shard.cleaning.counters.expired;
         let (mut is_crowded, mut has_room) = (false, true);
         for (table, key) in ended.drain(..) {
-            // Without a tablet here it is about to leave the index.
+            // An object without a tablet here is about to leave the index.
             let Some((tablet, hash)) = self.tablets.find(table, &key) else { continue };
-            // Its removal would not be durable, and whoever waits for all of the stream would wait for it, too.
+            // The removal would not be durable, and everybody who waits for all of the stream would wait for it too.
             if self.shard.is_blocked(step.now, tablet.stream) {
                 self.shard.log.look_again(table, hash, much_later);
                 is_crowded = true;
@@ -221,7 +226,7 @@ impl Master {
     }
 }
 
-/// Whether no later owner would take an object with this end for one that is there.
+/// Whether every later owner would know that an object with this end is over.
 pub(crate) fn is_past_for_all(end: ClusterTime, now: Instant, view: &View) -> bool {
     view.past_for_all(now).is_some_and(|past| end <= past)
 }

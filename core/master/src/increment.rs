@@ -1,6 +1,7 @@
 //! Increments: adding to the number that an object holds as decimal text.
 //!
-//! The sum goes into the result too: later the object may hold another one, and whoever repeats the increment is told his.
+//! The sum goes into the result too. The object may hold another number later, but a client that repeats its increment
+//! is told its own sum.
 //!
 //! Catalogue: A7.
 
@@ -15,8 +16,8 @@ use ramhold_wire::data::IncrementRequest;
 use ramhold_wire::{Header, Step};
 
 impl Master {
-    /// Adds to the number that an object holds as text. An absent one counts for zero; when it is to end stays as it
-    /// is. What cannot be added is refused as by a rule, for good.
+    /// Adds to the number that an object holds as text. An absent object counts as zero. The object's end of life stays
+    /// as it is. If the value or the sum is no number, the increment is refused for good, as by a rule.
     pub(crate) fn on_increment(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match IncrementRequest::decode(body) {
             Ok(request) => self.increment(step, header, &request, from),
@@ -47,7 +48,7 @@ impl Master {
         let there = found.filter(is_object);
         let current = there.map(|f| f.version);
         let sum = rules.check(current).and_then(|()| match there {
-            // A number's text is short: nothing else is copied.
+            // A number's text is short: no longer value is copied.
             Some(found) if found.value.len() > NUMBER_TEXT_BYTES_MAX => Err(Status::NotANumber),
             Some(found) => by.parse_alike(&found.value.to_vec())?.sum(by),
             None => by.zero_alike().sum(by),
@@ -70,7 +71,8 @@ impl Master {
         self.put(step, &tablet, &object, replaces, &result, from, header);
     }
 
-    /// What `Defect::IncrementNumberNotLogged` makes of a recalled outcome; otherwise it stays as it is.
+    /// Changes a recalled outcome as `Defect::IncrementNumberNotLogged` would. Without that defect the outcome stays as
+    /// it is.
     pub(crate) fn with_present_number_if_planted(
         &self,
         outcome: Remembered,

@@ -1,15 +1,17 @@
-//! Which clients' leases live, as far as the coordinator has told.
+//! Which clients' leases are live, as far as the coordinator has told.
 //!
-//! A mutation is carried out only under a lease of which a coordinator has said that it lives, and only for as long as it
-//! said, by our clock and less a part for clocks that differ. Everything else is refused for the time being, and asked
-//! about. A lease that is over is forgotten with its results, which nobody can ask for any more.
+//! A mutation is carried out only under a lease that a coordinator has said to be live, and only for as long as the
+//! coordinator said, by this server's clock and less a part for clocks that differ. Mutations under any other lease are
+//! refused for the time being, and the lease is asked about. A lease that is over is forgotten with its results,
+//! because nobody can ask for them any more.
 //!
-//! The word of a coordinator outlives it: its successor gives every lease a whole term, and no coordinator speaks of
-//! leases after its successor has begun. So mutations go on while the coordinator is away, however often it restarts.
+//! A coordinator's answer holds beyond the coordinator's own life: its successor gives every lease a whole term, and no
+//! coordinator answers about leases after its successor has begun. So mutations go on while the coordinator is away,
+//! however often it restarts.
 //!
 //! Invariants:
 //! - at most one question is under way;
-//! - an answer from another term than the known one counts for nothing: it may be late.
+//! - an answer from another term than the known one counts for nothing, because it may be late.
 //!
 //! Not here: results and floors (log). Protocol: docs/protocols/exactly-once.md, rules 6 to 8. Catalogue: A3.
 
@@ -21,7 +23,7 @@ use ramhold_wire::{Header, Step, decode, reply, request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Leases of which nothing was heard yet: a stranger can make as many as he likes.
+/// The most leases that are not known to be live: a stranger can make up as many as it likes.
 const UNCONFIRMED_COUNT_MAX: usize = 65_536;
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 const ASK_PAUSE: Duration = Duration::from_millis(50);
@@ -29,7 +31,7 @@ const ASK_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LeaseStanding {
     Live,
-    /// Being asked about.
+    /// The coordinator is being asked.
     Unknown,
     Over,
 }
@@ -37,7 +39,7 @@ pub(crate) enum LeaseStanding {
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Nothing,
-    /// Until when it lives at least, and when to ask again.
+    /// The lease is live at least until `until`; the coordinator is asked again from `ask_at` on.
     Live {
         until: Instant,
         ask_at: Instant,
@@ -49,7 +51,7 @@ enum Told {
 pub(crate) struct Leases {
     told: BTreeMap<LeaseId, Told>,
     unconfirmed_count: usize,
-    /// To be asked about.
+    /// Leases that the coordinator is to be asked about.
     wanted: BTreeSet<LeaseId>,
     is_asking: bool,
     ask_at: Instant,
@@ -57,19 +59,19 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// Whether there is room for what a request under this lease leaves behind.
+    /// Whether there is room for everything that a request under this lease leaves behind.
     pub fn admits(&self, lease: LeaseId) -> bool {
         self.unconfirmed_count < UNCONFIRMED_COUNT_MAX || self.told.contains_key(&lease)
     }
 
-    /// A request under this lease has come, and leaves something behind.
+    /// Notes that a request under this lease has come and leaves something behind.
     pub fn enter(&mut self, lease: LeaseId) {
         if !self.told.contains_key(&lease) {
             self.tell(lease, Told::Nothing);
         }
     }
 
-    /// Whether a mutation may be carried out under a lease just now; what is not known is asked about.
+    /// Whether a mutation may be carried out under a lease now. If that is not known, the lease is asked about.
     pub fn check(&mut self, now: Instant, lease: LeaseId) -> LeaseStanding {
         match self.told.get(&lease) {
             _ if planted(Defect::LeaseNotChecked) => LeaseStanding::Live,
@@ -88,7 +90,7 @@ impl Leases {
         }
     }
 
-    /// Those known to live.
+    /// The leases that are known to be live.
     pub fn live(&self, now: Instant) -> impl Iterator<Item = LeaseId> {
         self.told.iter().filter_map(move |(lease, told)| match told {
             Told::Live { until, .. } => (now < *until).then_some(*lease),
@@ -113,7 +115,7 @@ impl Leases {
         self.told.len()
     }
 
-    /// When to look again without any input. `any`: something is remembered of some lease.
+    /// When to look again without any input. `any`: the log remembers something of some lease.
     pub fn deadline(&self, any: bool) -> Option<Instant> {
         let asks = (!self.wanted.is_empty() && !self.is_asking).then_some(self.ask_at);
         let sweeps = (any || !self.told.is_empty()).then_some(self.sweep_at);
@@ -122,7 +124,7 @@ impl Leases {
 }
 
 impl Master {
-    /// A client will come with requests under a lease.
+    /// A client announces that it will send requests under a lease.
     pub(crate) fn on_lease_meet(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let status = match decode::<LeaseMeet>(body) {
             Err(status) => status,
@@ -137,7 +139,7 @@ impl Master {
         reply(step.effects, Peer::Conn(from), header, status);
     }
 
-    /// Asks about what is wanted to be known.
+    /// Sweeps when that is due, and asks about the wanted leases.
     pub(crate) fn advance_leases(&mut self, step: &mut Step<'_>) {
         if step.now >= self.leases.sweep_at {
             self.sweep_leases(step.now);
@@ -172,7 +174,7 @@ impl Master {
             return;
         };
         if header.term != step.view.term {
-            // Of a coordinator of before; or of the next one, of which we shall hear in a moment.
+            // The answer is from an earlier coordinator, or from the next one, which this server has not heard of yet.
             self.leases.ask_at = step.now + ASK_PAUSE;
             return;
         }
@@ -185,7 +187,8 @@ impl Master {
                     let (until, ask_at) = (sent + time * 15 / 16, sent + time / 3);
                     self.leases.tell(*lease, Told::Live { until, ask_at });
                 }
-                // Somebody has made it up. If it is given out some time, nothing of before may stand in its way.
+                // The coordinator never gave this lease out: somebody has made it up. If it is given out later, nothing
+                // from before may stand in its way.
                 None if answer.never.contains(lease) => {
                     self.leases.forget(*lease);
                     self.shard.log.forget_lease(*lease);
@@ -204,8 +207,8 @@ impl Master {
         self.leases.ask_at = now + ASK_PAUSE;
     }
 
-    /// Whatever is remembered of leases of which nothing is known for certain is asked about: only so does it end. What
-    /// is over and was said so may be forgotten, and asked about again.
+    /// Asks about all leases that something is remembered of and nothing certain is known about: otherwise they would
+    /// be remembered for ever. A lease that is known to be over is forgotten, and may be asked about again.
     fn sweep_leases(&mut self, now: Instant) {
         self.leases.sweep_at = now + self.config.lease_sweep_interval;
         let over = |(lease, told): (&LeaseId, &Told)| matches!(told, Told::Over).then_some(*lease);

@@ -1,11 +1,13 @@
-//! A storage server's first role: it owns tablets, keeps their objects in its log, and replays the logs of the dead.
+//! The master, a role of a storage server: owns tablets, keeps their objects in its log, and replays the logs of dead
+//! servers.
 //!
-//! Every mutation takes one path: recall of its result, tablet, lease, reject rules, one group at the head of the
-//! tablet's stream, index, replication; its answer is parked until the stream is durable up to the group. Answers that
-//! tell of something undurable wait likewise, so nobody ever sees what a crash could take back.
+//! Every mutation takes one path: recall of its result, tablet, client lease, reject rules, one group at the head of
+//! the tablet's stream, index, replication. Its answer is parked until the stream is durable up to the group. An answer
+//! that tells of an entry that is not durable yet waits in the same way, so nobody ever sees data that a crash could
+//! take back.
 //!
 //! Invariants:
-//! - an answer that depends on an entry leaves only when that entry is on its R backups;
+//! - an answer that depends on an entry leaves only when R backups have that entry;
 //! - a tablet is served only after the coordinator has been told where it starts and has agreed;
 //! - a version is handed out once: versions only grow for a key, and stay below the ceiling that the coordinator keeps.
 //!
@@ -61,7 +63,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tablets::Tablets;
 
-/// Which `Calls` of the process are these; see `wire::calls::role_of`. The replicator has its own.
+/// The role of these `Calls` in the process; see `wire::calls::role_of`. The replicator has its own.
 pub const CALLS_ROLE: u8 = 4;
 pub use prefetch::Wanted;
 pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
@@ -78,44 +80,47 @@ pub struct MasterConfig {
     pub index_bytes_max: u64,
     /// Memory that ordinary writes leave free.
     pub reserve_bytes: u64,
-    /// The part of it that removes leave free too: what one cleaning pass may need.
+    /// The part of the reserve that removes leave free too: the memory that one cleaning pass may need.
     pub cleaning_reserve_bytes: u64,
-    /// Cleaning runs while less than this is free above the reserve.
+    /// Cleaning runs while less memory than this is free above the reserve.
     pub cleaning_runway_bytes: u64,
-    /// What the frames of this log may take on each set of backups before only combined passes are made.
+    /// Bytes of frames that this log may take, counting one replica of each segment. Beyond them cleaning runs, and
+    /// combined passes come first.
     pub disk_bytes_max: u64,
-    /// Frames that this server gives to others; its own segments take no more than three quarters of as many, all their
-    /// replicas counted, before only combined passes are made. 0: it gives none, and nothing is known.
+    /// Frames that this server gives to others. Beyond three quarters of as many frames for its own log, all replicas
+    /// counted, cleaning runs, and combined passes come first. 0: the server gives none, and no bound follows from it.
     pub frames_max: u64,
-    /// Whether segments are compacted in memory before their replicas are cleaned too.
+    /// Whether segments may be compacted in memory before their replicas are cleaned too.
     pub two_level_cleaning: bool,
     pub replication: ReplicationConfig,
-    /// Answers that may wait for replication at a time.
+    /// The most answers of one stream that may wait for replication at a time.
     pub parked_count_max: usize,
-    /// Bytes of the values in them.
+    /// The most bytes of values in these answers.
     pub parked_bytes_max: usize,
     /// How fast the log is verified in the background, in bytes per second; 0: not at all.
     pub scrub_bytes_per_second: u64,
-    /// From the start of one round over the log to that of the next, at least.
+    /// The shortest time from the start of one round over the log to the start of the next.
     pub scrub_round_min: Duration,
-    /// How long a grant lets this shard answer reads; `None`: for ever, for a log that stands alone and is nobody's.
+    /// How long a grant lets this shard answer reads. `None`: for ever, for a log that stands alone and has no server.
     pub read_lease: Option<Duration>,
-    /// Keys gathered at a time to change their stream: eight bytes of memory each.
+    /// Keys that are gathered at a time to change their stream. Each takes eight bytes of memory.
     pub gather_count_max: usize,
-    /// What changes its stream at a time, and is not written to meanwhile.
+    /// Bytes of objects that change their stream together. They are not written to meanwhile.
     pub migration_stretch_bytes: u64,
-    /// Index buckets that one turn of the walk looks at by which the parts of a tablet are counted.
+    /// Index buckets that one turn of the recount looks at. The recount counts the objects of each part of a tablet
+    /// that is to be cut.
     pub recount_buckets: u64,
-    /// How often leases of which nothing certain is known are looked for.
+    /// How often the master looks for leases about which nothing certain is known.
     pub lease_sweep_interval: Duration,
-    /// Segments asked for at the same time in a recovery, per partition.
+    /// Segments that a recovery requests at the same time, per partition.
     pub fetches_max: usize,
-    /// Memory of the log that is touched before it is needed, behind all that was ever used.
+    /// Memory of the log that is touched ahead of need, after all memory that was ever used.
     pub touched_ahead_bytes: u64,
-    /// Bound of what is kept about where in large tablets their bytes lie.
+    /// The most memory of the tablet profiles, which tell where in large tablets the bytes are.
     pub profile_bytes_max: u64,
-    /// Of the index, and so of the order of scans: the same on all servers of a cluster, and known to them alone. None:
-    /// one of this life's own, and scans find their place in this life only.
+    /// Secret of the index, which decides the order of scans. All servers of a cluster have the same secret, and only
+    /// they know it. `None`: this life of the server makes a secret of its own, and the positions of scans hold for
+    /// this life only.
     pub index_secret: Option<u64>,
 }
 
@@ -125,7 +130,8 @@ impl MasterConfig {
         let seglet = u64::from(geometry.seglet_bytes);
         let log_bytes = log_bytes / seglet * seglet;
         let segment = u64::from(geometry.segment_bytes);
-        // One pass must be able to take in at least one full segment; with three it is well paid for its head roll.
+        // One pass must be able to take in at least one full segment. With three segments it pays well for its head
+        // roll.
         let cleaning_reserve = (log_bytes / 64).clamp(segment + segment / 4, 3 * segment).min(log_bytes / 4);
         // Removes can go on for a segment's worth of tombstones before a pass has to pay for them.
         let reserve = (cleaning_reserve + segment).max(2 * seglet).min(log_bytes / 2);
@@ -136,7 +142,7 @@ impl MasterConfig {
             index_bytes_max,
             reserve_bytes: reserve,
             cleaning_reserve_bytes: cleaning_reserve,
-            // Twice what a pass frees: writes go on while one works.
+            // Twice the memory that a pass frees: writes go on while one pass works.
             cleaning_runway_bytes: (log_bytes / 128).max(2 * segment),
             disk_bytes_max: u64::from(DISK_EXPANSION) * log_bytes,
             frames_max: 0,
@@ -159,35 +165,35 @@ impl MasterConfig {
     }
 }
 
-/// Some tens of milliseconds to copy and replicate.
+/// Bytes of one stretch: copying and replicating it takes some tens of milliseconds.
 pub const MIGRATION_STRETCH_BYTES: u64 = 4 * 1024 * 1024;
-/// What profiles may take of the log's memory, in thousandths of it.
+/// The memory of tablet profiles, in thousandths of the log's memory.
 pub const PROFILE_PER_MILLE: u64 = 6;
-/// Half a percent of a core; 64 GiB take two and a half hours.
+/// Takes half a percent of a core. A round over 64 GiB takes two and a half hours.
 pub const SCRUB_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;
-/// How many times the log's memory its frames may take by default.
+/// The bytes of frames that a log may take by default, as a multiple of its memory.
 pub const DISK_EXPANSION: u32 = 2;
 
-/// What a call of ours was for.
+/// The purpose of a call of this role.
 #[derive(Clone, Debug)]
 enum Context {
     CeilingRaise,
     LeaseCheck(Vec<LeaseId>),
     ReadLease,
-    /// Which tablets of this table are stored as ours.
+    /// Asks which tablets of this table the coordinator has stored as this shard's.
     Confirm(TableId),
-    /// What was recovered to this position is on its backups.
+    /// Reports that backups have everything that was recovered to this position.
     Settled {
         stream: StreamId,
         first: SegmentId,
-        /// That it is on devices, too.
+        /// The backups' devices have it too.
         flushed: bool,
     },
-    /// This stretch lies in another stream now.
+    /// Asks the coordinator to store that this stretch is in another stream now.
     Migrated(ramhold_log::HashRange),
     Fetch(replay::Fetch),
     ReadBack(repair::ReadBack),
-    /// The report of this attempt, of its success or of its failure.
+    /// Reports the success (`done`) or the failure of this attempt.
     Recovered {
         key: replay::PartitionKey,
         attempt: u32,
@@ -195,16 +201,17 @@ enum Context {
     },
 }
 
-/// What has been counted since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     pub reads: u64,
     pub writes: u64,
-    /// Repeated mutations that got their first answer.
+    /// Repeated mutations that got their first answer again.
     pub recalled: u64,
-    /// Mutations that nobody had room to remember.
+    /// Mutations that were dropped: there was no room to remember their results, or their results could not be told
+    /// yet.
     pub dropped: u64,
-    /// Reads that had to wait for the read lease, and those that were refused for want of it.
+    /// Reads that had to wait for the read lease, and reads that were refused for lack of it.
     pub lease_waits: u64,
     pub lease_refusals: u64,
 }
@@ -221,15 +228,15 @@ pub struct Master {
     takes: Vec<streams::Take>,
     confirming: confirm::Confirming,
     sweeps: Vec<streams::Sweep>,
-    /// The damaged segment in whose way the first sweep stands.
+    /// The damaged segment at which the first sweep has stopped.
     sweep_waits_for: Option<SegmentId>,
-    /// Tablets that are to be cut and joined, one entry for each table.
+    /// Tablets to be cut and joined: one entry for each table.
     divisions: Vec<division::Dividing>,
-    /// The damaged segment in whose way the first of them stands.
+    /// The damaged segment at which the recount for the first division has stopped.
     recount_waits_for: Option<SegmentId>,
     migrating: migration::Migrating,
     replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
-    /// What was recovered and may not be on devices yet.
+    /// Recovered positions that devices may not have yet.
     settling: settling::Settlings,
     ceiling: Ceiling,
     calls: Calls<Context>,
@@ -237,11 +244,11 @@ pub struct Master {
     events: Vec<Event>,
     expiry: expiry::Expiry,
     busy: bool,
-    /// Dead servers that are being recovered, and since when it is all of them.
+    /// Dead servers that are being recovered, and the instant at which the newest of them was added.
     recovered: BTreeSet<ServerId>,
     recovering_since: Option<Instant>,
     early_firsts: Option<replay::EarlyFirsts>,
-    /// Of records that a recovery has taken in, for those that come.
+    /// Memory of records that a recovery has taken in, to be used again for the next answers.
     arrival_memory: Vec<Vec<u8>>,
 }
 
@@ -306,7 +313,7 @@ impl Master {
         }
     }
 
-    /// A request to this role. The caller has checked cluster and target for requests of servers.
+    /// A request to this role. For requests of servers the caller has checked cluster and target.
     pub fn on_request(
         &mut self,
         now: Instant,
@@ -366,8 +373,8 @@ impl Master {
             Opcode::TabletMigrate => self.on_tablet_migrate(step, header, body, from),
             Opcode::TabletWeights => self.on_tablet_weights(header, body, from, step.effects),
             Opcode::Recover => self.on_recover(step, header, body, from),
-            // Its list may know an asker's directory under the id of an earlier life only: what it counts on there may
-            // be the very replicas that are asked about.
+            // This server's list may know the asker's directory only under the id of an earlier life. The very replicas
+            // that are asked about may be the ones that this master counts on there.
             Opcode::ReplicasNeeded if step.view.list.standing(header.sender) != Standing::Up => {
                 reply(step.effects, Peer::Conn(from), header, Status::NotInCluster);
             }
@@ -506,7 +513,7 @@ impl Master {
         }
     }
 
-    /// After a mutation: only replication can have something new to do, and only when something was appended for it.
+    /// Advances after a mutation: only replication can have something new to do, and only if something was appended.
     fn advance_if_appended(&mut self, step: &mut Step<'_>) {
         if std::mem::take(&mut self.shard.appended) {
             self.shard.replicator.advance_heads(
@@ -525,7 +532,7 @@ impl Master {
         }
     }
 
-    /// Compares wanted and reached everywhere; sends what is due.
+    /// Compares wanted and reached everywhere, and sends whatever is due.
     fn advance(&mut self, step: &mut Step<'_>) {
         self.advance_ceiling(step);
         self.advance_leases(step);
@@ -538,7 +545,7 @@ impl Master {
         self.shard.replicator.tell_short(self.shard.wants_cleaning());
         self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
         if !self.replays.is_empty() || self.migrating.is_waiting() {
-            // What has just become durable may be what a recovery waits for, or a stretch.
+            // The entries that have just become durable may be those that a recovery, or a stretch, waits for.
             self.advance_replays(step);
             self.advance_migration(step);
             self.hold_heads();
@@ -565,7 +572,7 @@ impl Master {
             || self.shard.is_cleaning(step.now);
     }
 
-    /// What the node must act on.
+    /// Events on which the node must act.
     pub fn take_events(&mut self) -> Vec<Event> {
         if self.shard.replicator.has_events() {
             self.events.extend(self.shard.replicator.take_events());
@@ -577,17 +584,17 @@ impl Master {
         &self.shard.log
     }
 
-    /// Reads that had to wait for the read lease since the start, and those of them that were refused.
+    /// Reads that had to wait for the read lease since the start, and how many of them were refused.
     pub fn read_lease_counters(&self) -> (u64, u64) {
         (self.counters.lease_waits, self.counters.lease_refusals)
     }
 
-    /// What cleaning has done since the start.
+    /// Counts of the work of cleaning since the start.
     pub fn cleaning(&self) -> CleaningCounters {
         self.shard.cleaning.counters
     }
 
-    /// Flips one bit of a segment in memory, as a cosmic ray would: for those who test what comes of it.
+    /// Flips one bit of a segment in memory, as a cosmic ray would. For tests of the consequences.
     #[doc(hidden)]
     pub fn flip_bit(&mut self, segment: SegmentId, offset: u32, bit: u8) {
         self.shard.log.flip_bit(segment, offset, bit);
@@ -597,7 +604,7 @@ impl Master {
         &self.shard.replicator
     }
 
-    /// Panics when something that must always hold does not; walks over everything.
+    /// Panics when an invariant does not hold. Walks over everything.
     pub fn check_invariants(&self) {
         self.shard.log.check_invariants();
         self.check_counts();
@@ -605,7 +612,7 @@ impl Master {
         self.shard.replicator.check_invariants();
     }
 
-    /// Whether this server hands over something of `server`'s just now; used to tell who still needs its replicas.
+    /// Whether this server is replaying a log of `server`. Used to tell who still needs that server's replicas.
     pub fn is_replaying(&self, server: ServerId) -> bool {
         self.replays.values().any(|r| r.crashed() == server)
     }

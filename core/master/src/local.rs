@@ -1,8 +1,8 @@
-//! Requests of this very process: of clients that reached this server in another protocol.
+//! Requests of this process itself, for clients that reached this server in another protocol.
 //!
-//! They are treated as others are, but for their numbers: an answer within a process comes for certain, so nobody asks
-//! again, and no result has to be remembered. What cannot be done here and now is refused, and whoever asked takes the
-//! way over the network, which knows how to wait.
+//! They are treated like other requests, but without sequences. An answer within a process comes for certain, so nobody
+//! asks again, and no result has to be remembered. A request that cannot be carried out here and now is refused. The
+//! asker then sends it over the network, and that path knows how to wait.
 //!
 //! Invariant: each request is answered once, at once or when its stream is durable.
 
@@ -14,8 +14,8 @@ use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::{Header, Opcode, Step, View};
 
 impl Master {
-    /// Treats a request of this process; its answer, now or later, is among [`Master::swap_local_answers`]'s under
-    /// `ticket`. What is appended goes out with [`Master::finish_local`].
+    /// Treats a request of this process. The answer, now or later, is among those of [`Master::swap_local_answers`]
+    /// under `ticket`. Appended entries go out with [`Master::finish_local`].
     pub fn on_local(
         &mut self,
         now: Instant,
@@ -50,7 +50,8 @@ impl Master {
         }
     }
 
-    /// After some requests, whose bodies had so many bytes together: replicates what was appended, and pays for it.
+    /// Replicates everything that some requests have appended, and pays for cleaning. `bytes`: the bytes of their
+    /// bodies together.
     pub fn finish_local(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
         if self.shard.appended || self.read_lease.is_due(step.now) {
@@ -67,7 +68,7 @@ impl Master {
         std::mem::swap(&mut self.multis.local, answers);
     }
 
-    /// Where the log of a table's first tablet ends, for those who test what goes into it.
+    /// The end of the log of a table's first tablet, for tests of what goes into the log.
     #[doc(hidden)]
     pub fn log_end(&self, table: TableId) -> Position {
         let tablet = self.tablets.of_hash(table, KeyHash(0));
@@ -78,7 +79,7 @@ impl Master {
         !self.multis.local.is_empty()
     }
 
-    /// What a mutation of this process passes: there is no number to recall, and no lease of its client.
+    /// The checks that a mutation of this process passes. There is no sequence to recall, and no client lease.
     pub(crate) fn admit_local(
         &mut self,
         now: Instant,
@@ -94,7 +95,7 @@ impl Master {
         } else if self.is_crowded(tablet.stream) {
             Err(Status::TooMany)
         } else if tablet.unreplicated && !self.is_leased(now) {
-            // Nothing else would show that this is not its owner any more.
+            // Nothing else would show that this server does not own the tablet any more.
             Err(Status::NotLeased)
         } else {
             Ok((tablet, hash))

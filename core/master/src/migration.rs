@@ -1,18 +1,21 @@
-//! Tablets that change their stream, because their table is to be kept in another way.
+//! Reclassing (a change of the tablet's stream): moves tablets to another stream, because the durability or replica
+//! count of their table is changed.
 //!
-//! What is written goes on in the old stream but for one stretch at a time, whose keys are copied into a side log of the
-//! new one. When that is whole on its backups and named by a durable head, the coordinator is asked to store that the
-//! stretch lies there now; when it has, the index is led to the copies. Meanwhile reads of the stretch go on, and
-//! mutations are told to come again, for as long as it takes to copy and replicate some megabytes.
+//! In names of the code and of the protocol reclassing is *migration*. Writes go on in the old stream, except for one
+//! stretch at a time. The keys of that stretch are copied into a side log of the new stream. When the side log is whole
+//! on its backups, and a durable head names it, the master asks the coordinator to store that the stretch is in the new
+//! stream. When the coordinator has stored that, the index is led to the copies. Meanwhile reads of the stretch go on,
+//! and mutations of it are answered with `Retry`, for as long as it takes to copy and replicate some megabytes.
 //!
 //! Invariants:
-//! - nothing in a stretch changes from when its first key is copied until its copies count, or are given up;
-//! - copies count only when the backups' devices have them: what they take the place of was there long before;
-//! - what was asked of the coordinator is asked until it has answered: nobody else can say whether it has been stored;
-//! - all stretches of a tablet have one first segment, older than their side logs, unless one of them failed when it was
-//!   entered already.
+//! - nothing in a stretch changes from the copy of its first key until its copies count, or are given up;
+//! - copies count only when the backups' devices have them: the devices had the originals long before;
+//! - a question to the coordinator is repeated until it is answered: nobody else can say whether the move has been
+//!   stored;
+//! - all stretches of a tablet have one first segment, older than their side logs. The exception is a tablet whose
+//!   stretch failed after its side log was entered.
 //!
-//! Not here: copying (log), who wants it (coordinator). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
+//! Not here: copying (log), the wish to reclass (coordinator). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
 
 use crate::shard::{Class, SideLog};
 use crate::tablets::{Moved, Tablet, TabletState};
@@ -31,30 +34,32 @@ use ramhold_wire::{Header, Step, View, decode, reply, request};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Index buckets looked at in one turn.
+/// Index buckets that one turn of gathering looks at.
 const BUCKETS: u64 = 256;
-/// Hashes whose objects are copied, or to whose copies the index is led, in one turn.
+/// Hashes whose objects are copied in one turn, or to whose copies the index is led.
 const HASHES: usize = 512;
-/// Keys of a stretch at most: what the index is led to in some milliseconds.
+/// The most keys of a stretch: the index is led to this many copies in some milliseconds.
 const STRETCH_KEYS_MAX: u64 = 65_536;
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 const ASK_PAUSE: Duration = Duration::from_millis(50);
-/// How long a stretch waits for room on the backups while nobody may write to it, and how long it is left alone then.
+/// A stretch waits for room on the backups for `ROOM_PATIENCE`, while nobody may write to it. Then it is left alone for
+/// `PAUSE` at least.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a stretch may take until it is entered, at first and at most: then it thaws, and the next try may take longer.
+/// A stretch may take `PATIENCE` until it is entered. A stretch that takes longer thaws, and the next try may take
+/// twice as long, up to `PATIENCE_MAX`.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
-/// So many times as long as it was frozen a tablet is left alone that could not be moved.
+/// A tablet that could not be moved is left alone for this many times the time that it was frozen.
 const REST: u32 = 4;
-/// How long what is gathered waits for the heads of both streams before another tablet has its turn.
+/// How long a gathered tablet waits for the heads of both streams before another tablet has its turn.
 const HEADS_PATIENCE: Duration = Duration::from_secs(5);
-/// Between the turns of different tablets.
+/// The pause between the turns of different tablets.
 const TURN_PAUSE: Duration = Duration::from_millis(50);
 const NO_MEMORY: &str = "there is no memory for copies";
-/// How long the coordinator's word counts, which it repeats every few seconds.
+/// How long the coordinator's request counts. The coordinator repeats it every few seconds.
 const WANTED_FOR: Duration = Duration::from_secs(30);
-/// So often in a row a tablet is given up before anybody is told; then each time that it was twice as often.
+/// A warning is given when a tablet has been given up this often in a row, and again at each further power of two.
 const FAILURES_TOLD: u32 = 4;
 
 /// The first hash of a tablet of a table.
@@ -62,39 +67,41 @@ type Start = (TableId, KeyHash);
 
 #[derive(Debug, Default)]
 pub(crate) struct Migrating {
-    /// Tables whose tablets here are to be kept so, by what the coordinator has said last, and until when that counts.
+    /// Tables whose tablets here are to have this class, by the coordinator's last request, and how long the request
+    /// counts.
     wanted: BTreeMap<TableId, (Class, Instant)>,
     moving: Option<Moving>,
-    /// Nothing is begun before.
+    /// Nothing is begun before this.
     not_before: Instant,
     /// The tablet that had its turn last.
     last: Option<Start>,
-    /// Those that could not be moved when they had their turn.
+    /// Tablets that could not be moved in their last turns.
     failures: BTreeMap<Start, Failed>,
 }
 
-/// What a tablet's last turns came to.
+/// The failures of a tablet's last turns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Failed {
-    /// In a row.
+    /// Failures in a row.
     count: u32,
     not_before: Instant,
-    /// How long its stretch was allowed to take.
+    /// How long a stretch of the tablet may take until it is entered.
     patience: Duration,
 }
 
-/// A tablet on its way.
+/// A tablet that is being reclassed.
 #[derive(Debug)]
 struct Moving {
     tablet: HashRange,
     stream: StreamId,
     first_segment: SegmentId,
     phase: Phase,
-    /// What nobody changes, and since when.
+    /// The frozen stretch, and since when it is frozen.
     stretch: Option<(HashRange, Instant)>,
-    /// The stream that it was in, and where that ended then: of a commit before, other keys may be in other stretches.
+    /// The old stream, and its end when the stretch was frozen. Other keys of an earlier commit may be in other
+    /// stretches.
     before: (StreamId, Position),
-    /// The damaged segment in whose way it stands.
+    /// The damaged segment at which the move has stopped.
     waits_for: Option<SegmentId>,
     stretches: u32,
     longest: Duration,
@@ -109,23 +116,23 @@ impl Moving {
 #[derive(Debug)]
 enum Phase {
     Gathering,
-    /// Gathered; the heads of both streams are to be open on all their backups before anything is frozen.
+    /// The keys are gathered. The heads of both streams must be open on all their backups before anything is frozen.
     Gathered(Instant),
     Copying(SideLog),
-    /// Side segments are on their way to their backups.
+    /// Side segments are being replicated.
     Replicating(SideLog),
-    /// The head that names them is.
+    /// The head that names the side segments is being replicated.
     Entered(SegmentId),
     Asking {
         next: Instant,
         asked: bool,
     },
-    /// The index is led to the copies.
+    /// The index is being led to the copies.
     Leading,
 }
 
 impl Phase {
-    /// Whether it goes on by itself, reading what is in memory.
+    /// Whether the phase goes on by itself, reading memory.
     fn reads(&self) -> bool {
         matches!(self, Phase::Gathering | Phase::Copying(_) | Phase::Leading)
     }
@@ -138,28 +145,28 @@ impl Migrating {
         stretch.is_some_and(|(range, _)| range.contains(table, hash)) && !planted(Defect::MigratedUnblocked)
     }
 
-    /// Whether what the old stream holds of a key is durable in the new one, where it counts.
+    /// Whether all that the old stream holds of a key is durable in the new stream, and counts there.
     pub fn is_led(&self, table: TableId, hash: KeyHash) -> bool {
         let leading = self.moving.as_ref().filter(|moving| matches!(moving.phase, Phase::Leading));
         leading.and_then(|moving| moving.stretch).is_some_and(|(range, _)| range.contains(table, hash))
     }
 
-    /// Whether tablets of this table are, or may soon be, in two streams.
+    /// Whether tablets of this table are in two streams, or may soon be.
     pub fn is_wanted(&self, table: TableId) -> bool {
         self.wanted.contains_key(&table)
     }
 
-    /// Whether tablets of some table are to be kept so.
+    /// Whether tablets of some table are to have this class.
     pub fn wants(&self, class: Class) -> bool {
         self.wanted.values().any(|(wanted, _)| *wanted == class)
     }
 
-    /// Whether a tablet of this table is on its way.
+    /// Whether a tablet of this table is being reclassed.
     pub fn is_moving(&self, table: TableId) -> bool {
         self.moving.as_ref().is_some_and(|moving| moving.tablet.table == table)
     }
 
-    /// Whether something has to become durable before it goes on.
+    /// Whether the move waits for something to become durable.
     pub fn is_waiting(&self) -> bool {
         let phase = self.moving.as_ref().map(|moving| &moving.phase);
         matches!(phase, Some(Phase::Replicating(_) | Phase::Entered(_)))
@@ -190,7 +197,7 @@ impl Migrating {
         self.failures.get(&start).map_or(PATIENCE, |failed| failed.patience)
     }
 
-    /// The tablet could not be moved, and was frozen for so long. How often that was in a row.
+    /// Notes that the tablet could not be moved, and was frozen for `frozen`. Returns the number of failures in a row.
     fn failed(&mut self, now: Instant, start: Start, frozen: Duration, is_slow: bool) -> u32 {
         let failed = self.failures.entry(start).or_insert(Failed { patience: PATIENCE, ..Failed::default() });
         failed.count = failed.count.saturating_add(1);
@@ -201,7 +208,7 @@ impl Migrating {
         failed.count
     }
 
-    /// The stream into which something is about to be entered, and the oldest head with which it may be.
+    /// The stream into which a side log is about to be entered, and the oldest head with which it may be.
     pub fn head_wanted(&self) -> Option<(StreamId, SegmentId)> {
         let moving = self.moving.as_ref()?;
         let Phase::Replicating(side) = &moving.phase else { return None };
@@ -217,7 +224,7 @@ impl Migrating {
         }
     }
 
-    /// Nothing of the table is to be moved any more.
+    /// Forgets that the table is to be reclassed.
     pub fn forget(&mut self, table: TableId) {
         self.wanted.remove(&table);
         self.failures.retain(|(of, _), _| *of != table);
@@ -239,7 +246,8 @@ impl Master {
         reply(step.effects, Peer::Conn(from), header, status);
     }
 
-    /// Carried out in its time; the coordinator asks until it has seen that it is.
+    /// Notes the wanted class. The tablets are reclassed in their turn. The coordinator repeats its request until it
+    /// has seen that they are.
     fn want_class(&mut self, now: Instant, migrate: &TabletMigrate) -> Status {
         let TabletMigrate { table, durability, replicas, division } = *migrate;
         if durability == Durability::None || !(1..=REPLICA_COUNT_MAX).contains(&replicas) {
@@ -258,7 +266,7 @@ impl Master {
             let wanted = ((durability, replicas), now + WANTED_FOR);
             let before = self.migrating.wanted.insert(table, wanted);
             if before.is_some_and(|(class, _)| class != wanted.0) {
-                // What kept it from the one may not keep it from the other.
+                // The obstacle to the old class may not be one to the new class.
                 self.migrating.failures.retain(|(of, _), _| *of != table);
             }
         }
@@ -275,7 +283,7 @@ impl Master {
         if !is_served {
             return self.give_up_stretch(&mut moving);
         }
-        // What waits for others does not read.
+        // Only phases that read memory wait for its repair.
         let is_waiting = moving.phase.reads()
             && moving.waits_for.is_some_and(|segment| self.shard.scrub.is_damaged(segment));
         let is_over = !is_waiting && self.advance_moving(step, &mut moving);
@@ -285,7 +293,7 @@ impl Master {
         }
     }
 
-    /// The next tablet that is not in the stream of the class that is wanted for it.
+    /// Begins with the next tablet that is not in the stream of its wanted class.
     fn begin_migration(&mut self, step: &mut Step<'_>) {
         let mut ready: Vec<(Tablet, Class)> = Vec::new();
         let wanted: Vec<(TableId, Class, Instant)> =
@@ -293,7 +301,7 @@ impl Master {
         for (table, class, until) in wanted {
             let is_other = |t: &&Tablet| t.moved.is_some() || self.shard.class_of(t.stream) != Some(class);
             let others: Vec<Tablet> = self.tablets.of(table).filter(is_other).copied().collect();
-            // The coordinator may want it as it is by now, of which it does not tell.
+            // The coordinator may want the tablets as they are by now, and it does not tell that.
             let is_old = until <= step.now && others.iter().all(|tablet| tablet.moved.is_none());
             if others.is_empty() || is_old {
                 self.migrating.forget(table);
@@ -308,13 +316,14 @@ impl Master {
             };
             ready.extend(others.into_iter().filter(is_ready).map(|tablet| (tablet, class)));
         }
-        // Those that are not served yet, just being cut, or could not be moved a moment ago, have their turn later.
+        // Tablets that are not served yet, are just being cut, or could not be moved a moment ago, have their turn
+        // later.
         self.migrating.not_before = step.now + PAUSE;
         let start = |tablet: &Tablet| (tablet.range.table, tablet.range.first);
         let next = ready.iter().find(|(tablet, _)| Some(start(tablet)) > self.migrating.last);
         let Some(&(tablet, (durability, replicas))) = next.or(ready.first()) else { return };
         self.migrating.last = Some(start(&tablet));
-        // One that is on its way to another stream gets there first.
+        // A tablet that is on its way to another stream gets there first.
         let stream = match tablet.moved {
             Some(moved) => Ok(moved.stream),
             None => self.shard.stream_for(durability, replicas),
@@ -353,11 +362,11 @@ impl Master {
         self.shard.log.begin_gather(range, by_slots, self.config.gather_count_max);
     }
 
-    /// Whether it has come to its end, for now or for good.
+    /// Advances the move. Returns whether it has come to its end, for now or for good.
     fn advance_moving(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         if matches!(moving.phase, Phase::Gathering) {
             if !self.gather_slice(step, moving) {
-                // A turn for others.
+                // Others have their turn.
                 return false;
             }
             moving.phase = Phase::Gathered(step.now);
@@ -415,7 +424,7 @@ impl Master {
         false
     }
 
-    /// Whether all keys are gathered.
+    /// Gathers a slice. Returns whether all keys are gathered.
     fn gather_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         let tablets = &self.tablets;
         let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
@@ -462,7 +471,7 @@ impl Master {
                 step.effects.report(Level::Debug, "mark:stretch_copied");
             }
             Err(CopyStop::Damaged(at)) => {
-                // It is waited for with nothing frozen.
+                // Nothing stays frozen while the move waits for the repair.
                 self.wait_for_repair(step, moving, at);
                 return self.pause_migration(step, moving, "damaged memory is to be repaired first", false);
             }
@@ -498,7 +507,7 @@ impl Master {
                 false
             }
             None => {
-                // Its digest has outgrown a segment. The next one will name copies that do not count.
+                // The digest has outgrown a segment. The next head will name copies that do not count.
                 self.shard.log.end_migration();
                 if let Some(moved) = self.tablets.exact_mut(moving.tablet).and_then(|t| t.moved.as_mut()) {
                     moved.is_spoilt = true;
@@ -545,7 +554,7 @@ impl Master {
         }
     }
 
-    /// The stretch lies in the new stream now.
+    /// The coordinator has stored that the stretch is in the new stream: the copies count from now on.
     fn lead_stretch(&mut self, moving: &mut Moving, effects: &mut Effects) {
         let Some((range, _)) = moving.stretch else { return };
         self.shard.log.lead_to_results();
@@ -556,7 +565,7 @@ impl Master {
             first_segment: moving.first_segment,
             is_spoilt: false,
         });
-        // It could not have been stored otherwise.
+        // The coordinator could not have stored the stretch without having stored the tablet.
         tablet.is_confirmed = true;
         moving.phase = Phase::Leading;
         effects.report(Level::Debug, "mark:stretch_moved");
@@ -597,7 +606,7 @@ impl Master {
         true
     }
 
-    /// Gives the stretch up, and tries again after a while, which is longer than it was frozen.
+    /// Gives the stretch up, and tries again after a pause that is longer than the stretch was frozen.
     fn pause_migration(
         &mut self,
         step: &mut Step<'_>,
@@ -618,7 +627,8 @@ impl Master {
         true
     }
 
-    /// What has to be on devices before it goes on: all that takes the place of what the old stream's devices have.
+    /// The wishes that must be fulfilled before the move goes on: the devices must have everything that takes the place
+    /// of entries that the old stream's devices have.
     fn wishes_to_move(&self, moving: &Moving) -> Vec<FlushWish> {
         match &moving.phase {
             _ if planted(Defect::MigratedUnflushed) => Vec::new(),
@@ -631,7 +641,7 @@ impl Master {
         }
     }
 
-    /// The same, of the tablet that is on its way.
+    /// The wishes of the tablet that is being reclassed.
     pub(crate) fn migration_wishes(&self) -> Vec<FlushWish> {
         self.migrating.moving.as_ref().map(|moving| self.wishes_to_move(moving)).unwrap_or_default()
     }
@@ -640,7 +650,7 @@ impl Master {
         if let Phase::Copying(side) | Phase::Replicating(side) = &moving.phase {
             let tablets = &self.tablets;
             let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
-            // Nothing leads into it, so that one step is all.
+            // No index entry leads into the side log, so one step suffices.
             let left = self.shard.log.abandon_side_step(side.side, Cursor::default(), 1, &hash_of);
             assert!(left.is_none(), "the index does not know of copies");
             self.shard.abandon_side(side);

@@ -1,12 +1,13 @@
-//! Frames with many requests: each is treated as if it had come alone, and one frame answers all of them.
+//! Frames with many requests: each request is treated as if it had come alone, and one frame answers all of them.
 //!
-//! Whatever answers a request knows its asker only as one of these: a connection, a place in such a frame, or somebody in
-//! this process. What has become of the items is collected until the last one is settled; some wait for replication
-//! meanwhile.
+//! The code that answers a request knows its asker only as an `Asker`: a connection, an item of such a frame, or a
+//! client in this process. The answers to the items are collected until the last item is settled. Some items wait for
+//! replication meanwhile.
 //!
 //! Invariants:
-//! - every item of a frame is settled once: answered, or said not to be;
-//! - what is collected takes at most `MULTI_ANSWER_BYTES_MAX` for one frame, and no more for all than parked answers may.
+//! - every item of a frame is settled once: it is answered, or the answer says that it is not;
+//! - the collected answers take at most `MULTI_ANSWER_BYTES_MAX` for one frame, and for all frames together no more
+//!   than parked answers may.
 //!
 //! Catalogue: A5. Bytes: docs/formats/messages.md.
 
@@ -20,7 +21,7 @@ use ramhold_wire::local::LocalAnswers;
 use ramhold_wire::multi::{ANSWER_ITEM_BYTES, MULTI_ANSWER_BYTES_MAX, MultiRequest, encode_answer};
 use ramhold_wire::{Header, Opcode, Step, frame, reply};
 
-/// Who is to hear an answer.
+/// The receiver of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
     Conn(ConnId),
@@ -28,7 +29,7 @@ pub(crate) enum Asker {
         multi: u64,
         place: u16,
     },
-    /// In this process, who gave this ticket.
+    /// A client in this process, which gave this ticket.
     Local(u64),
 }
 
@@ -47,18 +48,19 @@ struct Collected {
 pub(crate) struct Multis {
     open: FastMap<u64, Collected>,
     last: u64,
-    /// Of all bodies.
+    /// Bytes of all bodies.
     bytes: usize,
     pub local: LocalAnswers,
     pub answered: Answered,
-    /// Of the present step, or of the last one in which anything was asked or answered.
+    /// The instant of the present step, or of the last step in which anything was asked or answered.
     pub now: Instant,
-    /// The item that is being treated, as long as it is neither answered nor parked.
+    /// The item that is being treated, until it is answered or parked.
     in_hand: Option<Asker>,
 }
 
 impl Multis {
-    /// Sends an answer to a connection, or puts it to those of its frame, which goes with the last one.
+    /// Sends an answer to a connection, or adds it to the answers of its frame. These are sent when the last item is
+    /// settled.
     pub fn answer(
         &mut self,
         to: Asker,
@@ -106,15 +108,15 @@ impl Multis {
         }
     }
 
-    /// Somebody is answered now, or his answer waits for something.
+    /// Notes that an asker is answered now, or that its answer waits for something.
     pub fn is_seen_to(&mut self, to: Asker) {
         if self.in_hand == Some(to) {
             self.in_hand = None;
         }
     }
 
-    /// Whether a value of so many bytes can be told: `AnswerFull` when the frame's answer has no room for it, `TooMany`
-    /// when all of them together have none.
+    /// Whether the answer has room for a value of `value_bytes`. `AnswerFull`: the answer to its frame has no room.
+    /// `TooMany`: the answers to all frames together have no room.
     pub fn check_room(&self, to: Asker, value_bytes: usize, bytes_max: usize) -> Result<(), Status> {
         let Asker::Item { multi, .. } = to else { return Ok(()) };
         let held = self.open.get(&multi).map_or(0, |collected| collected.body.len());
@@ -128,7 +130,7 @@ impl Multis {
         }
     }
 
-    /// Panics when something that must always hold does not.
+    /// Panics when an invariant does not hold.
     pub fn check_invariants(&self) {
         assert_eq!(self.bytes, self.open.values().map(|collected| collected.body.len()).sum::<usize>());
         assert!(self.open.values().all(|collected| collected.unsettled > 0));
@@ -184,7 +186,7 @@ impl Master {
     /// Answers with a status alone.
     pub(crate) fn refuse(&mut self, to: Asker, header: &Header, status: Status, effects: &mut Effects) {
         match to {
-            // Who asked takes the way over the network, and whoever answers there counts it.
+            // The asker sends the request again over the network, and the server that answers there counts it.
             Asker::Local(ticket) if status.is_retryable() => self.multis.local.push(ticket, status, |_| {}),
             _ => self.multis.answer(to, header, status, |_| {}, effects),
         }

@@ -1,7 +1,8 @@
 //! Reads and mutations of objects.
 //!
-//! A mutation's result goes into the log in the same group as its effect, and a refusal by the rules alone: whoever
-//! repeats the mutation gets it again (docs/protocols/exactly-once.md).
+//! A mutation's result goes into the log in the same group as its effect. The result of a mutation that is refused by
+//! the rules goes into the log alone. A client that repeats the mutation gets the same result again
+//! (docs/protocols/exactly-once.md).
 
 use crate::Master;
 use crate::expiry::Over;
@@ -106,7 +107,7 @@ impl Master {
         }
         let found = match self.shard.log.lookup(request.table, hash, request.key) {
             Ok(found) => found,
-            // Who does not care what was there may write anew.
+            // A client that sets no rules may write over an object that is lost.
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
                 let status = self.unreadable(step, unreadable);
@@ -137,7 +138,7 @@ impl Master {
         self.put(step, &tablet, &object, replaces, &result, from, header);
     }
 
-    /// Appends an object of an admitted mutation with what it comes to, and answers that.
+    /// Appends the object of an admitted mutation with the mutation's result, and answers with the result.
     pub(crate) fn put(
         &mut self,
         step: &mut Step<'_>,
@@ -189,7 +190,7 @@ impl Master {
         }
         let found = match self.shard.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(is_object),
-            // Who does not care what was there has it removed with this.
+            // A client that sets no rules gets a lost object removed.
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
                 let status = self.unreadable(step, unreadable);
@@ -200,7 +201,7 @@ impl Master {
         let checked = request.rules.check(current);
         let result = |status, version| result_of(header, request.table, hash, status, version);
         let (Some(found), Ok(())) = (found, checked) else {
-            // Refused by the rules, or nothing there: then there is nothing to do.
+            // The rules refuse the remove, or there is no object: then there is nothing to do.
             let status = checked.err().unwrap_or(Status::Ok);
             if current.is_none() && status == Status::Ok {
                 self.shard.log.forgive_key(request.table, hash);
@@ -222,8 +223,8 @@ impl Master {
         }
     }
 
-    /// Answers a mutation that changes nothing, when its result is as durable as an effect would be: an answer that was
-    /// given once is given again. Whatever the answer depends on was appended before.
+    /// Answers a mutation that changes nothing when its result is as durable as an effect would be, since an answer
+    /// that was given once must be given again. All entries on which the answer depends were appended before.
     pub(crate) fn settle(
         &mut self,
         step: &mut Step<'_>,
@@ -239,7 +240,7 @@ impl Master {
             return self.send(from, header, &answer, step.effects);
         }
         if result.lease.is_none() {
-            // Nobody will ask again: it tells what is there, as a read does.
+            // Nobody will ask again: the answer tells the present state, as a read does.
             let position = self.shard.log.head_end(tablet.stream);
             return self.answer_read(step, tablet.stream, position, from, header, answer);
         }
@@ -262,7 +263,8 @@ impl Master {
         }
     }
 
-    /// Takes an object that was just found out of the index, with a tombstone of this version. Returns where that ends.
+    /// Takes an object that was just found out of the index, with a tombstone of this version. Returns where the
+    /// tombstone ends.
     pub(crate) fn take_out(
         &mut self,
         step: &mut Step<'_>,
@@ -288,8 +290,8 @@ impl Master {
         Ok(written.position)
     }
 
-    /// Removes the object of a key if its time is over, as a client would: so nobody can see it again, whatever the
-    /// clock of the next owner says (consistency rule 8).
+    /// Removes the object of a key if its time to live is over, as a client would. So nobody can see it again, whatever
+    /// the clock of the next owner says (consistency rule 8).
     pub(crate) fn expire_if_over(
         &mut self,
         step: &mut Step<'_>,
@@ -298,7 +300,8 @@ impl Master {
         hash: KeyHash,
         key: &[u8],
     ) -> Result<(), Status> {
-        // Seldom: what only looks as if its time were over is looked up in earnest.
+        // An object that only seems to be over is rare. So `peek_expiry` decides first, and only then the object is
+        // looked up.
         if planted(Defect::ExpiredServed) {
             return Ok(());
         }
@@ -315,7 +318,7 @@ impl Master {
         };
         let over = Over::of(&found);
         self.take_out_over(step, tablet, table, hash, key, over).map_err(|status| match status {
-            // It is not there any more, but until its tombstone has room nobody may be told so.
+            // The object is over, but nobody may be told so until there is room for its tombstone.
             Status::OutOfMemory => Status::Retry,
             other => other,
         })
@@ -332,7 +335,7 @@ impl Master {
         self.tablets.of_hash(table, hash).ok_or(Status::WrongOwner).and_then(|tablet| check_serving(&tablet))
     }
 
-    /// As many answers wait for this stream as may.
+    /// Whether as many answers wait for this stream as may.
     pub(crate) fn is_crowded(&self, stream: ramhold_base::StreamId) -> bool {
         let config = &self.config;
         self.parked
@@ -340,7 +343,7 @@ impl Master {
             .is_some_and(|p| p.len() >= config.parked_count_max || p.bytes() >= config.parked_bytes_max)
     }
 
-    /// A version above that of the key, and never below what the tablet and the shard demand (consistency rule 8).
+    /// A version above that of the key, and never below the floors of the tablet and the shard (consistency rule 8).
     pub(crate) fn next_version(&self, tablet: &Tablet, current: Option<Version>) -> Version {
         match current {
             Some(version) => version.next().max(tablet.version_floor),
@@ -348,7 +351,8 @@ impl Master {
         }
     }
 
-    /// Up to where the stream must be durable before anybody may hear what was found.
+    /// The position up to which the stream must be durable before anybody may hear that `found` is the state of the
+    /// key.
     pub(crate) fn depends_on(
         &self,
         now: Instant,
@@ -371,8 +375,8 @@ impl Master {
         }
     }
 
-    /// Appends, rolling the head once if the group does not fit, and cleaning a little if there is no memory. The group
-    /// is told whether cleaning may have moved what was found before.
+    /// Appends a group. Rolls the head once if the group does not fit, and cleans a little if there is no memory.
+    /// `group` is told whether cleaning may have moved what was found before.
     pub(crate) fn append(
         &mut self,
         step: &mut Step<'_>,
@@ -385,15 +389,15 @@ impl Master {
             outcome => return outcome,
         }
         if self.shard.cleaning_runs {
-            // A pass that removes what is over does not begin others.
+            // The removal of an expired object does not begin other passes.
             return Err(Status::Retry);
         }
         self.shard.cleaning.has_refused = !self.clean_for_room(step, purpose);
         if self.shard.cleaning.has_refused {
-            // What was recovered can be cleaned as soon as devices have it.
+            // Recovered data can be cleaned as soon as devices have it.
             return Err(if self.has_unsettled() { Status::Retry } else { Status::OutOfMemory });
         }
-        // What was found before may have moved.
+        // The objects that were found before may have moved.
         self.append_or_roll(step, tablet, |master| group(master, true)).map_err(|status| match status {
             Status::OutOfMemory => Status::Retry,
             other => other,
@@ -421,7 +425,7 @@ impl Master {
         })
     }
 
-    /// Where a key's object or tombstone is, after cleaning may have moved it.
+    /// The place of a key's object or tombstone, after cleaning may have moved it.
     pub(crate) fn found_again(
         &self,
         table: TableId,
@@ -464,7 +468,7 @@ pub(crate) fn result_of(
     RpcResult { table, hash, lease, sequence, floor, status, version, number: None }
 }
 
-/// Whether a mutation's result goes into the log with its effect: of one without a number nobody asks again.
+/// Whether a mutation's result goes into the log with its effect. Nobody repeats a mutation without a lease.
 pub(crate) fn is_logged(tablet: &Tablet, result: &RpcResult) -> bool {
     !tablet.unreplicated && !result.lease.is_none() && !planted(Defect::ResultNotLogged)
 }

@@ -1,4 +1,4 @@
-//! What the master tells its shard of tablets and recoveries.
+//! The master as the shard's `Owner`: answers the shard's questions about tablets and recoveries.
 
 use crate::Master;
 use crate::replay::{PartitionKey, PartitionReplay};
@@ -19,7 +19,7 @@ impl Owner for Owns<'_> {
         self.tablets.hash(table, key)
     }
 
-    /// Side segments of a recovery stay until devices have them.
+    /// Side segments of a recovery stay in the log until devices have them.
     fn may_leave(&self, segment: SegmentId) -> bool {
         !self.settling.has(segment) && !self.replays.values().any(|replay| replay.settling().has(segment))
     }

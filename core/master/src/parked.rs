@@ -1,7 +1,7 @@
 //! Answers that wait until their stream is durable up to a position.
 //!
-//! Invariant: positions in a queue never fall, so releasing looks at the front only; but for when nothing becomes durable any
-//! more, and those who read are told.
+//! Invariant: positions in a queue never fall, so releasing looks at the front only. The exception is a stream that is
+//! blocked: then all reads that wait for it are refused.
 
 use crate::Master;
 use crate::multi::{Asker, Multis};
@@ -14,14 +14,14 @@ use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// To every mutation, and to refusals by the rules.
+    /// The answer to a mutation, or to a refusal by the rules.
     Outcome(Remembered),
-    /// To a read: what it found.
+    /// The answer to a read: what it found.
     Body(Vec<u8>),
 }
 
 impl Answer {
-    /// Of the memory that it holds while it waits.
+    /// Bytes of memory that the answer holds while it waits.
     pub fn bytes(&self) -> usize {
         match self {
             Answer::Outcome(_) => 0,
@@ -30,7 +30,8 @@ impl Answer {
     }
 }
 
-/// Whether an answer tells what only the one owner may tell (docs/protocols/read-leases.md).
+/// The conditions of an answer: durability, and for an answer that only the one owner may tell also the read lease
+/// (docs/protocols/read-leases.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
     Durable,
@@ -51,10 +52,10 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     queue: VecDeque<Waiting>,
-    /// Those of them that are to reads.
+    /// How many of them are answers to reads.
     read_count: usize,
     bytes: usize,
-    /// Keys whose removal is not durable yet, by (table, hash): a miss on one of them waits.
+    /// Removals that are not durable yet, by (table, hash): a miss on one of these keys waits.
     removes: VecDeque<Removed>,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Parked {
 struct Removed {
     position: Position,
     key: (u32, u64),
-    /// Its object's time was over: when, and where the object was.
+    /// Set if the object was expired: the end of its time to live, and its position.
     over: Option<(ClusterTime, Position)>,
 }
 
@@ -72,13 +73,14 @@ impl Parked {
         self.queue.len()
     }
 
-    /// Of the values that wait to be told.
+    /// Bytes of the values that wait to be told.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Up to where the stream must be durable before anybody may hear that this key is absent, if its last removal is not
-    /// durable. When its time is past for all, the object must be durable, its removal need not: no later owner would show it.
+    /// The position up to which the stream must be durable before anybody may hear that this key is absent, if its last
+    /// removal is not durable. If the object's end of life is past for every server, the object must be durable but its
+    /// removal need not be: no later owner would show the object.
     pub fn removal(&self, key: (u32, u64), past: Option<ClusterTime>) -> Option<Position> {
         if planted(Defect::MissEarly) {
             return None;
@@ -88,12 +90,12 @@ impl Parked {
         Some(over.map_or(removed.position, |(_, object)| object))
     }
 
-    /// Removals that are not durable yet.
+    /// The number of removals that are not durable yet.
     pub fn removal_count(&self) -> usize {
         self.removes.len()
     }
 
-    /// Those who read wait no more.
+    /// Takes the answers to reads out of the queue: they wait no more.
     fn take_reads(&mut self) -> VecDeque<Waiting> {
         let queue = std::mem::take(&mut self.queue).into_iter();
         let (reads, others): (VecDeque<_>, _) = queue.partition(|w| w.needs == Needs::DurableAndLease);
@@ -107,7 +109,7 @@ impl Parked {
         self.removes.push_back(Removed { position, key, over: None });
     }
 
-    /// The last removal was of an object that stood at `object` and whose time was over.
+    /// Notes that the last removal was of an expired object, which was at the position `object`.
     pub fn was_over(&mut self, end: ClusterTime, object: Position) {
         if let Some(removed) = self.removes.back_mut() {
             removed.over = Some((end, object));
@@ -116,7 +118,7 @@ impl Parked {
 }
 
 impl Answer {
-    /// One that has no number.
+    /// An answer without a number.
     pub fn of(status: Status, version: Version) -> Answer {
         Answer::Outcome(Remembered { status, version, number: None })
     }
@@ -138,7 +140,7 @@ impl Answer {
 }
 
 impl Master {
-    /// Sends an answer once the stream is durable up to `position`; at once if it is.
+    /// Sends an answer once the stream is durable up to `position`. Sends it at once if it is already.
     pub(crate) fn answer_when_durable(
         &mut self,
         stream: StreamId,
@@ -154,8 +156,9 @@ impl Master {
         self.park(stream, position, Needs::Durable, to, request, answer);
     }
 
-    /// The same for what a read is answered, which needs the read lease too. Where nothing becomes durable until a server more
-    /// is there, a read is refused instead, so that whoever asked hears of it, and asks again.
+    /// Sends the answer to a read once the stream is durable up to `position` and the read lease holds. In a blocked
+    /// stream nothing becomes durable until there is a further server. There the read is refused instead, so that the
+    /// asker hears of it and asks again.
     pub(crate) fn answer_read(
         &mut self,
         step: &mut Step<'_>,

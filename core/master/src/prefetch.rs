@@ -1,7 +1,7 @@
-//! Has the memory fetched that requests will need which are known already but not treated yet.
+//! Prefetches the memory that requests will need which are known but not treated yet.
 //!
-//! Nothing here is checked: what a request claims is looked at as if it held, and reading from where its object would
-//! lie changes nothing. Idea and measure: `prefetch` of the log.
+//! Nothing is checked here. The claims of a request are taken as true, and reading from the place where its object
+//! would be changes nothing. Idea and measurements: `prefetch` of the log.
 
 use crate::Master;
 use ramhold_base::{KeyHash, TableId};
@@ -10,7 +10,7 @@ use ramhold_wire::Opcode;
 use ramhold_wire::data::{IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::multi::MultiRequest;
 
-/// Keys that requests will ask for; fetched whenever there are enough of them, and with `fetch`.
+/// Keys that requests will ask for. Their memory is fetched whenever there are enough of them, and by `fetch`.
 pub struct Wanted<'a> {
     master: &'a Master,
     keys: [(TableId, KeyHash); PREFETCH_COUNT_MAX],
@@ -33,7 +33,7 @@ impl Wanted<'_> {
         self.count += 1;
     }
 
-    /// The objects of one request of a client.
+    /// Adds the keys of one request of a client.
     pub fn request(&mut self, opcode: Opcode, body: &[u8]) {
         let key = match opcode {
             Opcode::Read | Opcode::Remove => {
@@ -60,7 +60,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// What one look-up alone needs is fetched as fast by itself.
+    /// Fetches the memory for the keys. A single key is left out: its look-up fetches the memory as fast by itself.
     pub fn fetch(&mut self) {
         if self.count > 1 {
             self.master.shard.log.prefetch(&self.keys[..self.count]);

@@ -1,8 +1,9 @@
 //! Whether this shard may answer reads: only while nobody else can be serving its tablets.
 //!
-//! The backups of the head grant that with every append they accept, the coordinator where they cannot. An answer that
-//! needs the lease is given at an instant when it holds; the instant was read after the request was received, so the
-//! answer was right at some moment while its client waited. Without the lease it waits a little for the next grant.
+//! The backups of the head grant the lease with every append that they accept. The coordinator grants it where they
+//! cannot. An answer that needs the lease is given at an instant at which the lease holds. The instant was read after
+//! the request was received, so the answer was right at some moment while its client waited. Without the lease an
+//! answer waits a little for the next grant.
 //!
 //! Invariant: no value, miss or refusal of a read, and nothing about a `none` table, is told without the lease.
 //!
@@ -20,18 +21,18 @@ use ramhold_wire::{Header, Step, request};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Without a read for this long nothing is done to keep the lease.
+/// If no read has come for this long, the lease is not kept up.
 const IDLE: Duration = Duration::from_secs(60);
 
 pub(crate) struct ReadLease {
-    /// How long a grant counts; `None`: for ever.
+    /// How long a grant counts. `None`: for ever.
     length: Option<Duration>,
-    /// Until when it is known to hold. Only grows.
+    /// The lease is known to hold until this instant. It only grows.
     until: Instant,
     used: Instant,
-    /// When to see next whether something has to be done to keep it; `FAR`: not before it is used again.
+    /// When to look next whether something has to be done to keep the lease. `FAR`: not before the lease is used again.
     look_at: Instant,
-    /// When that was asked for which the coordinator has granted last.
+    /// When the question was sent that the coordinator has granted last.
     coordinator: Option<Instant>,
     is_asking: bool,
     ask_at: Instant,
@@ -39,7 +40,7 @@ pub(crate) struct ReadLease {
     waiting_bytes: usize,
 }
 
-/// An answer that is ready but for the lease.
+/// An answer that lacks only the lease.
 struct Waiting {
     since: Instant,
     refuse_at: Instant,
@@ -63,16 +64,16 @@ impl ReadLease {
         }
     }
 
-    /// Whether there is something to do for it.
+    /// Whether the lease has to be looked at.
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.look_at || !self.waiting.is_empty()
     }
 
-    /// Until when it holds by what was granted up to now.
+    /// The instant until which the lease holds by the grants up to now.
     pub fn known_until(&self, replicator: &Replicator) -> Instant {
         let Some(length) = self.length else { return Instant::FAR };
         let since = replicator.granted_since().max(self.coordinator);
-        // The clocks of who grants may be a little faster.
+        // The clocks of the servers that grant the lease may be a little faster.
         since.map_or(self.until, |since| self.until.max(since + length * 99 / 100))
     }
 
@@ -102,7 +103,7 @@ impl Master {
         now < lease.until || planted(Defect::ReadUnleased)
     }
 
-    /// Gives an answer as soon as the lease holds. It has been waited for since `since`.
+    /// Gives an answer as soon as the lease holds. The client has waited since `since`.
     pub(crate) fn answer_when_leased(
         &mut self,
         step: &mut Step<'_>,
@@ -136,7 +137,7 @@ impl Master {
         step.effects.report(Level::Debug, "mark:read_waited");
     }
 
-    /// Keeps the lease while it is used, and answers what waits for it.
+    /// Keeps the lease while it is used, and answers the requests that wait for it.
     pub(crate) fn advance_read_lease(&mut self, step: &mut Step<'_>) {
         if step.now >= self.read_lease.look_at {
             self.keep_read_lease(step);
@@ -165,7 +166,7 @@ impl Master {
         request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &Ask {});
     }
 
-    /// The coordinator has answered what was asked at `sent`, or has not.
+    /// The coordinator has granted the question that was sent at `sent`. `None`: it has not.
     pub(crate) fn on_read_lease(&mut self, now: Instant, sent: Option<Instant>) {
         let lease = &mut self.read_lease;
         lease.is_asking = false;

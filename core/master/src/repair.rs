@@ -1,11 +1,13 @@
-//! Finds what has rotted in this shard's memory, and gets it back from the backups before anybody is told of it.
+//! Finds damage in this shard's memory, and restores the bytes from the backups while clients get `Retry`.
 //!
-//! Damage is noticed by whoever meets it: a read, a pass of the cleaner, a walk over the index, or the scrub, which goes
-//! over all closed segments for its own sake. The segment is then asked for, backup by backup, and restored in place when
-//! a replica fits. Where there are no replicas what is damaged is given up, loudly.
+//! Damage is noticed by the code that meets it: a read, a cleaning pass, a walk over the index, or the scrub, which
+//! verifies all closed segments in the background. The master then asks one backup after the other for the segment, and
+//! restores it in place when a replica fits. Where there are no replicas, the damaged entries are given up, and an
+//! error is reported.
 //!
 //! Invariants:
-//! - nothing damaged is served, nor taken for absent: until it is repaired, who asks is told to come again;
+//! - nothing damaged is served, nor taken for absent: until it is repaired, requests for it are answered with `Retry`,
+//!   and with `Corrupt` after `ROUNDS_PATIENT` rounds over all backups, or once it is being given up;
 //! - a segment under repair is asked for from one backup at a time.
 //!
 //! Not here: verifying, restoring and giving up (log). Rules: docs/protocols/cleaning.md. Catalogue: C8.
@@ -20,27 +22,28 @@ use ramhold_wire::{Step, request};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A backup reads a whole segment from a device that others use too.
+/// The backup reads a whole segment from a device that others use too.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to leave a backup alone that has no room just now, and the first pause after all have been asked in vain.
+/// How long to leave a backup alone that has no room just now. Also the first pause after all have been asked in vain.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// After so many rounds over all backups the answer is `Corrupt`. A head may only have to wait for its replicas.
+/// After this many rounds over all backups the answer is `Corrupt`. Before that, a head may only have to wait for its
+/// replicas.
 const ROUNDS_PATIENT: u32 = 3;
-/// Segments asked for at a time; each answer is a whole segment.
+/// The most segments that are asked for at a time. Each answer is a whole segment.
 const ASKING_COUNT_MAX: usize = 4;
-/// Index buckets looked at in one turn of giving up.
+/// Index buckets that one turn of giving up looks at.
 const LOSS_BUCKETS: u64 = 4096;
 
-/// What is verified in one go: some ten microseconds.
+/// Bytes that one slice of the scrub verifies: some ten microseconds.
 const SLICE_BYTES: u64 = 64 * 1024;
 
 /// One damaged segment.
 struct Repair {
     stream: StreamId,
-    /// Asked in this round, and of no use.
+    /// Backups that were asked in this round and were of no use.
     tried: Vec<ServerId>,
-    /// Whose replica is corrupt itself: to be made anew when there is something to make it from.
+    /// Backups whose own replica is corrupt. It is made anew when there is something to make it from.
     corrupt: Vec<ServerId>,
     asking: Option<ServerId>,
     rounds: u32,
@@ -49,7 +52,7 @@ struct Repair {
     loss: Option<Lost>,
 }
 
-/// A question under way.
+/// A request to a backup under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadBack {
     segment: SegmentId,
@@ -87,7 +90,7 @@ impl Master {
         self.shard.scrub.deadline(self.config.scrub_bytes_per_second)
     }
 
-    /// What to answer when it cannot be told what a key has. Begins the repair.
+    /// Begins the repair of a damaged entry. Returns the status for a request whose key cannot be read.
     pub(crate) fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Status {
         let Unreadable::Damaged(at) = unreadable else { return Status::Corrupt };
         let (segment, offset) = self.shard.log.place_of(at);
@@ -99,7 +102,7 @@ impl Master {
         }
     }
 
-    /// An entry of a segment does not hold.
+    /// Notes that an entry of a segment does not match its checksum, and begins the repair.
     pub(crate) fn note_damage(&mut self, step: &mut Step<'_>, segment: SegmentId, offset: u32) {
         if self.shard.scrub.is_damaged(segment) {
             return;
@@ -120,7 +123,8 @@ impl Master {
         self.shard.scrub.repairs.insert(segment, repair);
     }
 
-    /// A backup says that what it was sent of a segment is not what was appended. Reads all of the segment.
+    /// A backup says that the bytes that it was sent of a segment are not those that were appended. Reads all of the
+    /// segment.
     pub(crate) fn look_for_damage(&mut self, step: &mut Step<'_>, segment: SegmentId) {
         if !self.shard.scrub.is_damaged(segment)
             && let Some(offset) = self.shard.log.damage_in(segment)
@@ -129,10 +133,10 @@ impl Master {
         }
     }
 
-    /// Whether nothing that was acknowledged depends on what stands in a segment from `offset` on.
+    /// Whether nothing that was acknowledged depends on the bytes of a segment from `offset` on.
     fn is_unacknowledged(&self, segment: SegmentId, offset: u32) -> bool {
         let Some(info) = self.shard.log.segment(segment) else { return true };
-        // What is in a side log is elsewhere too until that is entered, and then on all its backups.
+        // Entries in a side log are elsewhere too until the side log is entered, and then they are on all its backups.
         info.side.is_some() || Position { segment, offset } >= self.shard.durable(info.stream)
     }
 
@@ -148,7 +152,7 @@ impl Master {
         }
     }
 
-    /// Whether there is something left to do.
+    /// Advances a repair. Returns whether there is something left to do.
     fn advance_repair(&mut self, step: &mut Step<'_>, segment: SegmentId, repair: &mut Repair) -> bool {
         if self.shard.log.segment(segment).is_none() {
             return false;
@@ -166,7 +170,8 @@ impl Master {
             let address = step.view.list.address(seen.backup).filter(|_| may_help)?;
             Some((seen.backup, seen.epoch, address))
         });
-        // Then everybody else: servers that were away may have come back with what they held, under other ids.
+        // Then all other backups are asked: servers that were away may have come back with their replicas, under other
+        // ids.
         let untried = untried.or_else(|| {
             let mut others = step.view.list.up().filter(|it| it.backup && !repair.tried.contains(&it.id));
             others.next().map(|it| (it.id, Epoch::default(), it.address.0))
@@ -200,7 +205,7 @@ impl Master {
         true
     }
 
-    /// A backup's answer: the bytes of its replica, if it has them.
+    /// A backup's answer: the bytes of its replica, if it has one.
     pub(crate) fn on_read_back(&mut self, step: &mut Step<'_>, read: ReadBack, status: Status, body: &[u8]) {
         let ReadBack { segment, backup } = read;
         let Some(repair) = self.shard.scrub.repairs.get_mut(&segment).filter(|r| r.asking == Some(backup))
@@ -249,7 +254,7 @@ impl Master {
         }
     }
 
-    /// Nobody else has it. Whether there is something left to do.
+    /// Gives damaged entries up, because there are no replicas. Returns whether there is something left to do.
     fn give_up_damage(&mut self, step: &mut Step<'_>, segment: SegmentId, repair: &mut Repair) -> bool {
         let loss = repair.loss.get_or_insert_with(|| Lost::new(segment));
         if !self.shard.log.may_lose(segment) {
@@ -269,7 +274,7 @@ impl Master {
             return true;
         }
         if loss.objects > 0 {
-            // Nobody knows their versions; they are among those that were handed out.
+            // The versions of the lost objects are unknown, but they are among those that were handed out.
             self.shard.log.raise_safe_version(self.ceiling.needed.next());
             self.shard.scrub.counters.lost += loss.objects;
         }

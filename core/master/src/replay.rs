@@ -1,12 +1,15 @@
-//! Recovering a partition: fetching a dead log's records from backups, replaying them into side logs, entering those.
+//! Recovers a partition: fetches the records of a dead log from backups, replays them into side logs, and enters those.
 //!
-//! A partition goes through its phases by `advance_replays`, each step of which looks only at what is reached. Nothing
-//! is served before the coordinator has agreed; what cannot be finished is taken back whole and reported.
+//! `advance_replays` takes a partition through its phases. Each step looks only at what has been reached. Nothing is
+//! served before the coordinator has agreed. A partition that cannot be finished is taken back as a whole and reported.
 //!
 //! Invariants:
-//! - the first segment of the recovered ranges is older than their side segments, and the head entered after them newer;
-//! - what is live before it is replicated does not give up, and is written to in heads behind its first segment;
-//! - a side log is entered only when it is closed and whole on its R backups, and the head that names it wants no frame.
+//! - the first segment of the recovered ranges is older than their side segments, and the head entered after them is
+//!   newer;
+//! - a partition that is live before it is replicated does not give up, and writes to it go into heads newer than its
+//!   first segment;
+//! - a side log is entered only when it is closed and whole on its R backups, and R backups hold frames for a head that
+//!   may name it.
 //!
 //! Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
 
@@ -35,16 +38,17 @@ use std::time::Duration;
 
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
-/// Side segments of live partitions, of all together, that are replicated at a time: clients are served beside it, and what
-/// they write waits behind it.
+/// The most side segments that all live partitions together replicate at a time. Clients are served meanwhile, and
+/// their writes wait behind these segments.
 const LIVE_SEGMENTS_MAX: usize = 2;
-/// How long what is live waits with its replication for recoveries that others are still at: clients wait for those.
+/// How long a live partition delays its replication for recoveries that are still at work elsewhere: clients wait for
+/// those.
 const LIVE_YIELD_MAX: Duration = Duration::from_secs(2);
-/// Partitions of one recovery on one master are rarely more.
+/// First segments that are taken in stock: one recovery rarely has more further partitions on one master.
 const EARLY_FIRSTS: usize = 15;
-/// Index buckets looked at in one turn.
+/// Index buckets that one turn of finishing or of abandoning looks at.
 const SWEEP_BUCKETS: u64 = 4096;
-/// Steps by which the index becomes smaller in one turn.
+/// Steps by which the index shrinks in one turn.
 const INDEX_STEPS: u64 = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -56,29 +60,29 @@ pub(crate) struct PartitionKey {
 #[derive(Debug)]
 enum Phase {
     Fetching,
-    /// Tombstones leave the index, side by side.
+    /// Tombstones leave the index, one side log after the other.
     Finishing {
         side: usize,
         cursor: Cursor,
     },
-    /// Side segments are on their way to their backups.
+    /// Side segments are being replicated.
     Replicating,
-    /// Heads that name the side segments are on their way.
+    /// Heads that name the side segments are being replicated.
     Entered {
         heads: Vec<(StreamId, SegmentId)>,
     },
-    /// Durable; the coordinator has to agree.
+    /// The partition is durable, or it is taken in and told early. The coordinator has to agree.
     Reporting {
         next: Instant,
         asked: bool,
     },
-    /// What was replayed leaves the index and the log again.
+    /// Everything that was replayed leaves the index and the log again.
     Abandoning {
         side: usize,
         cursor: Cursor,
         failure: Failure,
     },
-    /// The coordinator has to hear that it failed.
+    /// The coordinator has to hear that the partition failed.
     Failed {
         next: Instant,
         asked: bool,
@@ -89,7 +93,7 @@ enum Phase {
 #[derive(Clone, Default, Debug)]
 struct Failure {
     reason: String,
-    /// For want of memory, or of frames on the backups.
+    /// The cause was a lack of memory, or of frames on the backups.
     no_room: bool,
 }
 
@@ -99,9 +103,9 @@ pub(crate) struct PartitionReplay {
     crashed: ServerId,
     mine: Vec<PartitionRange>,
     fetching: Fetching,
-    /// Who takes in what.
+    /// The side log that takes in the records of each range.
     intake: Ranges<SideId>,
-    /// A side log for each stream that takes something in, and its segments that the replicator knows.
+    /// A side log for each stream that takes something in, with its segments that the replicator knows.
     sides: Vec<SideLog>,
     /// The stream of each of `mine`.
     streams: Vec<StreamId>,
@@ -110,22 +114,24 @@ pub(crate) struct PartitionReplay {
     phase: Phase,
     records: u64,
     begun: Instant,
-    /// Of what follows fetching.
+    /// Times of fetching, and of everything after it.
     times: ReplayTimes,
-    /// Tables that were dropped when it was too late to fail: given up as soon as the rest is published.
+    /// Tables that were dropped when it was too late to fail. Their ranges are given up as soon as the rest is
+    /// published.
     dropped: Vec<TableId>,
-    /// It is reported when it is taken in, before anything is replicated; else when devices have it. And whether it is live.
+    /// Whether the partition is reported when it is taken in, before anything is replicated. If not, it is reported
+    /// when devices have it.
     early: bool,
     is_live: bool,
-    /// Some of what it brings was at fewer backups than R.
+    /// Some of its records were at fewer backups than R (a short tail).
     tail_short: bool,
-    /// All that was to be done for it is done.
+    /// Everything that had to be done for it is done.
     is_over: bool,
-    /// It waits for memory until then; what is live does not give up.
+    /// When it looks again, if it waits for memory or yields to others. A live partition does not give up.
     retry: Option<Instant>,
-    /// It is live, and it is its turn to be replicated.
+    /// It is live, and may be replicated now.
     has_turn: bool,
-    /// What devices are to have, once it is entered.
+    /// The positions that devices must have, once it is entered.
     settling: Settling,
 }
 
@@ -142,12 +148,12 @@ impl PartitionReplay {
         self.crashed
     }
 
-    /// How many new keys it will bring yet, as far as can be told.
+    /// The number of new keys that it is still expected to bring.
     fn keys_expected(&self) -> u64 {
         if matches!(self.phase, Phase::Fetching) { self.fetching.keys_expected() } else { 0 }
     }
 
-    /// Whether another turn would get further without any input.
+    /// Whether another turn would make progress without any input.
     pub fn is_busy(&self) -> bool {
         match self.phase {
             Phase::Fetching => self.fetching.is_busy(),
@@ -158,7 +164,8 @@ impl PartitionReplay {
         }
     }
 
-    /// When to look again without any input: when a backup that was busy may be asked again, or a report is due.
+    /// When to look again without any input: when a backup that was busy may be asked again, a report is due, or a live
+    /// partition may be replicated.
     pub fn retry_at(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Fetching => self.fetching.retry_at(),
@@ -203,7 +210,7 @@ impl PartitionReplay {
         self.early && !self.is_live && matches!(self.phase, Phase::Reporting { .. })
     }
 
-    /// Nobody wants it, though it was told to be done.
+    /// Takes the partition back although it was reported as done, because nobody wants it any more.
     fn abandon(&mut self, reason: &str) {
         let failure = Failure { reason: reason.into(), no_room: false };
         self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), failure };
@@ -224,12 +231,12 @@ impl PartitionReplay {
     }
 }
 
-/// First segments for further partitions that go live before they are entered.
+/// First segments in stock for further partitions that go live before they are entered.
 #[derive(Debug)]
 pub(crate) struct EarlyFirsts {
-    /// When they were taken, so many tablets had left.
+    /// The number of tablets that had left when these ids were taken.
     removed: u64,
-    /// Each has a head behind them.
+    /// Streams that have a head newer than these ids.
     streams: BTreeSet<StreamId>,
     ids: Vec<SegmentId>,
 }
@@ -253,7 +260,7 @@ impl Master {
             if recover.attempt <= present.attempt {
                 return if recover.attempt == present.attempt { Status::Ok } else { Status::NotAllowed };
             }
-            // A newer attempt: the old one has to be taken back first.
+            // This is a newer attempt: the old one has to be taken back first.
             if present.is_live {
                 return Status::NotAllowed;
             }
@@ -272,7 +279,7 @@ impl Master {
             }
             return Status::Retry;
         }
-        // Of an older division of the same log nothing will be published.
+        // Results of an older division of this log are never published: stop replaying them.
         for (other, replay) in &mut self.replays {
             if replay.crashed == recover.crashed && other.recovery < recover.recovery {
                 replay.fail("replaced by a newer division");
@@ -283,7 +290,7 @@ impl Master {
         if !is_sound(&mine) || mine.iter().any(|r| !self.tablets.agrees(r.table, r.placement())) {
             return Status::BadRequest;
         }
-        // Of what is in no backup nothing can be read there.
+        // Data that is on no backup cannot be read there.
         if mine.iter().any(|r| r.durability == Durability::None) {
             return Status::Unsupported;
         }
@@ -300,7 +307,7 @@ impl Master {
                 Err(status) => return status,
             };
             let is_new = self.shard.log.head_segment(stream).is_none();
-            // One that goes live early has one rolled in any case.
+            // For a partition that goes live early a head is rolled in any case.
             if is_new && !recover.early && self.shard.roll(step, stream).is_none() {
                 return Status::OutOfMemory;
             }
@@ -318,7 +325,7 @@ impl Master {
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
                 let time = step.view.time(step.now);
-                // What goes live before it is replicated is durable in the dead log.
+                // A partition that goes live before it is replicated is durable in the dead log.
                 let side = if recover.early {
                     self.shard.log.open_side_for_survivors(*stream, time)
                 } else {
@@ -338,7 +345,7 @@ impl Master {
                 unreplicated: false,
                 version_floor: recover.version_floor,
                 has_losses: false,
-                // It serves when the coordinator has agreed.
+                // The tablet is served only when the coordinator has agreed.
                 is_confirmed: true,
             };
             self.tablets.insert(range.placement(), tablet);
@@ -421,7 +428,7 @@ impl Master {
                         None => Phase::Finishing { side: side + 1, cursor: Cursor::default() },
                     };
                 }
-                // More keys were expected than came.
+                // The index has grown for more keys than came.
                 None if self.shard.log.shrink_index(INDEX_STEPS) => {}
                 None => {
                     for entry in &replay.sides {
@@ -492,10 +499,14 @@ impl Master {
         self.report(step, key, replay);
     }
 
-    /// What is written to a partition that is live before it is entered must not be before its first segment, so a head is
-    /// rolled behind that; now, as by then it is open. Heads are opened one after the other, and writes wait for each, so
-    /// partitions share it: ids are taken before it for those that come. They may have them as long as the
-    /// log has nothing of their ranges behind those ids: nothing has left since, and nothing that had left was being swept.
+    /// The first segment of a partition that is live before it is entered.
+    ///
+    /// Entries that clients write to such a partition must not be before its first segment. So a head is rolled that is
+    /// newer than the first segment. It is rolled now, so that it is open by the time that the partition is live. Heads
+    /// are opened one after the other, and writes wait for each of them, so partitions share a head: ids for the next
+    /// partitions are taken before it. Later partitions may use these ids as long as the log has no entry of their
+    /// ranges in segments newer than the ids. That is certain while no tablet has left since, and while no range that
+    /// had left was being swept.
     fn early_first_segment(&mut self, step: &mut Step<'_>, streams: &[StreamId]) -> Option<SegmentId> {
         let removed = self.tablets.removed_count();
         if let Some(firsts) = &mut self.early_firsts
@@ -514,7 +525,7 @@ impl Master {
             if self.shard.log.head_segment(*stream).is_none() {
                 self.shard.roll(step, *stream)?;
             } else if !planted(Defect::EarlyInOldHead) {
-                // Empty heads would take frames that others lack.
+                // The roll to a held head lets an empty head leave. Empty heads would take frames that others lack.
                 let head = self.shard.log.hold_head();
                 self.roll_held(step, *stream, head)?;
             }
@@ -523,15 +534,15 @@ impl Master {
         Some(first_segment)
     }
 
-    /// Nothing that it writes has a version that the dead log may have.
+    /// Raises the safe version, so that no write to the partition gets a version that the dead log may have.
     pub(super) fn raise_safe_version(&mut self, replay: &PartitionReplay) {
         if !planted(Defect::SafeVersionNotReplayed) {
             self.shard.log.raise_safe_version(replay.safe_version);
         }
     }
 
-    /// Tells the replicator of side segments that have come into being. Those of a partition that goes live before it is
-    /// replicated wait for that: the dead log is there, and what clients wait for comes first.
+    /// Tells the replicator of new side segments. Those of a partition that goes live before it is replicated wait
+    /// until it may be replicated: the dead log keeps it meanwhile, and the work that clients wait for comes first.
     fn begin_side_segments(&mut self, now: Instant, replay: &mut PartitionReplay) {
         if replay.early && !replay.has_turn {
             return;
@@ -550,8 +561,8 @@ impl Master {
         }
     }
 
-    /// How many side segments a live partition may have under way beside all others here; one in any case, as those may wait for
-    /// backups for long.
+    /// How many side segments a live partition may have under way beside those of all other live partitions here. At
+    /// least one, since the others may wait long for backups.
     fn live_slots(&self) -> usize {
         let others = self.replays.values().filter(|other| other.is_live);
         let begun = others.flat_map(|other| &other.sides).flat_map(|side| &side.begun);
@@ -634,7 +645,7 @@ impl Master {
         }
     }
 
-    /// Whether the results of a key may have been at fewer backups than R, and are not at R yet.
+    /// Whether results of a key may have been at fewer backups than R, and are not at R yet.
     pub(crate) fn is_tail_short(&self, table: TableId, hash: KeyHash) -> bool {
         let mut short = self.replays.values().filter(|replay| replay.tail_short && replay.is_live);
         short.any(|replay| replay.mine.iter().any(|range| hash_range(range).contains(table, hash)))
@@ -672,7 +683,8 @@ impl Master {
     }
 }
 
-/// Ranges that can be recovered together: replicated, in order, of one way of hashing per table, none overlapping another.
+/// Whether these ranges can be recovered together: replicated, valid, one way of hashing per table, none overlapping
+/// another.
 fn is_sound(ranges: &[PartitionRange]) -> bool {
     let mut sorted: Vec<&PartitionRange> = ranges.iter().collect();
     sorted.sort_unstable_by_key(|r| (r.table, r.first));

@@ -1,12 +1,12 @@
 //! Pages of a table's objects, each as true as a read.
 //!
-//! A page shows what the log holds at the positions that it speaks of. It is told when everything that was appended
-//! before it is durable: so neither an object nor the absence of one can be taken back by a crash. Like a read it needs
-//! the read lease. Objects whose time is over are removed first, as by a read.
+//! A page shows what the log holds at the positions that the page covers. It is told when everything that was appended
+//! before it is durable. So a crash can take back neither an object of the page nor the absence of one. Like a read, a
+//! page needs the read lease. Expired objects are removed first, as by a read.
 //!
-//! Invariant: an object at a position that the page speaks of is in it, or is over.
+//! Invariant: an object at a position that the page covers is in the page, or is over.
 //!
-//! Not here: the order (log), where a scan stands (client). Catalogue: A6.
+//! Not here: the order of positions (log), the position of a scan (client). Catalogue: A6.
 
 use crate::Master;
 use crate::expiry::is_past_for_all;
@@ -22,10 +22,11 @@ use ramhold_wire::scan::{
 };
 use ramhold_wire::{Header, Step, reply};
 
-/// Index buckets that are looked at together, and for one page at most: some 4000 objects, of whatever tables.
+/// Index buckets that are looked at together, and the most that are looked at for one page: some 4000 objects, of any
+/// tables.
 const BUCKETS_AT_ONCE: u64 = 32;
 const BUCKETS_MAX: u64 = 512;
-/// How often a stretch is looked at again because objects in it were over.
+/// How often the same buckets are looked at again because objects in them were over.
 const ROUNDS_MAX: u32 = 3;
 
 impl Master {
@@ -43,7 +44,7 @@ impl Master {
         let range = HashRange { table: request.table, first: request.first, last };
         let page = match self.page(step, range, &request, &tablet) {
             Ok(page) => page,
-            // It is for good, and so as much an answer as a page.
+            // The refusal is for good, and so it is an answer as much as a page is.
             Err(Status::Corrupt) => {
                 let (to, answer) = (Asker::Conn(from), Answer::of(Status::Corrupt, Version::NONE));
                 return self.answer_when_leased(step, step.now, to, header, answer);
@@ -91,7 +92,7 @@ impl Master {
             let over: Vec<_> =
                 over.map(|scanned| (scanned.hash, self.shard.log.key_of(scanned.at).1)).collect();
             if !over.is_empty() && is_blocked {
-                // They cannot be removed durably: they are left out, if no later owner would show them.
+                // These objects cannot be removed durably. They are left out if no later owner would show them.
                 let is_there =
                     |scanned: &Scanned| scanned.expires.is_none_or(|end| end > step.view.time(step.now));
                 let is_past = |end: &ClusterTime| is_past_for_all(*end, step.now, step.view);
@@ -108,7 +109,7 @@ impl Master {
                     let tablet = self.serving_hash(range.table, hash)?;
                     self.expire_if_over(step, &tablet, range.table, hash, &key)?;
                 }
-                // What was found may have moved.
+                // The objects that were found may have moved.
                 continue;
             }
             for scanned in &found {

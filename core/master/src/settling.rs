@@ -1,13 +1,15 @@
-//! What was recovered, until the devices of its backups have it: only then the dead log need not be kept any more.
+//! Keeps account of recovered positions until the devices of their backups have them. Only then need the dead log not
+//! be kept any more.
 //!
-//! A partition is published when buffers have it, or before it is replicated; then the coordinator is told when they do.
-//! From when it is entered on, its side segments are no sources of combined passes: the tombstones that name them are what
-//! keeps removed objects of the dead log dead. When devices have all of them, and the opening of the head that names them, the
-//! coordinator is told, until it has answered.
+//! A partition is published when devices have it, or (as a rule) before it is replicated. In the second case the
+//! coordinator is told when buffers have the partition, and again when devices have it. From its entry on, the side
+//! segments of a partition are no sources of combined passes: the tombstones that name them keep removed objects of the
+//! dead log dead. When devices have all of these segments, and the opening of the head that names them, the coordinator
+//! is told, again and again until it has answered.
 //!
 //! Invariants:
-//! - what was on devices once counts as being there, even if a replica of it is lost and made anew later;
-//! - side segments of what is not settled stay in the log.
+//! - data that was on devices once counts as being there, even if a replica of it is lost and made anew later;
+//! - side segments of a position that is not settled stay in the log.
 //!
 //! Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: D2, F6.
 
@@ -22,34 +24,34 @@ use std::time::Duration;
 
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
-/// Segments of one position that backups are asked about at a time.
+/// The most segments of one position that backups are asked about at a time.
 const ASKED_COUNT: usize = 8;
 
-/// One partition's, in each stream that it is in.
+/// The positions of one partition, one for each stream that it is in.
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     positions: Vec<Unsettled>,
 }
 
-/// What was recovered to one position.
+/// Everything that was recovered to one position.
 #[derive(Debug)]
 struct Unsettled {
     stream: StreamId,
     first_segment: SegmentId,
-    /// That names the side segments.
+    /// The head that names the side segments.
     head: SegmentId,
     segments: BTreeSet<SegmentId>,
-    /// Those that devices were not seen to have yet.
+    /// Side segments that devices were not seen to have yet.
     unflushed: VecDeque<SegmentId>,
-    /// The coordinator does not know yet that buffers have it.
+    /// The coordinator does not know yet that buffers have the position.
     is_new: bool,
-    /// Devices were seen to have all of it.
+    /// Devices were seen to have all of the position.
     is_flushed: bool,
     report_at: Instant,
     asked: bool,
 }
 
-/// Of all partitions that were published.
+/// The positions of all partitions that were published and are durable.
 #[derive(Debug, Default)]
 pub(crate) struct Settlings {
     positions: Vec<Unsettled>,
@@ -58,7 +60,7 @@ pub(crate) struct Settlings {
 }
 
 impl Settlings {
-    /// Whether this is a side segment of what was recovered and is not settled, or is being entered now.
+    /// Whether this is a side segment of a position that is not settled, or is being entered now.
     pub fn has(&self, segment: SegmentId) -> bool {
         self.entering.contains(&segment)
             || self.positions.iter().any(|position| position.segments.contains(&segment))
@@ -104,7 +106,7 @@ impl Settlings {
 }
 
 impl Master {
-    /// What a partition's positions wait for.
+    /// The wishes that must be fulfilled before devices have all of a position.
     fn wishes_to_settle(&self, position: &Unsettled) -> impl Iterator<Item = FlushWish> {
         let opening = self.shard.log.segment(position.head).map_or(0, |head| head.opening_bytes);
         let opened = Position { segment: position.head, offset: opening };
@@ -117,12 +119,12 @@ impl Master {
         self.settling.positions.iter().chain(entered)
     }
 
-    /// Whether there is something that cleaning has to leave alone for a while.
+    /// Whether there are segments that cleaning has to leave alone for a while.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.unsettled().next().is_some() || self.replays.values().any(|replay| replay.is_live())
     }
 
-    /// Segments of positions that R buffers had, and of which no backup has the whole now.
+    /// The number of segments of positions that R buffers had, and of which no backup has the whole now.
     pub fn lone_segments(&self) -> u64 {
         let told = self.settling.positions.iter().filter(|p| !p.is_new && !p.is_flushed);
         let is_lone =
@@ -130,12 +132,12 @@ impl Master {
         told.flat_map(|position| &position.segments).filter(|segment| is_lone(segment)).count() as u64
     }
 
-    /// For what backups are to be asked.
+    /// The wishes for all positions that devices may not have yet.
     pub(crate) fn settling_wishes(&self) -> Vec<FlushWish> {
         self.unsettled().filter(|p| !p.is_flushed).flat_map(|p| self.wishes_to_settle(p)).collect()
     }
 
-    /// These are entered with the roll that follows.
+    /// Notes the segments that are entered with the roll that follows.
     pub(crate) fn set_entering(&mut self, segments: Vec<SegmentId>) {
         self.settling.entering = segments;
     }
@@ -155,7 +157,8 @@ impl Master {
         position.is_flushed
     }
 
-    /// A partition is published and durable. `is_new`: the coordinator knows only that it was taken in.
+    /// Begins with a partition that is published and durable. `is_new`: the coordinator knows only that it was taken
+    /// in.
     pub(crate) fn begin_settling(&mut self, settling: Settling, is_new: bool) {
         let positions = settling.positions.into_iter().map(|position| Unsettled { is_new, ..position });
         self.settling.positions.extend(positions);

@@ -1,14 +1,15 @@
-//! The log of one shard with everything that keeps it: replication, heads, cleaning, verification.
+//! The log of one shard, and everything that keeps it: replication, heads, side logs, cleaning.
 //!
-//! A role that owns data (the master) appends to the log and looks things up in it; whatever makes the log durable, keeps
-//! it small and repairs it needs no tablets, and is here. The role lends the parts of the shard the `Step` of the present
-//! input.
+//! This private module owns the log. A `Shard` makes the log durable, keeps it small, and opens its streams, and needs
+//! no tablets for that. The role that owns the data (the master) appends entries to the log and looks objects up in it.
+//! The master lends a `Step` to those functions of the shard that need the present input.
 //!
-//! Invariant: nothing here knows a tablet, a lease or a client.
+//! The shard asks the role through the `Owner` trait for the few facts about tablets that it needs.
 //!
-//! What the shard must know of tablets it asks of an `Owner`.
+//! Invariant: nothing in this module knows a tablet, a lease or a client.
 //!
-//! Not here yet: repair and verification, which still are the master's. Catalogue: C1, C4, C8, D1.
+//! Not here: repair and verification (`repair`) and the touching of memory (`touching`), which are still the master's.
+//! The shard only keeps their state. Catalogue: C1, C4, C8, D1.
 
 pub(crate) mod cleaning;
 mod heads;
@@ -28,21 +29,23 @@ use ramhold_log::Log;
 use ramhold_replication::{Replicator, Segments, Tail};
 use std::collections::BTreeMap;
 
-/// One shard's log and what keeps it.
+/// The log of one shard, and its keepers.
 pub(crate) struct Shard {
     pub log: Log,
     pub replicator: Replicator,
-    /// The head of each stream into which something is to be entered: not rolled yet, its frames held.
+    /// The held head of each stream into which something is to be entered: backups hold its frames, or are asked to,
+    /// and the stream has not been rolled to it yet.
     pub heads_held: BTreeMap<StreamId, SegmentId>,
     pub cleaning: Cleaning,
-    /// A cleaning pass is copying just now.
+    /// The removal of an expired object is under way that must not begin another cleaning pass: a pass that copies has
+    /// met the object, or a slice of expiry has.
     pub cleaning_runs: bool,
     pub scrub: repair::Scrub,
-    /// Something was appended that the replicator has not looked at.
+    /// Something was appended that the replicator has not seen yet.
     pub appended: bool,
-    /// Something was appended to side segments that the replicator has not looked at.
+    /// Something was appended to side segments that the replicator has not seen yet.
     pub side_appended: bool,
-    /// When the next slice of the log's memory is touched, if any is to be.
+    /// When the next slice of unused memory is touched, if any is left to touch.
     pub touch_at: Instant,
 }
 
@@ -62,7 +65,7 @@ impl Shard {
     }
 }
 
-/// The log as the replicator reads it.
+/// The log, as the replicator reads it.
 pub(crate) struct LogSegments<'a>(pub &'a Log);
 
 impl Segments for LogSegments<'_> {

@@ -1,4 +1,4 @@
-//! What can be seen of a master.
+//! The state of a master, as others can see it.
 
 use crate::tablets::Tablet;
 use crate::{LogSegments, Master};
@@ -51,18 +51,18 @@ impl Master {
         status.read_lease = Some(ReadLeaseStatus { waited, refused });
     }
 
-    /// Memory that what is recovered may take: what is not live can be had by cleaning.
+    /// Memory that recovered data may take: cleaning can free all memory that holds nothing live.
     pub fn room_bytes(&self) -> u64 {
         let live: u64 = self.shard.log.stats().map(|s| s.bytes).sum();
         self.config.log_bytes.saturating_sub(live + self.config.reserve_bytes)
     }
 
-    /// Answers since the start by what was asked, with how long they were waited for.
+    /// Answers since the start by operation, with how long they waited.
     pub fn operations(&self) -> Vec<(Opcode, Latencies)> {
         self.multis.answered.by_operation()
     }
 
-    /// Whether a tablet lies in a stream, or is to. What another stream lacks holds up nobody.
+    /// Whether a tablet is in a stream, or is to be. A shortage of backups for any other stream holds up nobody.
     fn is_needed(&self, stream: StreamId, class: (Durability, u8)) -> bool {
         let moved = |tablet: &Tablet| tablet.moved.is_some_and(|moved| moved.stream == stream);
         self.tablets.all().any(|tablet| tablet.stream == stream || moved(tablet))
@@ -95,7 +95,7 @@ impl Master {
         })
     }
 
-    /// How many objects are here of each table; none: nobody knows, since some were lost. In no particular order.
+    /// The number of objects of each table here, in no particular order. `None`: nobody knows, since some were lost.
     pub fn objects_by_table(&self) -> FastMap<TableId, Option<u64>> {
         let mut tables = FastMap::default();
         for tablet in self.tablets.all().filter(|tablet| tablet.state == crate::tablets::TabletState::Serving)
@@ -116,12 +116,12 @@ impl Master {
         served
     }
 
-    /// Until when reads may be answered here, by what was granted up to now; `FAR` without read leases.
+    /// The instant until which reads may be answered here, by the grants up to now. `FAR` without read leases.
     pub fn leased_until(&self) -> Instant {
         self.read_lease.known_until(&self.shard.replicator)
     }
 
-    /// Clients' leases that are known to live at `now`.
+    /// Clients' leases that are known to be live at `now`.
     pub fn live_leases(&self, now: Instant) -> impl Iterator<Item = LeaseId> {
         self.leases.live(now)
     }

@@ -1,4 +1,4 @@
-//! Taking and giving up tablets, and the streams that they live in.
+//! Takes tablets and gives them up, and sweeps the keys of those that were given up out of the index.
 
 use crate::Master;
 use crate::tablets::{Tablet, TabletState};
@@ -11,7 +11,7 @@ use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
 use ramhold_wire::{Header, Step, decode, reply, reply_with};
 
-/// Index buckets looked at in one turn of a sweep.
+/// Index buckets that one turn of a sweep looks at.
 const SWEEP_BUCKETS: u64 = 4096;
 
 /// A `TabletTake` that waits for its head to be durable.
@@ -22,7 +22,7 @@ pub(crate) struct Take {
     from: ConnId,
 }
 
-/// A range whose keys leave the index, a few buckets a turn.
+/// A range whose keys leave the index, a few buckets per turn.
 pub(crate) struct Sweep {
     pub range: HashRange,
     cursor: Cursor,
@@ -39,7 +39,7 @@ impl Master {
     pub(crate) fn on_tablet_take(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         match self.take(step, body) {
             Ok(range) => {
-                // Asked again: only the last asker is answered, the earlier is the same one.
+                // The coordinator asks again: only the last question is answered.
                 self.takes.retain(|t| t.range != range);
                 self.takes.push(Take { range, header: *header, from });
             }
@@ -54,7 +54,7 @@ impl Master {
         if take.first > take.last || take.replicas > REPLICA_COUNT_MAX || !consistent || !agrees {
             return Err(Status::BadRequest);
         }
-        // The network has doubled or held the request: ids of tables are never used again.
+        // The table was dropped, so the network has doubled or held this request: ids of tables are never used again.
         if self.tablets.was_dropped(take.table) && !planted(Defect::DroppedTaken) {
             return Err(Status::UnknownTable);
         }
@@ -90,7 +90,7 @@ impl Master {
         Ok(range)
     }
 
-    /// Answers those takes whose head is durable and whose stream the coordinator knows.
+    /// Answers the takes whose head is durable and whose stream the coordinator knows.
     pub(crate) fn advance_takes(&mut self, now: Instant, effects: &mut Effects) {
         let (tablets, replicator, confirming) =
             (&mut self.tablets, &self.shard.replicator, &mut self.confirming);
@@ -138,7 +138,7 @@ impl Master {
         }
     }
 
-    /// Stops serving a range at once, and begins to take its keys out of the index.
+    /// Stops serving a range at once, and begins to sweep its keys out of the index.
     pub(crate) fn give_up(&mut self, range: HashRange) {
         let Some(hasher) = self.tablets.hasher(range.table) else { return };
         if self.tablets.exact(range).is_some_and(|t| t.state == TabletState::Recovering) {

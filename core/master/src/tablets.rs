@@ -1,4 +1,4 @@
-//! Which ranges of which tables this shard owns, and what it may do with them.
+//! The ranges of tables that this shard owns, and their states.
 
 use ramhold_base::hash::{Placement, PlacementHasher};
 use ramhold_base::map::FastMap;
@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) enum TabletState {
     /// Its stream or head is not durable yet.
     Taking,
-    /// Being recovered to here, not published yet.
+    /// It is being recovered to here, and is not published yet.
     Recovering,
     Serving,
 }
@@ -21,36 +21,37 @@ pub(crate) struct Tablet {
     pub state: TabletState,
     pub stream: StreamId,
     pub first_segment: SegmentId,
-    /// The part of it that is in another stream already, where all of it is going.
+    /// The part of the tablet that is in another stream already. All of the tablet is going there.
     pub moved: Option<Moved>,
-    /// No replicas: nothing to wait for.
+    /// It has no replicas, so there is nothing to wait for.
     pub unreplicated: bool,
     /// Every version handed out is at least this.
     pub version_floor: Version,
-    /// Objects of its stream were lost, perhaps its own: nobody knows any more how many it has.
+    /// Objects of its stream were lost, perhaps its own. Nobody knows any more how many objects it has.
     pub has_losses: bool,
-    /// The coordinator has stored that it is ours. Before that it would go to another server, empty, if this one died.
+    /// The coordinator has stored that the tablet is ours. Before that the tablet would go to another server, empty, if
+    /// this one died.
     pub is_confirmed: bool,
 }
 
-/// The hashes of a tablet up to one of them, and where they lie.
+/// The hashes of a tablet up to `last`, and where they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     pub last: KeyHash,
     pub stream: StreamId,
     pub first_segment: SegmentId,
-    /// The stream holds copies from there on that do not count: what is moved next needs a newer first segment.
+    /// From `first_segment` on the stream holds copies that do not count. So the next move needs a newer first segment.
     pub is_spoilt: bool,
 }
 
 impl Tablet {
-    /// The tablet as it is for this hash: in the stream that the hash is in.
+    /// The tablet for one hash: in the stream that the hash is in.
     pub fn at(&self, hash: KeyHash) -> Tablet {
         let moved = self.moved.filter(|moved| hash <= moved.last);
         Tablet { stream: moved.map_or(self.stream, |moved| moved.stream), ..*self }
     }
 
-    /// The last hash from this one on that is in the same stream.
+    /// The last hash such that all hashes from this one to it are in the same stream.
     pub fn last_with(&self, hash: KeyHash) -> KeyHash {
         let moved = self.moved.filter(|moved| hash <= moved.last);
         moved.map_or(self.range.last, |moved| moved.last)
@@ -62,24 +63,25 @@ struct Table {
     hasher: PlacementHasher,
     /// Ordered by first hash, disjoint.
     tablets: Vec<Tablet>,
-    /// The newest that was told.
+    /// The number of the newest division that was told.
     division: DivisionId,
 }
 
-/// Dropped tables that are remembered. A frame is never so late that as many tables were dropped meanwhile.
+/// The most dropped tables that are remembered. A frame is never so late that as many tables were dropped meanwhile.
 const DROPPED_COUNT_MAX: usize = 65_536;
 
 #[derive(Default)]
 pub(crate) struct Tablets {
     tables: FastMap<TableId, Table>,
-    /// Tables that this shard was told to drop, the oldest first: a request to take a tablet of one is of before.
+    /// Tables that this shard was told to drop, the oldest first. A request to take a tablet of one of them is from
+    /// before the drop.
     dropped: VecDeque<TableId>,
     is_dropped: BTreeSet<TableId>,
     removed_count: u64,
 }
 
 impl Tablets {
-    /// The hash of a key of a table that we own a part of.
+    /// The hash of a key, if we own a part of its table.
     pub fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
         self.tables.get(&table).map(|t| t.hasher.hash(key))
     }
@@ -134,17 +136,17 @@ impl Tablets {
         Some(table.tablets.remove(at))
     }
 
-    /// How often something has left.
+    /// How often a tablet has left.
     pub fn removed_count(&self) -> u64 {
         self.removed_count
     }
 
-    /// Those of a table, in order.
+    /// The tablets of a table, in order.
     pub fn of(&self, table: TableId) -> impl Iterator<Item = &Tablet> {
         self.tables.get(&table).into_iter().flat_map(|t| &t.tablets)
     }
 
-    /// Puts tablets of the same hashes in the place of these neighbours.
+    /// Replaces these neighbouring tablets by tablets of the same hashes.
     pub fn replace(&mut self, old: &[Tablet], new: Vec<Tablet>) {
         for tablet in old {
             self.remove(tablet.range).expect("it was found a moment ago");
@@ -179,7 +181,7 @@ impl Tablets {
         self.tables.get(&table).map(|t| t.tablets.iter().map(|t| t.range).collect()).unwrap_or_default()
     }
 
-    /// Whether a table's keys are hashed like this here, if we know the table.
+    /// Whether a table's keys are hashed like this here. Also `true` if this shard does not know the table.
     pub fn agrees(&self, table: TableId, placement: Placement) -> bool {
         self.tables.get(&table).is_none_or(|t| t.placement == placement)
     }
@@ -196,7 +198,7 @@ impl Tablets {
         self.tables.values().map(|t| t.tablets.len()).sum()
     }
 
-    /// Objects of a stream were lost.
+    /// Notes that objects of a stream were lost.
     pub fn note_losses(&mut self, stream: StreamId) {
         for tablet in self.tables.values_mut().flat_map(|t| &mut t.tablets) {
             if tablet.stream != stream && tablet.moved.is_none_or(|moved| moved.stream != stream) {

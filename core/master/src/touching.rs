@@ -1,8 +1,8 @@
-//! Has the system find memory for the log before the log needs it.
+//! Makes the system find memory for the log before the log needs it.
 //!
-//! Memory that was never used is found page by page when it is first written to, which takes as long as half of all else
-//! that a recovery does with a byte. So a stretch behind what was ever used is touched when there is nothing else to do, a
-//! little at a time.
+//! The system finds memory that was never used page by page, when each page is first written to. That takes half as
+//! long as everything else that a recovery does with a byte. So a stretch of memory after all memory that was ever used
+//! is touched a little at a time when there is nothing else to do.
 //!
 //! Catalogue: F11.
 
@@ -10,10 +10,11 @@ use crate::Master;
 use ramhold_base::Instant;
 use std::time::Duration;
 
-/// Touched at a time: 64 pages, some 50 µs.
+/// Bytes that are touched at a time: 64 pages, some 50 µs.
 const SLICE_BYTES: u64 = 256 * 1024;
 const PAUSE: Duration = Duration::from_millis(1);
-/// While somebody is being recovered others need the processor more; but not for ever, as logs can be incomplete.
+/// While a server is being recovered, others need the processor more. This holds only for a while, as logs can be
+/// incomplete for long.
 const YIELD_MAX: Duration = Duration::from_secs(5);
 
 impl Master {
@@ -34,7 +35,7 @@ impl Master {
         }
     }
 
-    /// What is left to do of that.
+    /// Bytes that are left to touch.
     pub fn untouched_bytes(&self) -> u64 {
         self.shard.log.untouched_bytes(self.config.touched_ahead_bytes)
     }

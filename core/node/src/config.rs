@@ -1,4 +1,4 @@
-//! What a storage server is started with.
+//! The configuration that a storage server is started with.
 
 use ramhold_backup::BackupConfig;
 use ramhold_detector::DetectorConfig;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where others reach this server.
+    /// The address at which others reach this server.
     pub advertise: SocketAddr,
     pub coordinator: SocketAddr,
     pub labels: Vec<Label>,
-    /// Whether it takes tablets.
+    /// Whether it has the role master, and takes tablets.
     pub master: bool,
     pub master_config: MasterConfig,
     pub backup_config: BackupConfig,
     pub detector: DetectorConfig,
-    /// How the Redis protocol is spoken; none: not at all.
+    /// The configuration of the Redis protocol. `None`: the server does not speak it.
     pub resp: Option<RespConfig>,
-    /// `--memory`: what log, index and buffers make together; shown in the status.
+    /// `--memory`: the bytes of log, index and buffers together; shown in the status.
     pub memory_bytes: u64,
     /// Measured read speed of the device, megabytes per second.
     pub read_speed: u32,

@@ -1,11 +1,12 @@
-//! Holds a copy of the coordinator's state, in memory, and gives it back.
+//! Holds a copy of the coordinator's state in memory, and gives it back.
 //!
-//! Records are bytes under keys here; nothing is read out of them. A whole copy comes in several messages, and so may a
-//! change: until the last one the copy that was there before counts.
+//! Records are bytes under keys here; this server does not read their contents. A whole copy comes in several messages,
+//! and so may a change. Until the last message has come, the copy from before counts.
 //!
 //! Invariants:
-//! - what is held is always one state of one coordinator, never a mixture;
-//! - a copy never gives way to one that it did not go before, and within a term it only goes on.
+//! - the held copy is always one state of one coordinator, never a mixture;
+//! - a whole copy replaces the held one only if it follows it (`Lineage::follows`), and within a term a copy only goes
+//!   forward.
 //!
 //! Not here: which servers hold copies (coordinator). Protocol: docs/protocols/rebuild.md. Catalogue: G1, G3.
 
@@ -31,14 +32,14 @@ struct Held {
     bytes: u64,
 }
 
-/// The changes that have come since the last state, or of the first one.
+/// The changes that have come since the last state, or the messages of the first state.
 struct Incoming {
-    /// Whose messages these are.
+    /// The term of the coordinator that sent these messages.
     term: Term,
     reign: u64,
-    /// The last message taken.
+    /// The number of the last message that was taken.
     number: u64,
-    /// A whole copy, which takes the place of what is held.
+    /// The messages are a whole copy, which replaces the held one.
     whole: bool,
     records: BTreeMap<String, Option<Vec<u8>>>,
     bytes: u64,
@@ -49,14 +50,14 @@ impl Copies {
         self.held.as_ref().map(|held| held.position)
     }
 
-    /// Takes a message of the coordinator; the caller has seen to it that nobody is known to have followed it.
+    /// Takes a message of the coordinator. The caller has made sure that no successor of that coordinator is known.
     pub fn take(&mut self, message: StateCopy) -> (Status, StateCopied) {
         let state = message.state;
         let status = self.admit(message);
         (status, StateCopied { number: self.last(state), held: self.held() })
     }
 
-    /// The last message that was taken in this reign.
+    /// The number of the last message that was taken in this reign.
     fn last(&self, state: StatePosition) -> u64 {
         let own = self.incoming.as_ref().filter(|it| (it.term, it.reign) == (state.term, state.reign));
         own.map_or(0, |it| it.number)
@@ -93,7 +94,7 @@ impl Copies {
         Status::Ok
     }
 
-    /// The changes that have come make a state.
+    /// The changes that have come make up a state: it is held from now on.
     fn reach(&mut self, position: StatePosition) {
         let Some(incoming) = &mut self.incoming else { return };
         let changes = std::mem::take(&mut incoming.records);
@@ -110,7 +111,7 @@ impl Copies {
         self.held = Some(Held { position, records, bytes });
     }
 
-    /// A part of what is held.
+    /// A part of the held copy.
     pub fn read(&self, cluster: ClusterId, message: &StateRead) -> Result<StatePart, Status> {
         let held = self.held.as_ref().ok_or(Status::NotFound)?;
         if message.position.is_some_and(|position| position != held.position) {
@@ -131,7 +132,8 @@ impl Copies {
 }
 
 impl ServerNode {
-    /// One whose state is an old copy is no coordinator, whatever its term: clients' leases and all else stay as told.
+    /// Takes a `StateCopy`. A sender whose state is an old copy is no coordinator, whatever its term: clients' leases
+    /// and everything else stay as told before.
     pub(crate) fn on_state_copy(&mut self, header: &Header, body: &[u8], to: Peer, effects: &mut Effects) {
         let checked = self.check_identity(header).and_then(|()| self.compare_term(header));
         match checked.and_then(|()| decode::<StateCopy>(body)) {
@@ -145,7 +147,8 @@ impl ServerNode {
         }
     }
 
-    /// From here on coordinators of lower terms are refused, so nothing that they do can come to hold.
+    /// Answers `StateTell`. From here on coordinators of lower terms are refused, so none of their changes can come to
+    /// count.
     pub(crate) fn on_state_tell(&mut self, header: &Header, to: Peer, effects: &mut Effects) {
         let checked = self.check_identity(header).and_then(|()| self.compare_term(header));
         if checked.is_ok() {

@@ -1,4 +1,4 @@
-//! From a data directory to a serving member of the cluster.
+//! The start of a server's life: from its data directory to a serving member of the cluster.
 
 use crate::server::{Context, Phase};
 use crate::{EXIT_CANNOT_SERVE, ServerNode};
@@ -95,7 +95,7 @@ impl ServerNode {
             }
             Status::Fenced => {
                 // An id was given out for this token, its answer was lost, and that id has been declared dead since.
-                // Nobody ever served under it: begin as another life.
+                // Nobody ever served under the id: begin as another life.
                 self.token = self.rng.id();
                 self.enlist_at = Some(now + self.config.enlist_interval);
                 return;

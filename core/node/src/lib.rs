@@ -1,10 +1,10 @@
-//! One process as one machine: takes inputs, routes them to its roles, gathers their effects.
+//! One server process as one machine: takes inputs, routes them to its roles, and gathers their effects.
 //!
-//! A storage server has the roles master and backup, and a detector; they never see each other. What they share is the
-//! server list and the identity, which the node keeps. A coordinator process is a machine of its own.
+//! A storage server has the roles master and backup, and a detector; they never see each other. They share the server
+//! list and the identity, which the node keeps. A coordinator process is a machine of its own.
 //!
-//! Not here: what any role decides. The same wiring runs on Linux (`io/runtime`) and in the simulator (`testing/world`).
-//! Protocol: docs/protocols/membership.md. Catalogue: B2, E1, F1, F8.
+//! Not here: the decisions of any role. The same wiring runs on Linux (`io/runtime`) and in the simulator
+//! (`testing/world`). Protocol: docs/protocols/membership.md. Catalogue: B2, E1, F1, F8.
 
 mod config;
 mod copies;
@@ -23,9 +23,9 @@ pub use ramhold_resp::{CrossSlot, Process, RespConfig};
 pub use seen::{RespSeen, ServerSeen};
 pub use server::{Phase, ServerNode};
 
-/// How a server process ends when the cluster has declared it dead.
+/// The exit code of a server process when the cluster has declared it dead.
 pub const EXIT_DECLARED_DEAD: u8 = 3;
-/// How it ends when it cannot serve: wrong cluster, broken superblock.
+/// The exit code when it cannot serve: wrong cluster, broken superblock.
 pub const EXIT_CANNOT_SERVE: u8 = 4;
-/// How it ends when its memory is damaged where nobody else has what stood there.
+/// The exit code when its memory is damaged where no backup has the bytes.
 pub const EXIT_MEMORY_DAMAGED: u8 = 5;

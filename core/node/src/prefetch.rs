@@ -1,11 +1,11 @@
-//! Has the memory fetched at once that requests of several connections will need.
+//! Prefetches the memory that requests of several connections will need, for all of them together.
 
 use crate::server::{Phase, ServerNode};
 use ramhold_base::Coming;
 use ramhold_master::Wanted;
 use ramhold_wire::frame;
 
-/// Frames of one connection that are looked ahead to at once.
+/// The most frames of one connection that are looked at ahead.
 const FRAME_COUNT_MAX: usize = 256;
 
 impl ServerNode {

@@ -1,9 +1,9 @@
-//! Looks on the coordinator's behalf whether some servers answer here, before they are given up for good.
+//! Checks for the coordinator whether some servers answer from here, before they are given up for good.
 //!
-//! The coordinator may be cut off from servers that others reach. Each is pinged once; when all have answered or their
-//! time is over, the coordinator is told who did.
+//! The coordinator may be cut off from servers that others reach. This server pings each of them once. When all have
+//! answered, or their time is over, it tells the coordinator which servers answered.
 //!
-//! Invariants: a new question takes the place of the one before; an answer counts only under the id that is asked about.
+//! Invariants: a new question replaces the one before; an answer counts only under the id that is asked about.
 //!
 //! Protocol: docs/protocols/recovery.md, "Accepting a loss". Catalogue: F2.
 
@@ -23,7 +23,7 @@ pub(crate) struct ReachCheck {
 }
 
 impl ReachCheck {
-    /// One of the servers has answered, or has not.
+    /// Notes that one of the servers has answered, or has not.
     pub fn heard(&mut self, question: u64, server: ServerId, answers: bool, effects: &mut Effects) {
         if question != self.question || !self.waiting.remove(&server) {
             return;

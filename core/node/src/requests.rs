@@ -1,4 +1,4 @@
-//! Which role answers which request, and what every request must pass first.
+//! Routes each request to the role that answers it, after the checks that every request must pass first.
 
 use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
@@ -165,8 +165,8 @@ impl ServerNode {
         }
     }
 
-    /// A ping is answered with who this is, so that the asker finds out about another life; and a sender that was
-    /// declared dead is told.
+    /// Answers a ping with this server's id, so that the asker finds out if another life is here. A sender that was
+    /// declared dead is told so.
     fn on_ping(&self, header: &Header, to: Peer, effects: &mut Effects) {
         let dead = header.cluster == self.view.cluster
             && !header.sender.is_none()
@@ -211,7 +211,7 @@ impl ServerNode {
         }
     }
 
-    /// This cluster, and this life of this server.
+    /// Checks that a request is for this cluster, and for this life of this server.
     pub(crate) fn check_identity(&self, header: &Header) -> Result<(), Status> {
         match self.phase {
             Phase::Starting | Phase::Enlisting => Err(Status::NotReady),
@@ -229,7 +229,8 @@ impl ServerNode {
         if self.phase == Phase::Serving { Ok(()) } else { Err(Status::NotReady) }
     }
 
-    /// A coordinator's message of a lower term comes from a deposed one.
+    /// Checks the term of a coordinator's message, and notes the term. A message of a lower term comes from a deposed
+    /// coordinator.
     pub(crate) fn check_term(&mut self, header: &Header) -> Result<(), Status> {
         self.compare_term(header)?;
         self.view.term = header.term;
@@ -237,7 +238,7 @@ impl ServerNode {
         Ok(())
     }
 
-    /// The same of one that may not act yet, or not at all.
+    /// Checks the term without noting it, for a coordinator that may not act yet, or not at all.
     pub(crate) fn compare_term(&self, header: &Header) -> Result<(), Status> {
         let is_stale = header.term < self.view.least_term() || header.sender != ServerId::NONE;
         if is_stale { Err(Status::StaleTerm) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! The Redis protocol in a server process: what its front needs of the other roles.
+//! The Redis protocol in a server process: gives its front access to the other roles.
 
 use crate::ServerConfig;
 use crate::server::{Phase, ServerNode};
@@ -14,13 +14,13 @@ use ramhold_wire::status::ProcessStatus;
 use ramhold_wire::{Header, View};
 use std::net::SocketAddr;
 
-/// The roles around the front.
+/// The other roles, as the front sees them.
 struct Roles<'a> {
     config: &'a ServerConfig,
     view: &'a View,
     backup: &'a Backup,
     master: Option<&'a mut Master>,
-    /// Answers for a process without a master.
+    /// Answers of a process that has no master.
     unserved: LocalAnswers,
     bad_frames: u64,
     started: Instant,
@@ -109,7 +109,7 @@ impl Host for Roles<'_> {
     }
 }
 
-/// Which part of the front is meant.
+/// The part of the front that is meant, with its input.
 pub(crate) enum For<'a> {
     Met {
         conn: ConnId,
@@ -121,14 +121,14 @@ pub(crate) enum For<'a> {
         bytes: &'a [u8],
     },
     Closed(ConnId),
-    /// The front's client session.
+    /// Input for the front's client session.
     Session(Input<'a>),
-    /// Answers of the master may have become due.
+    /// Answers of the master may be there to be fetched.
     Answers,
 }
 
 impl ServerNode {
-    /// Has the front do its part, with the roles around it.
+    /// Runs a part of the front, with the other roles around it.
     pub(crate) fn resp(&mut self, now: Instant, what: For<'_>, effects: &mut Effects) {
         let Some(resp) = &mut self.resp else { return };
         let mut roles = Roles {
@@ -158,7 +158,7 @@ impl ServerNode {
     }
 }
 
-/// What a server says of itself.
+/// The status that a server reports of itself.
 pub(crate) fn status(
     config: &ServerConfig,
     view: &View,

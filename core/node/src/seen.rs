@@ -1,6 +1,6 @@
-//! Everything that can be seen of a server at a moment, for whoever watches it from another thread.
+//! The visible state of a server at one moment, for readers in other threads.
 //!
-//! Plain values that are taken between two steps: whoever gets them may take its time.
+//! The values are plain and are taken between two steps, so a reader may take its time.
 //!
 //! Not here: how they are shown.
 
@@ -13,18 +13,18 @@ use ramhold_wire::status::ProcessStatus;
 #[derive(Clone, Debug)]
 pub struct ServerSeen {
     pub phase: Phase,
-    /// Why it is not serving, in one sentence; none: it is.
+    /// Why it is not serving, in one sentence. `None`: it is serving.
     pub reason: Option<String>,
     pub cluster: ClusterId,
     pub status: ProcessStatus,
-    /// Answers to clients since the start by what was asked; empty without a master.
+    /// Answers to clients since the start, by operation. Empty without a master.
     pub operations: Vec<(Opcode, Latencies)>,
     pub resp: Option<RespSeen>,
-    /// Bytes that are free on the file system of the frames; none where nobody has looked.
+    /// Free bytes on the file system of the frames. `None` where nobody has looked.
     pub disk_free_bytes: Option<u64>,
 }
 
-/// The part of the Redis protocol.
+/// The part that the Redis front contributes.
 #[derive(Clone, Debug)]
 pub struct RespSeen {
     pub stats: RespStats,

@@ -21,22 +21,22 @@ use ramhold_wire::{Calls, Header, Kind, Standing, View, calls, decode, frame, re
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Which `Calls` of the process are the node's own; see `wire::calls::role_of`.
+/// The role of the node's own `Calls` in the process; see `wire::calls::role_of`.
 const CALLS_ROLE: u8 = 1;
 const BACKUP_CALLS_ROLE: u8 = 2;
 const VERIFY_TIMEOUT: Duration = Duration::from_millis(300);
-/// A server that has not heard of its coordinator for this long asks whether it is still in the cluster: it may have
-/// been declared dead behind a partition, and know nobody alive who could tell it.
+/// A server that has not heard from its coordinator for this long asks whether it is still in the cluster. Behind a
+/// partition it may have been declared dead, and may know no server that is alive and could tell it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// How often a server asks for the cluster time. Two clocks drift apart by a fifth of a millisecond meanwhile, at most.
+/// How often a server asks for the cluster time. Meanwhile two clocks drift apart by a fifth of a millisecond at most.
 const TIME_INTERVAL: Duration = Duration::from_secs(1);
 /// As long as answers were too slow to know the time to `TIME_SPAN_MAX`, as they are when everything starts, the next
-/// question follows after this pause, and each further one after twice the pause.
+/// question follows after this pause. Each further question follows after twice the pause before it.
 const TIME_PAUSE_MIN: Duration = Duration::from_millis(10);
 const TIME_SPAN_MAX: Duration = Duration::from_millis(1);
 
-/// Where a server is in its life.
+/// The phases of a server's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// The data directory is being read.
@@ -46,7 +46,7 @@ pub enum Phase {
     /// The new identity is being written.
     Installing,
     Serving,
-    /// Everything is being flushed; nothing new is taken.
+    /// Everything is being flushed. No request is taken any more.
     Stopping,
     Ended,
 }
@@ -59,7 +59,7 @@ pub(crate) enum Context {
     Suspect,
     /// The question for the cluster time.
     Time,
-    /// For a question of the coordinator's.
+    /// A ping for a question of the coordinator, which asks for reachable servers.
     Reach {
         question: u64,
         server: ServerId,
@@ -83,13 +83,13 @@ pub struct ServerNode {
     pub(crate) enlist_at: Option<Instant>,
     pub(crate) enlist_since: Option<Instant>,
     pub(crate) enlist_reported: Instant,
-    /// Why the coordinator put this server off, if it answered at all.
+    /// The status with which the coordinator put this server off, if it answered at all.
     pub(crate) enlist_refusal: Option<Status>,
     pub(crate) verifying: bool,
     pub(crate) telling: Telling,
-    /// Whom the coordinator wants to know to be out of reach.
+    /// The coordinator's question which servers are out of reach.
     pub(crate) reach: ReachCheck,
-    /// Of the coordinator's state.
+    /// This server's copy of the coordinator's state.
     pub(crate) copies: Copies,
     /// When the coordinator last spoke to this server, or was last asked.
     pub(crate) heard: Instant,
@@ -147,7 +147,7 @@ impl ServerNode {
         &self.view
     }
 
-    /// For those who test what comes of damage.
+    /// For tests of the consequences of damage.
     #[doc(hidden)]
     pub fn master_mut(&mut self) -> Option<&mut Master> {
         self.master.as_mut()
@@ -157,7 +157,7 @@ impl ServerNode {
         self.master.as_ref()
     }
 
-    /// What the Redis front has counted; none where it is not spoken.
+    /// Counts of the Redis front. `None` where the server does not speak Redis.
     pub fn resp_stats(&self) -> Option<RespStats> {
         self.resp.as_ref().map(Resp::stats)
     }
@@ -166,7 +166,7 @@ impl ServerNode {
         &self.backup
     }
 
-    /// Panics when something that must always hold does not; walks over everything.
+    /// Panics when an invariant does not hold. Walks over everything.
     pub fn check_invariants(&self) {
         self.backup.check_invariants();
         if let Some(master) = &self.master {
@@ -220,7 +220,7 @@ impl ServerNode {
         match call.context {
             Context::Enlist => self.on_enlisted(now, header, body, effects),
             Context::Ping(server) => {
-                // Another life on that address, or the word that this server is dead.
+                // Another life may be at that address, or the answer may say that this server is dead.
                 let pong = decode::<Pong>(body).ok().map(|p| p.server);
                 match header.status() {
                     Status::Ok if pong == Some(server) => {}
@@ -291,8 +291,8 @@ impl ServerNode {
         effects.push(Effect::Exit { code: EXIT_DECLARED_DEAD, reason });
     }
 
-    /// Ends the process at once: what was acknowledged is on the backups, and of what is here nobody could tell what it
-    /// was.
+    /// Ends the process at once. Everything that was acknowledged is on the backups, and nobody could tell what the
+    /// damaged bytes here were.
     fn damaged_beyond(&mut self, segment: SegmentId, effects: &mut Effects) {
         self.phase = Phase::Ended;
         effects.clear();
@@ -378,7 +378,7 @@ impl ServerNode {
         }
     }
 
-    /// What the master noticed beyond its own business.
+    /// Acts on events that the master noticed and that are not its own business.
     fn act_on_events(&mut self, now: Instant, effects: &mut Effects) {
         let Some(master) = &mut self.master else { return };
         for event in master.take_events() {

@@ -1,7 +1,8 @@
-//! Tells the coordinator what an operator should know of this server: that the device of its backup is full.
+//! Tells the coordinator a fact about this server that an operator should know: the device of its backup is full.
 //!
-//! The question whether this server is still in the cluster brings it along. It is asked at once when the device becomes
-//! full, again while it is full, since the coordinator forgets it with its process, and once more when it is not.
+//! `MembershipVerify`, the question whether this server is still in the cluster, carries the fact. The question is sent
+//! at once when the device becomes full. It is repeated while the device is full, since the coordinator forgets the
+//! fact when its process ends. It is sent once more when the device is not full any more.
 //!
 //! Catalogue: D3, J5.
 
@@ -10,7 +11,7 @@ use crate::server::Phase;
 use ramhold_base::{Effects, Instant};
 use std::time::Duration;
 
-/// From one message to the next: also when the coordinator does not answer.
+/// The pause from one message to the next, also when the coordinator does not answer.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The coordinator's knowledge of this server's full disk.
@@ -24,7 +25,7 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    /// A message that says so leaves.
+    /// Notes that a message leaves which says whether the device is full.
     pub fn sent(&mut self, now: Instant, is_full: bool) {
         self.says_full = is_full;
         self.next = now + TELL_INTERVAL;

@@ -1,4 +1,5 @@
-//! An append-only file: the commands that changed a Redis, in the order in which they did; and the manifest of several.
+//! An append-only file: the commands that changed a Redis, in their order. Also the manifest of several such
+//! files.
 //!
 //! ```text
 //! *3\r\n $3\r\n SET\r\n $1\r\n k\r\n $1\r\n v\r\n …      lines that begin with # are notes
@@ -10,11 +11,11 @@ use crate::source::Source;
 use crate::string::Text;
 use std::io::Read;
 
-/// Of a line with a number, or a note.
+/// The longest line with a number or a note.
 const LINE_BYTES_MAX: usize = 1024;
 const WORD_COUNT_MAX: u64 = 1024 * 1024;
 
-/// What comes next.
+/// The next thing in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     Command {
@@ -22,7 +23,7 @@ pub enum Next {
         words: Vec<Text>,
     },
     End,
-    /// The file ends within the command that begins here: Redis was writing it when it died.
+    /// The file ends within the command that begins here: Redis was writing that command when it died.
     CutOff {
         offset: u64,
     },
@@ -34,7 +35,7 @@ pub struct Commands<R> {
 }
 
 impl<R: Read> Commands<R> {
-    /// Longer words are told as too long.
+    /// Longer words are reported as too long.
     pub fn new(from: R, word_bytes_max: u64) -> Commands<R> {
         Commands { source: Source::new(from), word_bytes_max }
     }
@@ -91,7 +92,7 @@ impl<R: Read> Commands<R> {
         digits.and_then(|text| text.parse().ok()).ok_or(Error { offset: at, fault: Fault::Command })
     }
 
-    /// Up to the next line feed, without it and the carriage return.
+    /// The bytes up to the next line feed, without it and the carriage return.
     fn line(&mut self) -> Result<Vec<u8>, Error> {
         let mut line = Vec::new();
         while line.len() <= LINE_BYTES_MAX {
@@ -115,8 +116,8 @@ pub struct Part {
     pub is_base: bool,
 }
 
-/// The files of a manifest in the order in which they are to be read: the base, then what was appended. Those that Redis
-/// keeps as history only are left out.
+/// The files of a manifest in the order in which they are to be read: the base, then the appended ones. Files
+/// that Redis keeps only as history are left out.
 pub fn read_manifest(text: &str) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     for (number, line) in text.lines().enumerate() {

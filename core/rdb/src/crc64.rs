@@ -1,6 +1,6 @@
-//! CRC-64 as Redis has it: the Jones polynomial, reflected, from zero.
+//! CRC-64 as in Redis: the Jones polynomial, reflected, initial value zero.
 //!
-//! Eight bytes at a time by eight tables ("slicing by 8"), since dump files have gigabytes.
+//! Eight tables take eight bytes at a time ("slicing by 8"), since dump files have gigabytes.
 
 /// `0xad93_d235_94c9_35a9` with its bits reversed.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
@@ -38,7 +38,7 @@ pub fn crc64(bytes: &[u8]) -> u64 {
     crc64_append(0, bytes)
 }
 
-/// The CRC64 of what `so_far` covers followed by `bytes`.
+/// The CRC64 of the bytes that `so_far` covers, followed by `bytes`.
 pub fn crc64_append(so_far: u64, bytes: &[u8]) -> u64 {
     let mut crc = so_far;
     let (eights, rest) = bytes.as_chunks::<8>();

@@ -1,5 +1,5 @@
-//! Payloads of DUMP and RESTORE: type and value, then the format's version (2 bytes) and the CRC64 of all that (8 bytes),
-//! both little-endian.
+//! Payloads of DUMP and RESTORE: type and value, then the format's version (2 bytes) and the CRC64 of all
+//! these bytes (8 bytes), both little-endian.
 
 use crate::crc64;
 use crate::error::{Error, Fault};
@@ -8,7 +8,7 @@ use crate::object::{Kind, Value, read_value};
 use crate::source::Source;
 use crate::string::write_string;
 
-/// What payloads are written with: that of Redis 7.0, so that it and all later ones restore them.
+/// The version in written payloads: that of Redis 7.0, so that 7.0 and all later releases restore them.
 pub const DUMP_VERSION: u16 = 10;
 const FOOTER_BYTES: usize = 10;
 
@@ -22,7 +22,8 @@ pub fn write_dump(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Type and value of a payload whose version is known and whose checksum is right. A checksum of zero is none.
+/// Type and value of a payload whose version is known and whose checksum is right. A checksum of zero means
+/// none.
 pub fn check_dump(payload: &[u8]) -> Result<&[u8], Error> {
     let wrong = |offset: usize, fault| Error { offset: offset as u64, fault };
     let at = payload.len().checked_sub(FOOTER_BYTES).ok_or(wrong(payload.len(), Fault::Truncated))?;

@@ -1,8 +1,8 @@
-//! What may be wrong with bytes that say they are Redis's, and where.
+//! The faults of bytes that claim to be Redis's, and where they are.
 
 use std::{fmt, io};
 
-/// A fault, and the offset of what is wrong from the beginning of the source.
+/// A fault, and its offset from the beginning of the source.
 #[derive(Debug)]
 pub struct Error {
     pub offset: u64,
@@ -13,33 +13,33 @@ pub struct Error {
 pub enum Fault {
     /// The source itself failed.
     Source(io::Error),
-    /// The bytes end within something.
+    /// The bytes end in the middle of an item.
     Truncated,
     /// The first bytes are not `REDIS` and four digits.
     Magic,
-    /// A version that is not known.
+    /// An unknown version.
     Version { version: u32, max: u32 },
-    /// An opcode or type of value that is not known.
+    /// An unknown opcode or type of value.
     Type(u8),
-    /// What the name says was only ever in versions before a release.
+    /// The named thing was only ever in versions before a release.
     Unreleased(&'static str),
-    /// A length with an encoding that is not known, or one that no such thing has.
+    /// A length with an unknown encoding, or with one that is not allowed there.
     Length,
-    /// A string in an encoding that is not known.
+    /// A string in an unknown encoding.
     StringEncoding(u8),
-    /// Compressed bytes that are no LZF, or do not come to the length that was claimed.
+    /// Compressed bytes that are no LZF, or whose output does not have the claimed length.
     Lzf,
-    /// A part of a module's value in an encoding that is not known.
+    /// A part of a module's value in an unknown encoding.
     ModulePart(u64),
-    /// A number of a database that Redis cannot have.
+    /// A database number that Redis cannot have.
     Database(u64),
     /// A time to live before 1970.
     Expiry(i64),
-    /// The CRC64 of the bytes is another one than the bytes say.
+    /// The CRC64 of the bytes differs from the stored one.
     Checksum { said: u64, is: u64 },
-    /// Something that is no command of an append-only file.
+    /// Bytes that are no command of an append-only file.
     Command,
-    /// Something where nothing may be.
+    /// Bytes where none may be.
     Trailing,
 }
 

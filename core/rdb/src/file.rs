@@ -10,32 +10,32 @@ use crate::source::Source;
 use crate::string::{Text, read_string, skip_string};
 use std::io::Read;
 
-/// The newest version of the format that is known: that of Redis 7.4.
+/// The newest known version of the format: that of Redis 7.4.
 pub const VERSION_MAX: u32 = 12;
-/// Databases that Redis can be configured to have.
+/// The most databases that Redis can be configured to have.
 const DATABASE_COUNT_MAX: u64 = i32::MAX as u64;
 /// The first version that ends with a checksum.
 const CHECKSUM_SINCE: u32 = 5;
 const AUX_BYTES_MAX: u64 = 4096;
 
-/// What a file says, in order.
+/// The items of a file, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A note, as of the Redis that wrote the file. A value beyond 4 KiB is left empty.
+    /// A note, such as the version of the Redis that wrote the file. A value beyond 4 KiB is left empty.
     Aux { name: Vec<u8>, value: Vec<u8> },
-    /// What follows is in this database.
+    /// The following keys are in this database.
     Database { number: u32 },
-    /// How many keys the database has, and how many of them expire: a hint.
+    /// The number of keys in the database, and how many of them expire: a hint.
     Size { keys: u64, expiring: u64 },
-    /// A library of functions; it was passed over.
+    /// A library of functions. It was skipped.
     Function,
-    /// What a module keeps beside the keys; it was passed over.
+    /// Data that a module keeps beside the keys. It was skipped.
     ModuleAux,
     /// `expires_at`: milliseconds since 1970.
     Object { key: Vec<u8>, expires_at: Option<u64>, kind: Kind, value: Value },
-    /// An object whose key is longer than the caller takes; it was passed over.
+    /// An object whose key is longer than the caller takes. It was skipped.
     KeyTooLong { bytes: u64, kind: Kind },
-    /// The end; whether there was a checksum. A wrong one is an error.
+    /// The end, and whether there was a checksum. A wrong checksum is an error.
     End { is_checked: bool },
 }
 
@@ -49,7 +49,7 @@ pub struct File<R> {
 }
 
 impl<R: Read> File<R> {
-    /// Reads the first bytes. Longer keys and values are told as too long.
+    /// Reads the first bytes. Longer keys and values are reported as too long.
     pub fn open(from: R, key_bytes_max: u64, value_bytes_max: u64) -> Result<File<R>, Error> {
         let mut source = Source::new(from);
         let head: [u8; 9] = source.array()?;
@@ -74,12 +74,12 @@ impl<R: Read> File<R> {
         self.source.offset()
     }
 
-    /// What the file was read from, behind the file's last byte once it has ended.
+    /// The source that the file was read from. It stands behind the file's last byte once the file has ended.
     pub fn into_inner(self) -> R {
         self.source.into_inner()
     }
 
-    /// The next item; `None` behind the end.
+    /// The next item. `None`: the file has ended.
     pub fn next_item(&mut self) -> Result<Option<Item>, Error> {
         if self.ended {
             return Ok(None);
@@ -89,7 +89,7 @@ impl<R: Read> File<R> {
             let at = self.source.offset();
             let number = self.source.byte()?;
             return Ok(Some(match number {
-                // Memory of slots: a hint for Redis's cluster.
+                // Memory of slots: a hint for Redis Cluster.
                 244 => {
                     for _ in 0..3 {
                         self.source.length()?;
@@ -140,7 +140,7 @@ impl<R: Read> File<R> {
     }
 
     fn object(&mut self, at: u64, number: u8, expires_at: Option<u64>) -> Result<Item, Error> {
-        // A type that is not known is told as such, and not as whatever its key seems to be.
+        // An unknown type is reported as such, and not as the fault that its key seems to have.
         if matches!(number, 8 | 26..) {
             return Err(Error { offset: at, fault: Fault::Type(number) });
         }

@@ -1,9 +1,11 @@
-//! What an append-only file comes to: the keys of all databases, in memory, changed by one command after the other.
+//! The result of an append-only file: the keys of all databases, in memory, changed by one command after the
+//! other.
 //!
-//! Only strings are kept. A command that is not known is counted; if it changes a key that is kept, that key's value is
-//! not known any more, and it is dropped and told rather than kept as it was.
+//! Only strings are kept. An unknown command is counted. If it changes a key that is kept, the value of that
+//! key is no longer known. The key is then dropped and reported, rather than kept as it was.
 //!
-//! A transaction counts when its EXEC is there. Times are not looked at: what is over is the caller's to leave out.
+//! A transaction counts when its EXEC is there. Expiry times are not checked: the caller leaves out keys that
+//! are over.
 
 use crate::string::Text;
 use std::collections::BTreeMap;
@@ -15,18 +17,18 @@ pub struct Held {
     pub expires_at: Option<u64>,
 }
 
-/// What was not carried out.
+/// The commands and keys that were not carried out or kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Commands that are not known, by name.
+    /// Unknown commands, by name.
     pub unknown: BTreeMap<String, u64>,
-    /// Keys that were dropped, since a command that is not known changed them.
+    /// Keys that were dropped because an unknown command changed them.
     pub dropped: u64,
-    /// Keys and values that became longer than the limits; they were dropped.
+    /// Keys and values that became longer than the limits. They were dropped.
     pub too_long: u64,
-    /// Commands with wrong words, and such as cannot be done on the value that is there.
+    /// Commands with wrong words, and commands that are impossible on the value that is there.
     pub refused: u64,
-    /// Commands of a transaction without its end.
+    /// Commands of a transaction that has no end.
     pub unfinished: u64,
 }
 
@@ -34,7 +36,7 @@ pub struct Keyspace {
     databases: BTreeMap<u32, BTreeMap<Vec<u8>, Held>>,
     selected: u32,
     transaction: Option<Vec<Vec<Text>>>,
-    /// For times that are relative.
+    /// The base of relative times.
     now_millis: u64,
     key_bytes_max: usize,
     value_bytes_max: usize,
@@ -86,7 +88,7 @@ impl Keyspace {
         }
     }
 
-    /// What there is in the end: database, key, value; and what was not carried out.
+    /// The keys in the end (database, key, value), and the tally of the rest.
     pub fn finish(mut self) -> (BTreeMap<u32, BTreeMap<Vec<u8>, Held>>, Tally) {
         self.tally.unfinished = self.transaction.map_or(0, |queued| queued.len() as u64);
         (self.databases, self.tally)
@@ -195,7 +197,7 @@ impl Keyspace {
             }
             ("SETBIT", [key, offset, bit]) => return self.set_bit(key, integer(offset)?, bit),
             ("RENAME" | "RENAMENX", [from, to]) => {
-                // What is not kept is of another type, and takes the other's place.
+                // A key that is not kept is of another type, and takes the other key's place.
                 let held = self.keys().remove(*from);
                 self.replace(self.selected, to, held);
             }
@@ -258,7 +260,7 @@ impl Keyspace {
         };
     }
 
-    /// The end that an option of this name and a number mean.
+    /// The expiry that an option of this name and a number mean.
     fn end_of(&self, unit: &[u8], time: &[u8]) -> Result<u64, Not> {
         match unit.to_ascii_uppercase().as_slice() {
             b"EX" => self.after(time, 1000),
@@ -276,7 +278,7 @@ impl Keyspace {
     fn end_at(&mut self, key: &[u8], end: Option<u64>, flags: &[&[u8]]) -> Done {
         let Some(held) = self.keys().get_mut(key) else { return Ok(()) };
         for flag in flags {
-            // Without an end a key lasts longer than any.
+            // A key without expiry lasts longer than any with one.
             let applies = match flag.to_ascii_uppercase().as_slice() {
                 b"NX" => held.expires_at.is_none(),
                 b"XX" => held.expires_at.is_some(),
@@ -302,7 +304,7 @@ impl Keyspace {
         self.put(key, sum.to_string().as_bytes(), end)
     }
 
-    /// Writes `bytes` at an offset, behind zeros where there is nothing.
+    /// Writes `bytes` at an offset. A gap before it is filled with zeros.
     fn overwrite(&mut self, key: &[u8], offset: usize, bytes: &[u8]) -> Done {
         let end = offset.checked_add(bytes.len()).ok_or(Not::Short)?;
         if end > self.value_bytes_max || key.len() > self.key_bytes_max {
@@ -329,7 +331,7 @@ impl Keyspace {
     }
 }
 
-/// Names that `carry_out` knows; with other words than it takes they are refused.
+/// The names that `carry_out` knows. With words that it does not take, they are refused.
 const KNOWN: [&str; 31] = [
     "SELECT",
     "SET",
@@ -364,7 +366,7 @@ const KNOWN: [&str; 31] = [
     "DISCARD",
 ];
 
-/// As Redis reads one: no sign but minus, no zeros in front.
+/// Reads an integer as Redis does: no sign except minus, no leading zeros.
 fn integer(text: &[u8]) -> Result<i64, Not> {
     let number: Option<i64> = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.filter(|number| number.to_string().as_bytes() == text).ok_or(Not::Possible)
@@ -392,7 +394,7 @@ mod tests {
         keyspace.finish()
     }
 
-    /// What is in database 0, as text: `key=value` or `key=value@end`.
+    /// The contents of database 0, as text: `key=value` or `key=value@end`.
     fn shown(lines: &[&str]) -> String {
         let (databases, _) = played(lines);
         let mut parts = Vec::new();

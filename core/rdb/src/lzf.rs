@@ -1,17 +1,18 @@
 //! LZF, the compression of strings in Redis's files.
 //!
-//! A control byte below 32 is followed by so many literal bytes and one more; any other one is a copy of bytes that
-//! came before: its upper three bits are the length less two (7: one more byte adds to it), the lower five and the next
-//! byte how far back, less one.
+//! A control byte below 32 is followed by literal bytes, one more than its value. Any other control byte is a
+//! copy of bytes that came before. Its upper three bits are the length less two; if they are 7, one more byte
+//! adds to the length. The lower five bits and the next byte tell how far back the copy begins, less one.
 
-/// The bytes are no LZF, or do not come to the length that was claimed.
+/// The bytes are no LZF, or their output does not have the claimed length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// What one byte can become at most: three bytes copy 264.
+/// The most output bytes per input byte: three bytes copy 264.
 const GROWTH_MAX: usize = 88;
 
-/// Decompresses `input`, which comes to exactly `output_bytes`. Memory is taken for at most 88 times the input.
+/// Decompresses `input`, whose output has exactly `output_bytes`. Takes memory for at most `GROWTH_MAX` (88)
+/// times the input.
 pub fn decompress(input: &[u8], output_bytes: usize) -> Result<Vec<u8>, Corrupt> {
     if output_bytes > input.len().saturating_mul(GROWTH_MAX) {
         return Err(Corrupt);
@@ -42,7 +43,7 @@ pub fn decompress(input: &[u8], output_bytes: usize) -> Result<Vec<u8>, Corrupt>
         if output.len() + length > output_bytes {
             return Err(Corrupt);
         }
-        // The copy may reach into what it makes itself: then it repeats.
+        // The copy may overlap its own output: then it repeats.
         for at in start..start + length {
             let byte = *output.get(at).ok_or(Corrupt)?;
             output.push(byte);

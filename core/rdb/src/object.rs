@@ -1,4 +1,4 @@
-//! Values of all types: strings are read, others passed over by their structure.
+//! Values of all types: strings are read, others are skipped by their structure.
 
 use crate::error::{Error, Fault};
 use crate::source::Source;
@@ -6,7 +6,7 @@ use crate::string::{Text, read_string, skip_string};
 use std::fmt;
 use std::io::Read;
 
-/// What Redis calls a value's type.
+/// A value's type, as Redis calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     String,
@@ -19,7 +19,7 @@ pub enum Kind {
 }
 
 impl fmt::Display for Kind {
-    /// The name that TYPE answers.
+    /// The name that TYPE answers with.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
             Kind::String => "string",
@@ -40,7 +40,7 @@ pub enum Value {
     TooLong {
         bytes: u64,
     },
-    /// Of another type; it was passed over.
+    /// A value of another type. It was skipped.
     Other,
 }
 
@@ -55,7 +55,7 @@ pub fn read_value<R: Read>(source: &mut Source<R>, bytes_max: u64) -> Result<(Ki
     read_value_of(source, at, number, bytes_max)
 }
 
-/// Reads the value of the type `number`, which stood at `at`. The numbers are Redis's for ever.
+/// Reads the value of type `number`, which stood at `at`. Redis never changes these numbers.
 pub fn read_value_of<R: Read>(
     source: &mut Source<R>,
     at: u64,
@@ -72,7 +72,7 @@ pub fn read_value_of<R: Read>(
                 },
             ));
         }
-        // Elements one by one, or in one string that Redis calls ziplist, listpack, intset or zipmap.
+        // The elements one by one, or in one string that Redis calls ziplist, listpack, intset or zipmap.
         1 | 14 => many(source, Kind::List, skip_string)?,
         2 => many(source, Kind::Set, skip_string)?,
         3 => many(source, Kind::SortedSet, |source| {
@@ -126,7 +126,8 @@ fn many<R: Read>(
     kind: Kind,
     mut skip: impl FnMut(&mut Source<R>) -> Result<(), Error>,
 ) -> Result<Kind, Error> {
-    // Every element is at least a byte, so a claimed number costs no more time than the bytes that there are.
+    // Every element takes at least a byte, so a claimed number costs no more time than the bytes that there
+    // are.
     for _ in 0..source.length()? {
         skip(source)?;
     }
@@ -143,7 +144,8 @@ fn skip_pair_with_time<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     skip_pair(source)
 }
 
-/// A score of old versions: its text behind one byte of length, of which the last three values stand for what has none.
+/// A score of old versions: its text behind one length byte. The last three values of that byte mean scores
+/// without a text.
 fn skip_text_of_float<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     match source.byte()? {
         253..=255 => Ok(()),
@@ -151,7 +153,7 @@ fn skip_text_of_float<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     }
 }
 
-/// A module writes numbers and strings, each with a word before it that says what it is; zero is the end.
+/// A module writes numbers and strings, each behind a number that tells its kind. Zero is the end.
 pub fn skip_module_parts<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     loop {
         let at = source.offset();
@@ -168,12 +170,12 @@ pub fn skip_module_parts<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     }
 }
 
-/// Entries in listpacks, counts, then the groups of consumers with what they have not acknowledged. `form` is 1 for what
-/// Redis 5 wrote, 2 for Redis 7.0, 3 for 7.2.
+/// Entries in listpacks, counts, then the groups of consumers with the entries that they have not
+/// acknowledged. `form` is 1 for the format of Redis 5, 2 for 7.0, 3 for 7.2.
 fn skip_stream<R: Read>(source: &mut Source<R>, form: u8) -> Result<Kind, Error> {
     many(source, Kind::Stream, skip_pair)?;
-    // How many entries there are and the last id; since form 2 also the first, the greatest removed one, and how many
-    // were ever added.
+    // The number of entries and the last id. Since form 2 also the first id, the greatest removed one, and
+    // the number of entries ever added.
     for _ in 0..if form == 1 { 3 } else { 8 } {
         source.length()?;
     }

@@ -1,10 +1,10 @@
-//! Bytes with their offset and running checksum.
+//! A source of bytes that keeps the offset and a running checksum.
 
 use crate::crc64_append;
 use crate::error::{Error, Fault};
 use std::io::{ErrorKind, Read};
 
-/// What is asked for at once, so that memory follows the bytes that arrive.
+/// The most bytes that are asked for at once, so that memory follows the bytes that arrive.
 const PIECE_BYTES: usize = 64 * 1024;
 
 pub struct Source<R> {
@@ -13,7 +13,7 @@ pub struct Source<R> {
     crc: u64,
 }
 
-/// A length, or how the string that follows is encoded.
+/// A length, or the encoding of the string that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     Plain(u64),
@@ -29,7 +29,7 @@ impl<R: Read> Source<R> {
         self.offset
     }
 
-    /// Of all bytes so far.
+    /// The CRC64 of all bytes so far.
     pub fn crc(&self) -> u64 {
         self.crc
     }
@@ -42,7 +42,7 @@ impl<R: Read> Source<R> {
         Err(Error { offset: self.offset, fault })
     }
 
-    /// Fills `bytes` whole.
+    /// Fills `bytes` completely.
     pub fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
         match self.from.read_exact(bytes) {
             Ok(()) => {}
@@ -65,7 +65,7 @@ impl<R: Read> Source<R> {
         Ok(byte)
     }
 
-    /// The next byte, or none when there are no more.
+    /// The next byte. None: the source has ended.
     pub fn byte_or_end(&mut self) -> Result<Option<u8>, Error> {
         match self.byte() {
             Ok(byte) => Ok(Some(byte)),

@@ -5,7 +5,7 @@ use crate::lzf;
 use crate::source::{Length, Source, write_length};
 use std::io::Read;
 
-/// A string, or how long it would have been: more than the caller takes.
+/// A string, or only its length if it is longer than the caller takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Text {
     Bytes(Vec<u8>),
@@ -16,10 +16,10 @@ const INT8: u8 = 0;
 const INT16: u8 = 1;
 const INT32: u8 = 2;
 const LZF: u8 = 3;
-/// The longest text that is tried as an integer: that of an i32, of eleven bytes.
+/// The longest text that is tried as an integer: that of an i32, eleven bytes.
 const INTEGER_BYTES_MAX: usize = 11;
 
-/// Reads a string of at most `bytes_max`; a longer one is passed over.
+/// Reads a string of at most `bytes_max`. A longer one is skipped.
 pub fn read_string<R: Read>(source: &mut Source<R>, bytes_max: u64) -> Result<Text, Error> {
     let at = source.offset();
     let encoding = match source.length_or_encoding()? {
@@ -44,7 +44,7 @@ fn read_compressed<R: Read>(source: &mut Source<R>, bytes_max: u64) -> Result<Te
     let compressed = source.length()?;
     let at = source.offset();
     let bytes = source.length()?;
-    // Compressed bytes are fewer than what they come to; Redis keeps no others.
+    // Compressed bytes are fewer than the bytes that they stand for; Redis keeps no others.
     if compressed == 0 || compressed > bytes {
         return Err(Error { offset: at, fault: Fault::Lzf });
     }
@@ -59,7 +59,7 @@ fn read_compressed<R: Read>(source: &mut Source<R>, bytes_max: u64) -> Result<Te
     Ok(Text::Bytes(lzf::decompress(&input, length).map_err(corrupt)?))
 }
 
-/// Passes over a string.
+/// Skips a string.
 pub fn skip_string<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     let at = source.offset();
     match source.length_or_encoding()? {
@@ -76,7 +76,8 @@ pub fn skip_string<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     }
 }
 
-/// Appends a string as Redis does, but uncompressed: an integer of 32 bits in its shortest form, else plain.
+/// Appends a string as Redis does, but uncompressed: an integer of 32 bits in its shortest form, any other
+/// text plain.
 pub fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
     let Some(integer) = canonical_integer(bytes) else {
         write_length(bytes.len() as u64, out);
@@ -95,7 +96,7 @@ pub fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The integer whose text the bytes are, to the last byte.
+/// The integer whose text is exactly these bytes.
 fn canonical_integer(bytes: &[u8]) -> Option<i32> {
     if bytes.len() > INTEGER_BYTES_MAX {
         return None;

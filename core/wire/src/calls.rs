@@ -1,7 +1,8 @@
 //! The calls that a machine has made and that are not answered yet.
 //!
-//! Each call carries what the caller wants to know again when the answer, the deadline or the loss of the connection
-//! comes. Ids start at a random place, so that an answer meant for an earlier life is not taken for one of ours.
+//! Each call carries a context, which the caller gets back when the answer, the deadline or the loss of the
+//! connection comes. Ids start at a random number, so that an answer to a call of an earlier life is not
+//! taken for an answer to one of this life.
 //!
 //! Invariant: a call ends exactly once, by `answered`, `overdue` or `lost`.
 
@@ -35,7 +36,7 @@ pub fn role_of(rpc: RpcId) -> u8 {
 }
 
 impl<T> Calls<T> {
-    /// `random` is where the ids of this life begin.
+    /// The ids of this life begin at a number made from `role` and `random`.
     pub fn new(role: u8, random: u64) -> Calls<T> {
         let next = u64::from(role) << ROLE_SHIFT | (random >> 16);
         Calls { next, open: FastMap::default(), by_deadline: BTreeSet::new() }
@@ -50,7 +51,8 @@ impl<T> Calls<T> {
         rpc
     }
 
-    /// Ends the call that this answers. `None`: late, doubled, or never ours.
+    /// Ends the call that this answer is for. `None`: the answer is late, doubled, or was never for a call of
+    /// ours.
     pub fn answered(&mut self, rpc: RpcId) -> Option<Call<T>> {
         let call = self.open.remove(&rpc)?;
         self.by_deadline.remove(&(call.deadline, rpc));

@@ -1,46 +1,53 @@
 //! The cluster time, as one server knows it.
 //!
-//! The coordinator's clock is the cluster's. A server asks for it: if the answer says T and comes `rtt` after the question,
-//! the coordinator's clock shows at least T and at most T + rtt just then. The server keeps the span that all answers agree
-//! on, widened by what two clocks may drift apart. An answer that is quicker than this span is wide sets the clock to the
-//! middle; others only keep the clock within the span. So one quick answer of many is enough, and the error is about half
-//! of the shortest round trip.
+//! The coordinator's clock is the cluster's clock, and a server asks the coordinator for its time. If the
+//! answer says T and comes `rtt` after the question, the coordinator's clock now shows at least T and at most
+//! T + rtt. The server keeps the span that all answers agree on, and widens it by the drift between two
+//! clocks. An answer whose round trip is shorter than the width of the span sets the clock to the middle.
+//! Other answers only keep the clock within the span. One quick answer among many is therefore enough, and
+//! the error is about half of the shortest round trip.
 //!
-//! An answer that contradicts the span replaces it. A time that comes without a question only says that it is at least so
-//! late, and a coordinator that has just started may say too much: it bounds the span from below, and replaces it never.
+//! An answer that contradicts the span replaces it. A time that comes without a question only says that the
+//! time is at least that late, and a coordinator that has just started may say too much. Such a time bounds
+//! the span from below and never replaces it.
 //!
-//! Invariant: the time that is told never goes back. When the clock is set to before what was told already, it goes on at
-//! half speed until the time has caught up.
+//! Invariant: the time that the clock tells never goes back. When the clock is set to a time before one that
+//! it has told already, it goes on at half speed until the time has caught up.
 //!
-//! Not here: asking (node). Catalogue: A12, B1. Rules: docs/protocols/membership.md, "Cluster time".
+//! Not here: asking the coordinator (node). Catalogue: A12, B1. Rules: docs/protocols/membership.md, "Cluster
+//! time".
 
 use ramhold_base::{ClusterTime, Instant};
 use std::time::Duration;
 
-/// One part of so many is what two clocks drift apart at most: 200 parts per million, a half for two quartzes and a half for
-/// a coordinator that has begun ahead and goes slower. Clocks that drift more are set right by every contradiction.
+/// Two clocks drift apart by at most one part in `DRIFT_PARTS`, which is 200 parts per million: half for two
+/// quartz clocks, and half for a coordinator that has begun ahead and goes slower. Clocks that drift more are
+/// set right by every contradiction.
 const DRIFT_PARTS: u64 = 5_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
-/// How late a time that came without a question may be, as far as anything is said.
+/// A time that came without a question is assumed to be at most this late, as long as no answer bounds the
+/// span.
 const TOLD_LATE_NANOS: u64 = 10_000 * NANOS_PER_MILLI;
-/// How far behind the coordinator's clock another server may be that was not asked for long, beside what two clocks drift
-/// apart: between two questions after a coordinator's start.
+/// The clock of another server that has not asked for long may be this far behind the coordinator's, in
+/// addition to the drift between two clocks: the time between two questions after a coordinator's start.
 const BEHIND_NANOS: u64 = 1_000 * NANOS_PER_MILLI;
-/// After a coordinator's start with another time all servers have asked by then: each does every second.
+/// When a coordinator has started with another time, all servers have asked it after this long: each asks
+/// every second.
 const AGREED_AFTER: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterClock {
-    /// When the span was worked out.
+    /// When the span was computed.
     at: Instant,
-    /// The coordinator's clock then, in nanoseconds since 1970: at least and at most.
+    /// The coordinator's clock at that moment, in nanoseconds since 1970: at least and at most.
     least: u64,
     most: u64,
     /// The time that the clock was set to.
     set: u64,
-    /// The time that was told when the span changed last.
+    /// The time that the clock told when the span last changed.
     floor: u64,
-    /// From when on all servers will have heard what this one has. Zero: the coordinator has answered no question yet.
+    /// From this instant on all servers will have heard of the time that this server has heard of. Zero: the
+    /// coordinator has not answered a question yet.
     agreed_at: Instant,
 }
 
@@ -50,7 +57,7 @@ impl ClusterClock {
         let least = micros.saturating_mul(1000);
         let is_first = self.agreed_at == Instant::ZERO;
         let jump = self.narrow(now, least, least.saturating_add(nanos(now.since(sent))));
-        // Two clocks that drift more than is expected contradict each other a little, with every answer.
+        // Two clocks that drift more than expected contradict each other a little, with every answer.
         if is_first || jump > BEHIND_NANOS / 2 {
             self.agreed_at = now + AGREED_AFTER;
         }
@@ -60,12 +67,12 @@ impl ClusterClock {
     pub fn told(&mut self, now: Instant, time: ClusterTime) {
         let least = time.0.saturating_mul(NANOS_PER_MILLI);
         if self.most == 0 {
-            // The first that is known, and nothing bounds it from above.
+            // The first time that is known. Nothing bounds it from above.
             let most = least.saturating_add(TOLD_LATE_NANOS);
             *self = ClusterClock { at: now, least, most, set: least, floor: 0, agreed_at: Instant::ZERO };
             return;
         }
-        // Nothing says that the time is later than that: the middle of the span would be ahead.
+        // Nothing says that the time is later than the one told, so the middle of the span would be ahead.
         let most = self.most_at(now);
         let least = least.min(most).max(self.least_at(now));
         let floor = self.nanos_at(now);
@@ -78,9 +85,10 @@ impl ClusterClock {
         ClusterTime(self.nanos_at(now) / NANOS_PER_MILLI)
     }
 
-    /// A time that is past for every server that may serve from now on, by its own clock. Unlike `time` it may go back. None: the
-    /// coordinator has not answered yet, and this clock may be ahead of all others; or it has just started with another time,
-    /// which others may not have heard.
+    /// A time that is past for every server that may serve from now on, by that server's own clock. Unlike
+    /// `time`, it may go back. None: the coordinator has not answered yet, so this clock may be ahead of all
+    /// others; or the coordinator has just started with another time, and other servers may not have heard of
+    /// that.
     pub fn past_for_all(&self, now: Instant) -> Option<ClusterTime> {
         let span = self.most_at(now).saturating_sub(self.least_at(now));
         let past = self.least_at(now).saturating_sub(span).saturating_sub(BEHIND_NANOS);
@@ -88,7 +96,7 @@ impl ClusterClock {
         is_agreed.then_some(ClusterTime(past / NANOS_PER_MILLI))
     }
 
-    /// How far apart the earliest and the latest time are that the coordinator's clock may show.
+    /// The distance between the earliest and the latest time that the coordinator's clock may show.
     pub fn span(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.most_at(now).saturating_sub(self.least_at(now)))
     }
@@ -98,7 +106,7 @@ impl ClusterClock {
         self.set.saturating_add(passed).max(self.floor.saturating_add(passed / 2))
     }
 
-    /// By how much the answer contradicts what was known.
+    /// Narrows the span by an answer. Returns by how much the answer contradicts the span.
     fn narrow(&mut self, now: Instant, least: u64, most: u64) -> u64 {
         let floor = self.nanos_at(now);
         let (known_least, known_most) = (self.least_at(now), self.most_at(now));
@@ -136,7 +144,7 @@ mod tests {
     const START_MICROS: u64 = 1_700_000_000_000_000;
     const MILLI: u64 = NANOS_PER_MILLI;
 
-    /// A coordinator whose clock began with this process's, and goes faster by so many parts per million.
+    /// A coordinator whose clock began with this process's clock, and is faster by `ppm` parts per million.
     fn coordinator_micros(now: u64, ppm: u64) -> u64 {
         START_MICROS + now / 1000 + now / 1000 * ppm / 1_000_000
     }
@@ -150,7 +158,8 @@ mod tests {
             let mut now = 0;
             for second in 0..600u64 {
                 now += 1000 * MILLI;
-                // The one way is slow, or the other; every second question is answered within a millisecond.
+                // Either the way there is slow, or the way back; every second question is answered within a
+                // millisecond.
                 let (there, back) = match rng.below(10) {
                     0..5 => (rng.below(MILLI / 2), rng.below(MILLI / 2)),
                     5..7 => (rng.below(50 * MILLI), MILLI / 10),
@@ -188,7 +197,7 @@ mod tests {
         }
     }
 
-    // A12, G2: others hear of it up to a second later, and were behind until then.
+    // A12, G2: other servers hear of the new time up to a second later, and are behind until then.
     #[test]
     fn after_a_coordinator_has_started_with_another_time_nothing_is_past_for_all_for_a_while() {
         let second = 1000 * MILLI;
@@ -200,7 +209,8 @@ mod tests {
         assert_eq!(clock.past_for_all(Instant(7 * second)), None);
         let past = clock.past_for_all(Instant(9 * second)).expect("all have asked");
         assert_eq!(past.0 / 1000 - START_MICROS / 1_000_000, 16, "18 s, less one and a drift");
-        // One that agrees changes nothing, nor one that is off by the drift of poor clocks.
+        // An answer that agrees changes nothing, and neither does one that is off by the drift of poor
+        // clocks.
         clock.answered(Instant(9 * second), Instant(9 * second), START_MICROS + 18_002_000);
         clock.answered(Instant(9 * second), Instant(9 * second + MILLI), START_MICROS + 18_000_000);
         assert!(clock.past_for_all(Instant(9 * second + MILLI)).is_some());

@@ -1,10 +1,11 @@
-//! Several objects checked and changed as one: all of it or nothing.
+//! Several objects checked and changed as one: all of the commit or none of it.
 //!
-//! The body of `Commit`: count u16, then for each item: action u8 (0 check, 1 write, 2 remove), table u32, rules, expiry
-//! u64 if the rules' flags of a write have a bit for it, key length u32, key, and for a write value length u32, value.
+//! The body of `Commit`: count u16. Then for each item: action u8 (0 check, 1 write, 2 remove), table u32,
+//! rules, expiry u64 if the rules' flags of a write have a bit for it, key length u32, key, and for a write
+//! value length u32, value.
 //!
-//! `decode` takes bytes from outside: it looks at every length before anything is carried out, and allocates no more than
-//! one place per item.
+//! `decode` takes bytes from outside. It checks every length before anything is carried out, and allocates no
+//! more than one place per item.
 
 use crate::data::{Expiry, RejectRules};
 use ramhold_base::bytes::{Put, Reader};
@@ -13,19 +14,19 @@ use ramhold_base::{Status, TableId, Version};
 
 /// Items of one commit: as many as a frame of many requests has.
 pub const COMMIT_COUNT_MAX: usize = 256;
-/// Bytes of its body. Its entries take about as much, and must fit half a segment.
+/// Bytes of a commit's body. The entries of a commit take about as much, and must fit half a segment.
 pub const COMMIT_BYTES_MAX: usize = SEGMENT_BYTES as usize / 2;
 
-/// What becomes of an object when no rule of the commit refuses.
+/// The change to an object when no rule of the commit refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommitAction<'a> {
-    /// Nothing: its rules alone count.
+    /// No change: only the rules of the item count.
     Check,
     Write {
         value: &'a [u8],
         expiry: Option<Expiry>,
     },
-    /// Removing what does not exist does nothing.
+    /// Removing an object that does not exist does nothing.
     Remove,
 }
 
@@ -55,7 +56,7 @@ impl<'a> CommitItem<'a> {
     const WRITE: u8 = 1;
     const REMOVE: u8 = 2;
 
-    /// What it takes in a request at most.
+    /// The bytes that the item takes in a request, at most.
     pub fn bytes_max(&self) -> usize {
         /// Action, table, rules, expiry, lengths.
         const FIELDS: usize = 38;
@@ -109,8 +110,9 @@ impl<'a> CommitItem<'a> {
 }
 
 impl<'a> CommitRequest<'a> {
-    /// `CommitTooLarge`: more than `COMMIT_COUNT_MAX` items or `COMMIT_BYTES_MAX` bytes. `KeyTooLarge`, `ValueTooLarge`: of
-    /// one item. `BadRequest`: no item, one key twice, or fields that make no sense.
+    /// `CommitTooLarge`: more than `COMMIT_COUNT_MAX` items or `COMMIT_BYTES_MAX` bytes. `KeyTooLarge`,
+    /// `ValueTooLarge`: one item is over that limit. `BadRequest`: no item, one key twice, or fields that
+    /// make no sense.
     pub fn decode(body: &'a [u8]) -> Result<CommitRequest<'a>, Status> {
         let mut reader = Reader::new(body);
         let count = usize::from(reader.u16().ok_or(Status::BadRequest)?);
@@ -124,7 +126,7 @@ impl<'a> CommitRequest<'a> {
         Ok(CommitRequest { items })
     }
 
-    /// One of this process; `decode`'s refusals.
+    /// A commit that this process makes itself. It is refused with the same statuses as by `decode`.
     pub fn new(items: Vec<CommitItem<'a>>) -> Result<CommitRequest<'a>, Status> {
         let bytes: usize = items.iter().map(CommitItem::bytes_max).sum();
         if items.len() > COMMIT_COUNT_MAX || bytes > COMMIT_BYTES_MAX {
@@ -146,7 +148,7 @@ impl<'a> CommitRequest<'a> {
         Ok(CommitRequest { items })
     }
 
-    /// Whose owner is asked, and with whose key the result stays.
+    /// The first item: the owner of its key carries the commit out, and the result stays with its key.
     pub fn first(&self) -> &CommitItem<'a> {
         &self.items[0]
     }
@@ -180,8 +182,9 @@ fn take_with_length<'a>(
     reader.take(length).ok_or(Status::BadRequest)
 }
 
-/// The body of the refusal of a commit by a rule: version u64 of the object, 0 when it does not exist, and u64 which item it
-/// is, from 0. The body of `Ok` is the version u64 of all that was written and removed, 0 when that is nothing.
+/// The body of the answer when a rule refuses a commit: version u64 of the object, 0 when it does not exist,
+/// and u64 the place of the item, from 0. The body of `Ok` is the version u64 of everything that was written
+/// and removed, 0 when nothing was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommitRefused {
     pub version: Version,
@@ -230,7 +233,7 @@ mod tests {
         }
         assert_eq!(CommitRequest::decode(&[&bytes[..], &[0]].concat()), Err(Status::BadRequest));
         assert_eq!(CommitRequest::decode(&encoded(&[])), Err(Status::BadRequest));
-        // An unknown action, and an expiry for what is not written.
+        // An unknown action, and an expiry for an item that is not written.
         for (at, byte) in [(2, 3), (31, 16)] {
             let mut bad = bytes.clone();
             bad[at] = byte;

@@ -1,4 +1,5 @@
-//! Messages of the control plane: CBOR structs whose fields are numbered, so that old and new understand each other.
+//! Messages of the control plane: CBOR structs whose fields are numbered, so that old and new versions
+//! understand each other.
 //!
 //! Every struct that is a request names its opcode and the type of its answer.
 
@@ -12,11 +13,11 @@ pub trait Message: minicbor::Encode<()> + for<'b> minicbor::Decode<'b, ()> {
     type Reply: minicbor::Encode<()> + for<'b> minicbor::Decode<'b, ()>;
 }
 
-/// An answer that says nothing but its status.
+/// An answer that consists of its status alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, minicbor::Encode, minicbor::Decode)]
 pub struct Empty {}
 
-/// Decodes a body, or says that it is none.
+/// Decodes a body. `BadRequest`: the body is not such a message.
 pub fn decode<T: for<'b> minicbor::Decode<'b, ()>>(body: &[u8]) -> Result<T, Status> {
     minicbor::decode(body).map_err(|_| Status::BadRequest)
 }
@@ -25,14 +26,14 @@ pub fn encode_into<T: minicbor::Encode<()>>(out: &mut Vec<u8>, value: &T) {
     minicbor::encode(value, out).expect("writing to a vector cannot fail");
 }
 
-/// How long the message's encoding is.
+/// The length of the message's encoding, in bytes.
 pub fn encoded_len<T: minicbor::Encode<()>>(value: &T) -> usize {
     let mut bytes = Vec::new();
     encode_into(&mut bytes, value);
     bytes.len()
 }
 
-/// Sends a request; `header` brings the identity fields, the opcode is the message's.
+/// Sends a request. `header` brings the identity fields; the opcode is the message's.
 pub fn request<M: Message>(effects: &mut Effects, to: Peer, header: &Header, rpc: RpcId, message: &M) {
     let header = Header { opcode: M::OPCODE.code(), rpc, kind: frame::Kind::Request, ..*header };
     effects.send_with(to, |out| frame::write(out, &header, |out| encode_into(out, message)));
@@ -43,7 +44,8 @@ pub fn reply(effects: &mut Effects, to: Peer, request: &Header, status: Status) 
     effects.send_with(to, |out| frame::write(out, &request.answer(status), |_| {}));
 }
 
-/// Answers bytes that are no frame: says why, then ends the connection, since its stream may be out of step.
+/// Answers bytes that are no frame: the status says why, then the connection ends, since its stream may be
+/// out of step.
 pub fn refuse_malformed(effects: &mut Effects, from: ConnId, bad: BadFrame) {
     let answer = Header::request(Opcode::Malformed, RpcId::NONE).answer(bad.status());
     effects.send_with(Peer::Conn(from), |out| {

@@ -1,7 +1,7 @@
-//! Copies of the coordinator's state that servers hold, and how they are told apart.
+//! Copies of the coordinator's state that servers hold, and how two states are told apart.
 //!
-//! A coordinator sends the records of its store to a few servers, and asks no more of them than to give the records back:
-//! to a coordinator that has lost its store, or to show one that its store is old.
+//! A coordinator sends the records of its store to a few servers. It asks of them only to give the records
+//! back: to a coordinator that has lost its store, or to show a coordinator that its store is old.
 //!
 //! Protocol: docs/protocols/rebuild.md. Catalogue: G1, G3.
 
@@ -11,32 +11,32 @@ use minicbor::{Decode, Encode};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterId, ServerId, Term};
 
-/// How many reigns a lineage names at most; bounds its record.
+/// The most reigns that a lineage names; bounds its record.
 const REIGN_COUNT_MAX: usize = 64;
 
-/// One state of the coordinator: the change `number` made by the process that drew `reign` in this term.
+/// One state of the coordinator: change `number`, made in `term` by the process that drew `reign`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Encode, Decode)]
 pub struct StatePosition {
     #[n(0)]
     pub term: Term,
-    /// Counts the commits since the cluster began; goes on from one reign to the next.
+    /// Counts the commits since the cluster began; the count goes on from one reign to the next.
     #[n(1)]
     pub number: u64,
-    /// Random: two coordinators that took the same term on two copies of one store differ here.
+    /// Random. Two coordinators that took the same term on two copies of one store differ in this number.
     #[n(2)]
     pub reign: u64,
 }
 
-/// From which coordinators a state has come: the position at which the reign of each one ended, the oldest first.
+/// The coordinators that led to a state: the position at which the reign of each one ended, the oldest first.
 ///
-/// Two states may have the same term and number and be different ones, if an old copy of the store was started. Whether
-/// one of them went before the other is told by the reigns alone.
+/// Two states may have the same term and number and still differ, if an old copy of the store was started.
+/// Only the reigns tell whether one of the two states went before the other.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Lineage(#[n(0)] pub Vec<StatePosition>);
 
 impl Lineage {
-    /// The state that this is the lineage of.
+    /// The state that this lineage led to.
     pub fn position(&self) -> StatePosition {
         self.0.last().copied().unwrap_or_default()
     }
@@ -58,7 +58,8 @@ impl Lineage {
         let number = self.position().number;
         self.0.push(StatePosition { term, number, reign });
         if self.0.len() > REIGN_COUNT_MAX {
-            // Left out in the middle: then `follows` refuses what it might have taken, and never the other way round.
+            // The reign is left out in the middle. `follows` may then refuse a state that it would have
+            // taken, and never takes one that it would have refused.
             self.0.remove(1);
         }
     }
@@ -70,44 +71,47 @@ impl Lineage {
         }
     }
 
-    /// Servers hold a state of the present reign: nobody needs to be told of those before the last few.
+    /// Servers hold a state of the present reign, so all reigns before the last few can be left out.
     pub fn confirm(&mut self) {
         let excess = self.0.len().saturating_sub(REIGN_COUNT_MAX / 8);
         self.0.drain(..excess);
     }
 }
 
-/// A record of the store as it is at some position.
+/// A record of the store, as it is at some position.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateRecord {
     #[n(0)]
     pub key: String,
-    /// None: there is none any more.
+    /// None: the record was removed.
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub value: Option<Vec<u8>>,
 }
 
-/// Coordinator to server: hold these records too. One is under way to each server; the next follows the answer.
+/// Coordinator to server: hold these records too. One message is under way to each server; the next follows
+/// the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateCopy {
-    /// Of the message, from 1 for each server and reign; a repeated one is taken once.
+    /// The message's number, from 1 for each server and reign; a repeated message is taken once.
     #[n(0)]
     pub number: u64,
-    /// In the first message of a whole copy: by this the server tells whether it holds a newer one.
+    /// In the first message of a whole copy: from the lineage the server tells whether it holds a newer
+    /// state.
     #[n(1)]
     pub begins: Option<Lineage>,
     /// The state that the records are taken from.
     #[n(2)]
     pub state: StatePosition,
-    /// With these records the copy is at that state. Until then the one before counts.
+    /// With these records the copy is at that state. Until then the copy before counts.
     #[n(3)]
     pub complete: bool,
     #[n(4)]
     pub records: Vec<StateRecord>,
 }
 
-/// `Ok`: taken. `OutOfOrder`: begin a whole copy. `StateIsOld`: what the server holds did not go before that copy.
+/// `Ok`: taken. `OutOfOrder`: begin a whole copy. `StateIsOld`: the state that the server holds does not
+/// precede that copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateCopied {
     #[n(0)]
@@ -122,8 +126,9 @@ impl Message for StateCopy {
     type Reply = StateCopied;
 }
 
-/// Coordinator that has lost its store to server: who are you, and which state do you hold? From the answer on the server
-/// refuses coordinators of lower terms. `StaleTerm`: it has heard of a higher one, which the answer tells.
+/// Coordinator that has lost its store to server: who are you, and which state do you hold? From the answer
+/// on the server refuses coordinators of lower terms. `StaleTerm`: the server has heard of a higher term, and
+/// the answer tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateTell {}
 
@@ -131,7 +136,7 @@ pub struct StateTell {}
 pub struct StateTold {
     #[n(0)]
     pub server: ServerId,
-    /// The highest term that it has heard of.
+    /// The highest term that the server has heard of.
     #[n(1)]
     pub term: Term,
     #[n(2)]
@@ -148,7 +153,8 @@ impl Message for StateTell {
 /// Operator to coordinator, or coordinator to server: a part of the records, in order of keys.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateRead {
-    /// None: of the present state, which a coordinator keeps for who reads it until somebody else begins.
+    /// None: a part of the present state. The coordinator keeps that state for its reader until another
+    /// reader begins.
     #[n(0)]
     pub position: Option<StatePosition>,
     /// The last key of the part before.
@@ -156,7 +162,7 @@ pub struct StateRead {
     pub after: String,
 }
 
-/// `NotFound`: that state is not there any more; begin again.
+/// `NotFound`: that state is no longer there; begin again.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StatePart {
     #[n(0)]
@@ -203,7 +209,8 @@ mod tests {
         }
     }
 
-    // G3: an old copy of the store goes on in terms and numbers that were taken already, however often it is started.
+    // G3: an old copy of the store goes on in terms and numbers that are taken already, however often it is
+    // started.
     #[test]
     fn a_state_does_not_follow_those_that_another_copy_of_it_led_to() {
         let (mut old, truth) = (lineage(), at(3, 13, 10));

@@ -1,11 +1,12 @@
-//! How many objects a tablet has.
+//! The number of objects in a tablet.
 //!
-//! Laid out by hand. `decode` takes bytes from outside: it answers a status, and never panics.
+//! The messages are laid out by hand. `decode` takes bytes from outside: it answers a status, and never
+//! panics.
 
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::{KeyHash, Status, TableId};
 
-/// The body of `Count`: table u32, first hash u64, at which a tablet begins.
+/// The body of `Count`: table u32, and the hash u64 at which a tablet begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CountRequest {
     pub table: TableId,

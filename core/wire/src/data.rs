@@ -8,16 +8,16 @@ use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::limits::{EXPIRY_MILLIS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{ClusterTime, Epoch, Number, Status, TableId, Version};
 
-/// Under which conditions an operation is refused (A4). For an absent object only `absent` counts.
+/// The conditions under which an operation is refused (A4). For an absent object only `absent` counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RejectRules {
     /// Refuse with `NotFound` when the object does not exist.
     pub absent: bool,
-    /// Refuse with `Exists` when it does.
+    /// Refuse with `Exists` when the object exists.
     pub exists: bool,
-    /// Refuse with `WrongVersion` when its version is not greater than this.
+    /// Refuse with `WrongVersion` when the object's version is not greater than this one.
     pub version_at_most: Option<Version>,
-    /// Refuse with `WrongVersion` when its version is another.
+    /// Refuse with `WrongVersion` when the object has another version than this one.
     pub version_other_than: Option<Version>,
 }
 
@@ -31,7 +31,8 @@ impl RejectRules {
         self.encode_with(0, out);
     }
 
-    /// With bits that belong to the request that the rules are a part of.
+    /// Encodes the rules, with `others` added to their flags: bits that belong to the request that the rules
+    /// are a part of.
     fn encode_with(&self, others: u8, out: &mut Vec<u8>) {
         let mut flags = others;
         flags |= if self.absent { Self::ABSENT } else { 0 };
@@ -44,7 +45,7 @@ impl RejectRules {
         }
     }
 
-    /// With the bits of an expiry, which follows.
+    /// Encodes the rules, with the bits of an expiry, and the expiry behind them.
     pub(crate) fn encode_with_expiry(&self, expiry: Option<Expiry>, out: &mut Vec<u8>) {
         match expiry {
             None => self.encode(out),
@@ -92,7 +93,7 @@ impl RejectRules {
         Some((rules, flags & others))
     }
 
-    /// What the rules say of an object with this version, or of an absent one.
+    /// The verdict of the rules on an object with this version, or on an absent one.
     pub fn check(&self, current: Option<Version>) -> Result<(), Status> {
         match current {
             None if self.absent => Err(Status::NotFound),
@@ -109,9 +110,9 @@ impl RejectRules {
     }
 }
 
-/// The body of `Read` and `Remove`: table u32, rules, key.
-/// Answers: `Read` gives [`ReadReply`]; `Remove` gives version u64, that of the removal, or 0 when nothing was there.
-/// A refusal by the rules gives the version that the object has, or 0.
+/// The body of `Read` and `Remove`: table u32, rules, key. Answers: `Read` gives [`ReadReply`]. `Remove`
+/// gives the version u64 of the removal, or 0 when no object was there. A refusal by the rules gives the
+/// version that the object has, or 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyRequest<'a> {
     pub table: TableId,
@@ -138,13 +139,14 @@ impl<'a> KeyRequest<'a> {
     }
 }
 
-/// When an object that is written ends by itself (A12).
+/// When a written object ends by itself (A12).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// So many milliseconds after the write is carried out: 1 to [`EXPIRY_MILLIS_MAX`].
+    /// Time to live in milliseconds, counted from the moment at which the write is carried out: 1 to
+    /// [`EXPIRY_MILLIS_MAX`].
     After { millis: u64 },
-    /// At this cluster time, not 0 and at most [`EXPIRY_MILLIS_MAX`] ahead. One that has passed: the object is written
-    /// and over at once.
+    /// Ends at this cluster time, which is not 0 and at most [`EXPIRY_MILLIS_MAX`] ahead. If that time has
+    /// passed, the object is written and is over at once.
     At(ClusterTime),
 }
 
@@ -152,7 +154,7 @@ impl Expiry {
     const AFTER: u8 = 16;
     const AT: u8 = 32;
 
-    /// The limits that can be told without knowing the time. `BadRequest`: it is outside them.
+    /// Checks the limits that need no knowledge of the time. `BadRequest`: the expiry is outside them.
     pub fn check(self) -> Result<(), Status> {
         match self {
             Expiry::After { millis: 1..=EXPIRY_MILLIS_MAX } => Ok(()),
@@ -161,7 +163,8 @@ impl Expiry {
         }
     }
 
-    /// The first moment at which an object written at `now` is over. `BadRequest`: the expiry is outside its limits.
+    /// The first moment at which an object written at `now` is over. `BadRequest`: the expiry is outside its
+    /// limits.
     pub fn end(self, now: ClusterTime) -> Result<ClusterTime, Status> {
         self.check()?;
         match self {
@@ -172,13 +175,13 @@ impl Expiry {
     }
 }
 
-/// The body of `Write`: table u32, rules, expiry u64 if the rules' flags have a bit for it, key length u32, key, value.
-/// Its answer: version u64 (also when refused by the rules: that of the object there).
+/// The body of `Write`: table u32, rules, expiry u64 if the rules' flags have a bit for it, key length u32,
+/// key, value. Its answer: version u64. A refusal by the rules gives the version of the object there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteRequest<'a> {
     pub table: TableId,
     pub rules: RejectRules,
-    /// None: the object stays until it is removed, also if the one that it replaces was to end.
+    /// None: the object stays until it is removed, even if it replaces an object that was to end.
     pub expiry: Option<Expiry>,
     pub key: &'a [u8],
     pub value: &'a [u8],
@@ -214,13 +217,13 @@ impl<'a> WriteRequest<'a> {
     }
 }
 
-/// The body of the answer to `Read`: version u64, write time u32 (cluster seconds), end u64 (cluster milliseconds, 0:
-/// none), value.
+/// The body of the answer to `Read`: version u64, write time u32 (cluster seconds), end u64 (cluster
+/// milliseconds, 0: none), value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadReply<'a> {
     pub version: Version,
     pub time: u32,
-    /// From when on the object is not returned any more.
+    /// From this time on the object is not returned any more.
     pub expires: Option<ClusterTime>,
     pub value: &'a [u8],
 }
@@ -247,7 +250,7 @@ impl<'a> ReadReply<'a> {
 pub struct IncrementRequest<'a> {
     pub table: TableId,
     pub rules: RejectRules,
-    /// What is added; its kind is the one that the object's value is read as.
+    /// The amount to add. The object's value is read as a number of the same kind.
     pub by: Number,
     pub key: &'a [u8],
 }
@@ -283,7 +286,8 @@ impl<'a> IncrementRequest<'a> {
     }
 }
 
-/// The body of the answer to `Increment`: version u64, the sum 8 bytes, of the kind that was asked for.
+/// The body of the answer to `Increment`: version u64, and the sum in 8 bytes, of the kind that was asked
+/// for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IncrementReply {
     pub version: Version,
@@ -311,7 +315,8 @@ pub fn decode_version(body: &[u8]) -> Result<Version, Status> {
     Reader::new(body).u64().map(Version).ok_or(Status::BadRequest)
 }
 
-/// What makes a replica's bytes count: its first `length` bytes have this CRC32C. The cluster time says when.
+/// Makes a replica's bytes count: the first `length` bytes have this CRC32C. The cluster time says when that
+/// was so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Certificate {
     pub length: u32,
@@ -319,18 +324,22 @@ pub struct Certificate {
     pub time: ClusterTime,
 }
 
-/// The body of `Append`: flags u32, offset u32, certificate (length u32, crc u32, time u64), data.
-/// The header names log (sender, shard), stream, segment and epoch.
+/// The body of `Append`: flags u32, offset u32, certificate (length u32, crc u32, time u64), data. The header
+/// names log (sender, shard), stream, segment and epoch.
 ///
 /// - `open`: the replica may be new; the data starts at offset 0.
-/// - `close`: nothing follows; with a certificate of the whole.
+/// - `close`: no data follows; the message has a certificate of the whole segment.
 /// - `primary`: this replica is read first in a recovery. `side`: the segment is outside the head order.
-/// - `certificate`: without one the data counts only when a later message brings one.
-/// - `synced`, with `open`: an append with a certificate is answered when what it certifies outlives a loss of power.
-/// - `raise_epoch`: the replica takes the header's epoch even if its own is lower; otherwise epochs must be equal.
+/// - `certificate`: the message brings a certificate. Without it the data counts only when a later message
+///   brings one.
+/// - `synced`, with `open`: an append with a certificate is answered when the certified bytes outlive a loss
+///   of power.
+/// - `raise_epoch`: the replica takes the header's epoch even if its own is lower. Otherwise epochs must be
+///   equal.
 ///
-/// An append without data and with the present certificate is a keepalive: checked like any other. One without flags
-/// and data, at offset 0, is a probe: it changes nothing, and its answer tells what is held and flushed.
+/// An append without data and with the present certificate is a keepalive, checked like any other append. An
+/// append without flags and data, at offset 0, is a probe: it changes nothing, and its answer tells which
+/// bytes are held and flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AppendRequest<'a> {
     pub open: bool,
@@ -345,7 +354,7 @@ pub struct AppendRequest<'a> {
 }
 
 impl<'a> AppendRequest<'a> {
-    /// What is before the data.
+    /// The bytes before the data.
     pub const HEAD_BYTES: usize = 24;
     const OPEN: u32 = 1;
     const CLOSE: u32 = 2;
@@ -356,7 +365,7 @@ impl<'a> AppendRequest<'a> {
     const SYNCED: u32 = 64;
     const KNOWN: u32 = 127;
 
-    /// Everything but the data, which the caller appends after it.
+    /// Encodes everything but the data, which the caller appends after it.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
         out.put_u32(
@@ -408,19 +417,21 @@ impl<'a> AppendRequest<'a> {
     }
 }
 
-/// The body of the answer to `Append`: what the replica holds now; also with `OutOfOrder` and `StaleEpoch`.
+/// The body of the answer to `Append`: the replica as it is now. Also sent with `OutOfOrder` and
+/// `StaleEpoch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AppendReply {
     /// Bytes held without a gap.
     pub length: u32,
-    /// Bytes that a certificate covers. Of a replica that was opened as `synced` this, the epoch and the closing are
-    /// what its device has.
+    /// Bytes that a certificate covers. For a replica that was opened as `synced`, this field, the epoch and
+    /// the closing tell the state on the backup's device.
     pub certified: u32,
     pub epoch: Epoch,
     pub closed: bool,
-    /// Bytes that a certificate on the backup's device covers, both synced: they outlive a loss of power. 0 as long as
-    /// the device does not have the epoch and the closing that this answer tells; so of a closed replica all or nothing.
-    /// A backup of a version without this field tells 0.
+    /// Bytes that a certificate on the backup's device covers, when bytes and certificate are synced, so that
+    /// they outlive a loss of power. 0 as long as the device does not have the epoch and the closing that
+    /// this answer tells; a closed replica is therefore flushed as a whole or not at all. A backup of a
+    /// version without this field tells 0.
     pub flushed: u32,
 }
 
@@ -433,15 +444,16 @@ impl AppendReply {
         out.put_u32(self.flushed);
     }
 
-    /// Bytes that an answer has.
+    /// The length of an answer.
     const BYTES: usize = 20;
 
-    /// Says behind an `OpenRefused` that the device is full.
+    /// Adds to an `OpenRefused` that the device is full.
     pub fn encode_full(full: &DiskFull, out: &mut Vec<u8>) {
         encode_into(out, full);
     }
 
-    /// Why a backup has no frame for a replica, where its device is full; else it has no more by its configuration.
+    /// Why a backup has no frame for a replica, when its device is full. None: its configuration allows no
+    /// more frames.
     pub fn decode_full(body: &[u8]) -> Option<DiskFull> {
         decode(body.get(AppendReply::BYTES..)?).ok()
     }
@@ -481,7 +493,8 @@ mod tests {
         assert_eq!(rules.check(Some(Version(6))), Ok(()));
     }
 
-    /// The bytes of a plain write are what they were before objects could end; the bits mean nothing elsewhere. // A12
+    /// The bytes of a plain write are what they were before objects could end; the bits mean nothing
+    /// elsewhere. // A12
     #[test]
     fn an_expiry_stands_behind_the_rules_and_only_in_a_write() {
         let bytes_of = |expiry| {
@@ -600,7 +613,7 @@ mod tests {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);
             prop_assert_eq!(AppendReply::decode(&bytes), Ok(reply));
-            // An older backup ends before `flushed`; a newer one may go on behind it.
+            // An older backup ends before `flushed`; a newer one may append more fields behind it.
             prop_assert_eq!(AppendReply::decode(&bytes[..16]), Ok(AppendReply { flushed: 0, ..reply }));
             prop_assert_eq!(AppendReply::decode(&bytes[..15]), Err(Status::BadRequest));
             bytes.push(7);

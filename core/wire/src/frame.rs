@@ -1,5 +1,6 @@
-//! One frame: a header with every identity field, then a body, both under one CRC32C. Of the two messages that carry much
-//! of a log the checksum ends where that begins: it has checksums of its own, which its reader verifies.
+//! One frame: a header with every identity field, then a body, both under one CRC32C. Two messages carry much
+//! of a log. Their checksum ends where the log's bytes begin, since those have checksums of their own, which
+//! the reader verifies.
 //!
 //! ```text
 //!   0  magic A7 52 48 44      4  protocol version    5  header bytes / 8    6  opcode
@@ -11,9 +12,13 @@
 //! 104  body
 //! ```
 //!
-//! All little-endian. Growth: the first 20 bytes stay for ever; new fields only at the end of the header; a reader
-//! copies what it knows of a longer header and takes missing fields of a shorter one as zero; unknown flag bits of the
-//! low byte are ignored, of the high byte refused. Full description: docs/formats/frame.md.
+//! All numbers are little-endian. The format can grow by these rules:
+//! - the first 20 bytes stay for ever, and new fields come only at the end of the header;
+//! - a reader copies the fields that it knows of a longer header, and takes missing fields of a shorter one
+//!   as zero;
+//! - unknown flag bits of the low byte are ignored, those of the high byte refused.
+//!
+//! Full description: docs/formats/frame.md.
 
 use crate::Opcode;
 use crate::data::AppendRequest;
@@ -33,17 +38,17 @@ use std::sync::Arc;
 pub const MAGIC: [u8; 4] = [0xA7, b'R', b'H', b'D'];
 pub const VERSION: u8 = 1;
 pub const HEADER_BYTES: usize = 104;
-/// What must be there to know the length of a frame.
+/// The bytes that are needed to know the length of a frame.
 pub const PREFIX_BYTES: usize = 16;
 pub const FRAME_BYTES_MAX: usize = 255 * 8 + FRAME_BODY_BYTES_MAX as usize;
 
 const REPEATED: u16 = 1;
-/// The checksum covers the header and so many bytes of the body as the header tells.
+/// The checksum covers the header and the first bytes of the body, as many as the field `covered` tells.
 const PARTLY: u16 = 1 << 8;
 const FLAGS_REFUSED: u16 = 0xFF00 & !PARTLY;
 const CRC_AT: usize = 16;
 const COVERED_AT: usize = 66;
-/// Less than this of a log is covered like all the rest: it costs nothing.
+/// Log bytes fewer than this are covered like all the rest: that costs nothing.
 const UNCOVERED_BYTES_MIN: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,11 +59,11 @@ pub enum Kind {
     Reply = 2,
 }
 
-/// The header's fields that have a meaning beyond framing. What a message does not use is zero.
+/// The header's fields that have a meaning beyond framing. A field that a message does not use is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     pub kind: Kind,
-    /// Raw, so that an unknown one can be answered; see [`Header::opcode`].
+    /// Raw, so that an unknown opcode can be answered; see [`Header::opcode`].
     pub opcode: u16,
     /// Raw status of a reply; see [`Header::status`].
     pub status: u16,
@@ -68,7 +73,7 @@ pub struct Header {
     pub term: Term,
     /// The server that sends; none for clients and the coordinator.
     pub sender: ServerId,
-    /// The life of the server that is meant; none for the coordinator and where any life will do.
+    /// The life of the server that the frame is for. None for the coordinator, and where any life will do.
     pub target: ServerId,
     pub stream: StreamId,
     pub epoch: Epoch,
@@ -85,7 +90,8 @@ impl Header {
         Header { kind: Kind::Request, opcode: opcode.code(), rpc, ..Header::default() }
     }
 
-    /// The header of the answer to this request: same opcode, rpc id and cluster, sender and target exchanged.
+    /// The header of the answer to this request: same opcode, rpc id and cluster; sender and target are
+    /// exchanged.
     pub fn answer(&self, status: Status) -> Header {
         Header { kind: Kind::Reply, status: status.code(), sender: self.target, target: self.sender, ..*self }
     }
@@ -155,7 +161,7 @@ impl fmt::Display for BadFrame {
     }
 }
 
-/// The whole length of the frame that begins with `bytes`, or none while fewer than [`PREFIX_BYTES`] are there.
+/// The whole length of the frame that begins with `bytes`. None while fewer than [`PREFIX_BYTES`] are there.
 /// Every limit is checked here, before any memory is taken for the body.
 pub fn length(bytes: &[u8]) -> Result<Option<usize>, BadFrame> {
     let seen = bytes.len().min(MAGIC.len());
@@ -183,7 +189,7 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, BadFrame> {
     Ok(Some(header + body as usize))
 }
 
-/// Takes one whole frame apart; checks everything that needs no context.
+/// Takes one whole frame apart, and checks everything that needs no context.
 pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), BadFrame> {
     let whole = length(bytes)?.ok_or(BadFrame::Truncated { bytes: bytes.len() })?;
     if bytes.len() != whole {
@@ -205,8 +211,9 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), BadFrame> {
     Ok((header, &bytes[header_bytes..]))
 }
 
-/// Where in the body of a message the log's bytes begin: data of an append, which a certificate covers before it counts,
-/// and records of a recovery read, each with a checksum, without which nothing is taken in.
+/// The offset in a message's body at which the log's bytes begin. These are the data of an append, which
+/// counts only when a certificate covers it, and the records of a recovery read, each with a checksum,
+/// without which no record is taken in.
 fn own_checksums_from(header: &Header) -> Option<usize> {
     match (header.kind, header.opcode()?) {
         (Kind::Request, Opcode::Append) => Some(AppendRequest::HEAD_BYTES),
@@ -215,13 +222,13 @@ fn own_checksums_from(header: &Header) -> Option<usize> {
     }
 }
 
-/// How many bytes of the body the checksum covers, if not all.
+/// The number of bytes of the body that the checksum covers, if not all.
 fn covered(frame: &[u8]) -> Option<usize> {
     let number = |at: usize| u16::from_le_bytes([frame[at], frame[at + 1]]);
     (number(8) & PARTLY != 0).then(|| usize::from(number(COVERED_AT)))
 }
 
-/// The opcode and the body of a whole frame, as `length` has found it, of which nothing is verified.
+/// The opcode and the body of a whole frame, as `length` has found it. None of it is verified.
 pub fn glance(whole: &[u8]) -> (Option<Opcode>, &[u8]) {
     let opcode = u16::from_le_bytes([whole[6], whole[7]]);
     (Opcode::from_code(opcode), &whole[usize::from(whole[5]) * 8..])
@@ -287,7 +294,7 @@ fn fields(header: &[u8]) -> Result<Header, BadFrame> {
     Ok(header)
 }
 
-/// The header as a defect of who writes it would make it; without one, as it is.
+/// The header as a planted defect of the writer would make it; without a defect, as it is.
 fn as_planted(header: &Header) -> Header {
     let Header { cluster, term, sender, target, epoch, segment, .. } = *header;
     let is_request = header.kind == Kind::Request;
@@ -321,12 +328,14 @@ fn as_planted(header: &Header) -> Header {
     }
 }
 
-/// Appends a frame to `out`; `body` appends the body's bytes. The checksum leaves out what has checksums of its own.
+/// Appends a frame to `out`; `body` appends the body's bytes. The checksum leaves out log bytes with
+/// checksums of their own.
 pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)) {
     write_before(out, header, body, 0);
 }
 
-/// Sends a frame whose body ends with `shared`: from where that lies, when it is large and has checksums of its own.
+/// Sends a frame whose body ends with `shared`. A large `shared` with checksums of its own is sent from where
+/// it lies.
 pub fn send_sharing(
     effects: &mut Effects,
     to: Peer,
@@ -345,7 +354,7 @@ pub fn send_sharing(
     }
 }
 
-/// Appends a frame but for the last `behind` bytes of its body, which the checksum has to leave out.
+/// Appends a frame without the last `behind` bytes of its body, which the checksum has to leave out.
 fn write_before(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>), behind: usize) {
     let planted_header;
     let header = if BUILT_IN {

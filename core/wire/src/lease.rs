@@ -1,4 +1,5 @@
-//! Leases of clients: opening and renewing them, and asking which of them live; and read leases of masters.
+//! Leases of clients: opening them, renewing them, and asking which of them live. Also the read leases of
+//! masters.
 //!
 //! Protocols: docs/protocols/exactly-once.md, docs/protocols/read-leases.md. Catalogue: A3, F8.
 
@@ -7,13 +8,14 @@ use crate::control::{Empty, Message};
 use minicbor::{Decode, Encode};
 use ramhold_base::LeaseId;
 
-/// How many leases one question may name.
+/// The most leases that one question may name.
 pub const LEASE_CHECK_COUNT_MAX: usize = 1000;
 
-/// Client to coordinator. Repeating it opens another lease; the one whose answer got lost ends by itself.
+/// Client to coordinator: give me a lease. A repeated request opens another lease; the lease whose answer got
+/// lost ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LeaseOpen {
-    /// How long it is to live without a renewal; brought into the coordinator's range.
+    /// How long the lease is to live without a renewal. The coordinator brings it into its own range.
     #[n(0)]
     pub term_millis: u64,
 }
@@ -31,7 +33,8 @@ impl Message for LeaseOpen {
     type Reply = LeaseOpened;
 }
 
-/// Client to coordinator: a whole term again, from when this arrives. `LeaseOver` when it has ended.
+/// Client to coordinator: a whole term again, from the arrival of this message. `LeaseOver` when the lease
+/// has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LeaseRenew {
     #[n(0)]
@@ -49,8 +52,8 @@ impl Message for LeaseRenew {
     type Reply = LeaseRenewed;
 }
 
-/// Client to master: requests under this lease will come. `Ok` when the master knows that it lives, `Retry` while the
-/// master asks the coordinator, `LeaseOver` when it has ended. Changes nothing else.
+/// Client to master: requests under this lease will come. `Ok` when the master knows that the lease lives,
+/// `Retry` while the master asks the coordinator, `LeaseOver` when the lease has ended. Changes nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LeaseMeet {
     #[n(0)]
@@ -62,19 +65,19 @@ impl Message for LeaseMeet {
     type Reply = Empty;
 }
 
-/// Master to coordinator: which of these live, and for how long at least?
+/// Master to coordinator: which of these leases live, and for how long at least?
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LeaseCheck {
     #[n(0)]
     pub leases: Vec<LeaseId>,
 }
 
-/// Those of the asked that are not named are over for good.
+/// A lease that was asked about and is named in neither list is over for good.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct LeasesChecked {
     #[n(0)]
     pub live: Vec<LiveLease>,
-    /// Ids that this coordinator has not given out, not yet perhaps.
+    /// Ids that this coordinator has not given out, or not yet.
     #[n(1)]
     pub never: Vec<LeaseId>,
 }
@@ -83,7 +86,7 @@ pub struct LeasesChecked {
 pub struct LiveLease {
     #[n(0)]
     pub lease: LeaseId,
-    /// What is left of its term.
+    /// The rest of the lease's term, in milliseconds.
     #[n(1)]
     pub millis: u64,
 }
@@ -93,7 +96,8 @@ impl Message for LeaseCheck {
     type Reply = LeasesChecked;
 }
 
-/// Master to coordinator: promise that nobody else opens my tablets for a read lease from now on.
+/// Master to coordinator: promise that for the length of a read lease from now on nobody else opens my
+/// tablets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ReadLease {}
 

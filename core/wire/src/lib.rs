@@ -1,10 +1,10 @@
-//! Every byte that Ramhold processes say to each other.
+//! Every message that Ramhold processes send each other, to the byte.
 //!
-//! A frame is a fixed header with all identity fields and a body. Bodies of the data plane (reads, writes, appends to
-//! replicas, recovery data) are laid out by hand in `data`; the control plane uses CBOR structs, one file per
-//! conversation. Roles meet here and nowhere else.
+//! A frame is a fixed header with all identity fields, and a body. Bodies of the data plane (reads, writes,
+//! appends to replicas, recovery data) are laid out by hand in `data`. The control plane uses CBOR structs,
+//! one file per conversation. Roles meet in this crate and nowhere else.
 //!
-//! Not here: what anybody does with a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
+//! Not here: how a role acts on a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
 
 pub mod calls;
 pub mod clock;

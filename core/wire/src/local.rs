@@ -1,11 +1,12 @@
-//! Requests about objects and their answers between the roles of one process: nothing of it is sent.
+//! Requests about objects, and their answers, between the roles of one process. None of this is sent over the
+//! network.
 
 use crate::commit::CommitRequest;
 use crate::data::{IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_base::Status;
 use std::ops::Range;
 
-/// One request, about one object or several. Keys and values within the limits of the wire.
+/// One request, about one object or several. Keys and values are within the limits of the wire.
 #[derive(Clone, Copy, Debug)]
 pub enum LocalRequest<'a> {
     Read(KeyRequest<'a>),
@@ -33,7 +34,7 @@ impl LocalAnswers {
         self.list.is_empty()
     }
 
-    /// Ticket, status and the body that the wire would have brought.
+    /// Ticket, status, and the body that the wire would have brought.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Status, &[u8])> {
         self.list.iter().map(|(ticket, status, body)| (*ticket, *status, &self.bytes[body.clone()]))
     }

@@ -1,4 +1,5 @@
-//! Who is in the cluster: enlisting, the server list, suspicion, and what a server has recorded about its streams.
+//! Membership of the cluster: enlisting, the server list, suspicion, and the records of a server about its
+//! streams.
 //!
 //! Protocol: docs/protocols/membership.md.
 
@@ -10,7 +11,8 @@ use ramhold_base::{
     ClusterId, ClusterTime, DirectoryId, Epoch, SegmentId, ServerId, ShardId, StreamId, Term, Version,
 };
 
-/// A label of a server; servers that share a label's value share what the label names (`host`, `rack`).
+/// A label of a server. Servers with the same value of a label share the thing that the label names (`host`,
+/// `rack`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Label {
     #[n(0)]
@@ -24,7 +26,8 @@ pub struct Label {
 pub enum ServerState {
     #[n(0)]
     Up,
-    /// Declared dead: fenced everywhere, its data being recovered. Gone from the list when that is done.
+    /// Declared dead: the server is fenced everywhere, and its data is being recovered. The server leaves the
+    /// list when that is done and its log is not kept.
     #[n(1)]
     Crashed,
 }
@@ -39,37 +42,39 @@ pub struct ServerEntry {
     pub labels: Vec<Label>,
     #[n(3)]
     pub state: ServerState,
-    /// Whether it takes tablets, and replicas.
+    /// Whether the server takes tablets (`master`), and replicas (`backup`).
     #[n(4)]
     pub master: bool,
     #[n(5)]
     pub backup: bool,
-    /// Measured read speed of its device, megabytes per second, at least 1.
+    /// Measured read speed of the server's device, in megabytes per second, at least 1.
     #[n(6)]
     pub read_speed: u32,
     #[n(7)]
     pub directory: DirectoryId,
-    /// Crashed, and recovered: nobody waits for it, but its log is still the second position of what was recovered from it
-    /// (docs/protocols/recovery.md, "Until devices have it").
+    /// Crashed and recovered. Nobody waits for the server, but its log is still the second position of
+    /// everything that was recovered from it (docs/protocols/recovery.md, "Until devices have it").
     #[n(8)]
     #[cbor(default)]
     pub kept: bool,
-    /// Crashed, and the partitions that were recovered from its log may be replicated now: their turn for frames has come.
+    /// Crashed, and the partitions that were recovered from its log may be replicated now: they have their
+    /// turn for frames.
     #[n(9)]
     #[cbor(default)]
     pub replicates: bool,
-    /// Frames are short: of those partitions, only this server's may be replicated for now.
+    /// Frames are short: only this server's partitions of that log may be replicated for now.
     #[n(10)]
     pub replicates_only: Option<ServerId>,
-    /// The port at its address where it hears clients of Redis Cluster; none: it has no port for them alone.
+    /// The port at the server's address for clients of Redis Cluster. None: it has no port for them alone.
     #[n(11)]
     pub redis_cluster_port: Option<u16>,
 }
 
-/// Coordinator to server: what changed of the server list. Answered with the version that the server has reached.
+/// Coordinator to server: the changes of the server list. The answer tells the version that the server has
+/// reached.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ServerListUpdate {
-    /// What the receiver must have for this to apply; 0: this is the whole list.
+    /// The version that the receiver must have for this update to apply. 0: this is the whole list.
     #[n(0)]
     pub from: u64,
     #[n(1)]
@@ -78,15 +83,16 @@ pub struct ServerListUpdate {
     pub changed: Vec<ServerEntry>,
     #[n(3)]
     pub removed: Vec<ServerId>,
-    /// The highest id given out so far: a server with an id up to this that is not in the list is gone for good.
+    /// The highest id given out so far. A server whose id is at most this and not in the list is gone for
+    /// good.
     #[n(4)]
     pub issued: ServerId,
     #[n(5)]
     pub time: ClusterTime,
-    /// Where the coordinator is to be found, as it says itself.
+    /// The coordinator's own address, as the coordinator tells it.
     #[n(6)]
     pub coordinator: Option<Address>,
-    /// How many rings of copysets replicas are placed in; none: they are scattered freely.
+    /// Rings of copysets in which replicas are placed. None: replicas are scattered freely.
     #[n(7)]
     pub copyset_rings: Option<u8>,
 }
@@ -102,7 +108,7 @@ impl Message for ServerListUpdate {
     type Reply = ServerListReached;
 }
 
-/// Server to coordinator: take me in. Repeated with the same `token` until answered; one token, one id.
+/// Server to coordinator: take me in. Repeated with the same `token` until answered; one token gets one id.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Enlist {
     /// Random, new for each life of the process.
@@ -142,10 +148,11 @@ pub struct Enlisted {
     /// The whole list as of now.
     #[n(3)]
     pub list: ServerListUpdate,
-    /// No version above this is handed out before it is raised (consistency rule 8).
+    /// The server hands out no version above this one before the ceiling is raised (consistency rule 8).
     #[n(4)]
     pub ceiling: Version,
-    /// Of the index, the same for all servers; never told to clients. None from a coordinator of an older version.
+    /// The secret of the index hash, the same for all servers and never told to clients. None from a
+    /// coordinator of an older version.
     #[n(5)]
     pub index_secret: Option<u64>,
 }
@@ -155,7 +162,7 @@ impl Message for Enlist {
     type Reply = Enlisted;
 }
 
-/// Anybody to the coordinator: this server did not answer. The coordinator looks for itself.
+/// Anybody to the coordinator: this server did not answer. The coordinator then pings that server itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SuspectServer {
     #[n(0)]
@@ -167,10 +174,11 @@ impl Message for SuspectServer {
     type Reply = Empty;
 }
 
-/// Server to coordinator: am I still in the cluster? `Ok` or `Fenced`; the sender is in the header.
+/// Server to coordinator: am I still in the cluster? The answer is `Ok` or `Fenced`; the sender is in the
+/// header.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct MembershipVerify {
-    /// Where the sender listens: for a coordinator that has lost its store and knows nobody.
+    /// The address at which the sender listens: for a coordinator that has lost its store and knows nobody.
     #[n(0)]
     pub address: Option<Address>,
     /// The device of this server's backup is full.
@@ -183,17 +191,17 @@ impl Message for MembershipVerify {
     type Reply = Empty;
 }
 
-/// What an acknowledged write of a table or stream is good for; see docs/protocols/replication.md.
+/// The promise of a table or stream about its acknowledged writes; see docs/protocols/replication.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Durability {
-    /// In the master's DRAM alone.
+    /// Acknowledged in the master's DRAM alone.
     #[n(0)]
     None,
-    /// In the buffers of R backups.
+    /// Acknowledged when the buffers of R backups have the write.
     #[n(1)]
     Buffered,
-    /// On R devices. Not built yet: refused.
+    /// Acknowledged when R devices have the write.
     #[n(2)]
     Synced,
 }
@@ -208,8 +216,8 @@ impl Durability {
     }
 }
 
-/// Server to coordinator: this stream exists; its first head is durably open. Recovery needs every registered stream.
-/// Answered before the stream's first acknowledgement. Idempotent.
+/// Server to coordinator: this stream exists, and its first head is durably open. Recovery needs every
+/// registered stream. The coordinator has answered before the stream acknowledges anything. Idempotent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StreamRegister {
     #[n(0)]
@@ -232,8 +240,9 @@ impl Message for StreamRegister {
     type Reply = Empty;
 }
 
-/// Server to coordinator: no replica of this stream below (segment, epoch) may count as its head any more (D8).
-/// Sent only when all replicas of the segment durably hold the epoch. Idempotent; refused with `Fenced` to the dead.
+/// Server to coordinator: no replica of this stream below (segment, epoch) may count as its head any more
+/// (D8). Sent only when all replicas of the segment durably hold the epoch. Idempotent. A server that was
+/// declared dead is refused with `Fenced`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HeadRecord {
     #[n(0)]
@@ -251,7 +260,7 @@ impl Message for HeadRecord {
     type Reply = Empty;
 }
 
-/// Server to coordinator: I want to hand out versions up to more than the present ceiling.
+/// Server to coordinator: raise my ceiling, so that I may hand out versions above the present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct CeilingRaise {
     /// The highest version in use or about to be.
@@ -288,13 +297,14 @@ pub struct ReplicaName {
     pub segment: SegmentId,
     #[n(3)]
     pub epoch: Epoch,
-    /// It was opened outside the head order.
+    /// The replica was opened outside the head order.
     #[n(4)]
     #[cbor(default)]
     pub side: bool,
 }
 
-/// Those of the asked that may be freed. What is not named stays, and is asked about again.
+/// The replicas among those asked about that may be freed. A replica that is not named stays, and is asked
+/// about again.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct ReplicasNotNeeded {
     #[n(0)]
@@ -306,10 +316,10 @@ impl Message for ReplicasNeeded {
     type Reply = ReplicasNotNeeded;
 }
 
-/// Master to backup: what you hold of this segment of mine, whose memory is damaged (C8).
-/// The answer's body is not CBOR: the bytes of the longest replica held, of whatever epoch, up to its newest
-/// certificate, which they match.
-/// `CorruptReplica`, `UnknownReplica`: ask another backup. `Retry`: too many are being read just now.
+/// Master to backup: send your replica of this segment of mine, whose memory is damaged (C8). The answer's
+/// body is not CBOR. It is the bytes of the longest replica that the backup holds, of any epoch, up to the
+/// replica's newest certificate, which the bytes match. `CorruptReplica`, `UnknownReplica`: ask another
+/// backup. `Retry`: too many replicas are being read just now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ReplicaRead {
     #[n(0)]

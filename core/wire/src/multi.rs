@@ -1,31 +1,34 @@
-//! Many requests to one master in one frame, and what became of each of them (A5).
+//! Many requests to one master in one frame, and the answer to each of them (A5).
 //!
-//! The body of `Multi`: count u16, then for each item: opcode u16, flags u16, sequence u64, length u32, and the body that
-//! the request would have alone. Cluster, target, lease and `unacknowledged` are those of the frame.
-//! The body of its answer: for each item, in whatever order: its place u16, status u16, length u32, body.
+//! The body of `Multi`: count u16. Then for each item: opcode u16, flags u16, sequence u64, length u32, and
+//! the body that the request would have alone. Cluster, target, lease and `unacknowledged` are those of the
+//! frame. The body of its answer: for each item, in any order: its place u16, status u16, length u32, body.
 //!
-//! `decode` takes bytes from outside: it looks at every length before anything is carried out, and allocates nothing.
+//! `decode` takes bytes from outside: it checks every length before anything is carried out, and allocates
+//! nothing.
 
 use crate::Opcode;
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{Sequence, Status};
 
-/// Items of one frame: a few hundred share the costs of a frame well, and take a master less than a millisecond.
+/// Items of one frame. A few hundred items share the costs of a frame well, and take a master less than a
+/// millisecond.
 pub const MULTI_COUNT_MAX: usize = 256;
-/// Bytes of a frame's body. What is larger goes alone.
+/// Bytes of a frame's body. A larger request goes alone.
 pub const MULTI_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the items of one answer, beyond which reads are refused with `AnswerFull`.
 pub const MULTI_ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// What an item takes in a request beside its body.
+/// The bytes of an item in a request, without its body.
 pub const ITEM_BYTES: usize = 16;
-/// What an item takes in an answer beside its body.
+/// The bytes of an item in an answer, without its body.
 pub const ANSWER_ITEM_BYTES: usize = 8;
-/// What the body of any answer but a read's takes at most: a version and a number.
+/// The largest body of any answer except a read's: a version and a number.
 pub const SHORT_ANSWER_BYTES_MAX: usize = 16;
 
 const REPEATED: u16 = 1;
-/// In the place of a status: the master does not answer this item, as it would not answer it alone.
+/// Stands in place of a status: the master does not answer this item, as it would not answer the request
+/// alone.
 const UNANSWERED: u16 = u16::MAX;
 
 const _: () = assert!(
@@ -84,8 +87,9 @@ fn put_with_length(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
 }
 
 impl<'a> MultiRequest<'a> {
-    /// `TooMany`: more than `MULTI_COUNT_MAX` items. `FrameTooLarge`: more than `MULTI_BYTES_MAX` bytes. `BadRequest`: an
-    /// item of another kind, such as a frame of items, or lengths and flags that make no sense.
+    /// `TooMany`: more than `MULTI_COUNT_MAX` items. `FrameTooLarge`: more than `MULTI_BYTES_MAX` bytes.
+    /// `BadRequest`: an item of another kind, such as a frame of items, or lengths and flags that make no
+    /// sense.
     pub fn decode(body: &'a [u8]) -> Result<MultiRequest<'a>, Status> {
         let (count, items) = body.split_first_chunk::<2>().ok_or(Status::BadRequest)?;
         let count = usize::from(u16::from_le_bytes(*count));
@@ -126,12 +130,13 @@ fn read_item<'a>(reader: &mut Reader<'a>) -> Option<Item<'a>> {
     (is_for_objects && flags & !REPEATED == 0).then_some(item)
 }
 
-/// What became of one item.
+/// The answer to one item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ItemAnswer<'a> {
     /// Its place in the request, from 0.
     pub place: u16,
-    /// Raw, as in a header; none: it is not answered, and nobody says whether it was carried out.
+    /// The raw status, as in a header. None: the item is not answered, and nobody says whether it was carried
+    /// out.
     pub status: Option<u16>,
     pub body: &'a [u8],
 }
@@ -143,7 +148,7 @@ pub fn encode_answer(place: u16, status: Option<Status>, out: &mut Vec<u8>, body
     put_with_length(out, body);
 }
 
-/// The items' answers in the body of an answer; ends at the first that makes no sense.
+/// The items' answers in the body of an answer. The iterator ends at the first answer that makes no sense.
 pub fn decode_answers(body: &[u8]) -> impl Iterator<Item = ItemAnswer<'_>> {
     let mut reader = Reader::new(body);
     std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
-//! The operations, numbered for ever.
+//! The operations and their numbers, which never change.
 
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $code:literal;)*) => {
-        /// Sent: a number is never used for something else.
+        /// Sent in frames: a number is never used for something else.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Opcode { $($(#[$doc])* $name = $code,)* }
@@ -26,7 +26,7 @@ opcodes! {
     Ping = 1;
     /// The answer to bytes that are no frame; its status says why, then the connection ends.
     Malformed = 2;
-    /// Anybody to a server or the coordinator: what one can see of it.
+    /// Anybody to a server or the coordinator: show an operator your state.
     ProcessStatus = 3;
 
     // Clients to masters (A3, A4).
@@ -100,14 +100,14 @@ opcodes! {
 
     // Operators to the coordinator (F2).
     LossAccept = 80;
-    // And of tables, since the numbers of clients are given out (D2).
+    // Also operators to the coordinator, about tables: the numbers of that group are all given out (D2).
     TableAlter = 81;
-    /// A client's, of a table that is to be empty (J1).
+    /// Clients to the coordinator: make a table empty (J1).
     TableTruncate = 82;
-    /// A server that is gone is not expected to come back.
+    /// Operators to the coordinator: a server that is gone is not expected to come back.
     ServerForget = 83;
 
-    // Of the coordinator's state, from who has a copy (G1).
+    // Requests for the coordinator's state, to the processes that have a copy of it (G1).
     StateTell = 90;
     StateRead = 91;
 }

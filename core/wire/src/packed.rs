@@ -1,12 +1,13 @@
-//! The lists that are most of what a recovery is told of, in few bytes: ranges, segments with their sources, digests.
+//! The lists that make up most of a recovery's messages, in few bytes: ranges, segments with their sources,
+//! digests.
 //!
-//! Each is one byte string. What follows from the item before is left out, numbers are as short as they are small: a
-//! thousand masters are told of thousands of segments and of a thousand ranges each, all by one coordinator, one after the
-//! other; and it reads a digest of all segments from nearly every backup.
+//! Each list is one byte string. Values that follow from the item before are left out, and small numbers take
+//! few bytes. The reason: one coordinator tells a thousand masters, one after the other, of thousands of
+//! segments and of a thousand ranges each, and it reads a digest of all segments from nearly every backup.
 //!
 //! Invariants:
 //! - any list comes back as it was, whatever its order;
-//! - a byte stands for at most 64 bytes of memory, so what a frame may bring bounds what it takes.
+//! - a byte stands for at most 64 bytes of memory, so the size of a frame bounds the memory that it takes.
 //!
 //! Format: docs/formats/messages.md, "Packed lists". Catalogue: F4.
 
@@ -17,7 +18,7 @@ use minicbor::{Decoder, Encoder};
 use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{Epoch, KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
 
-/// A part of a dead server's tablets that one recovery master takes over: some hash range of one tablet.
+/// The part of a dead server's tablets that one recovery master takes over: some hash range of one tablet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionRange {
     /// Ranges with the same number form one partition.
@@ -26,7 +27,7 @@ pub struct PartitionRange {
     pub seed: PlacementSeed,
     pub first: KeyHash,
     pub last: KeyHash,
-    /// Where the dead server kept it: only entries of this stream, from this segment on, count.
+    /// Where the dead server kept the range: only entries of this stream, from `first_segment` on, count.
     pub shard: ShardId,
     pub stream: StreamId,
     pub first_segment: SegmentId,
@@ -40,46 +41,48 @@ impl PartitionRange {
         Placement { seed: self.seed, slots: self.slots }
     }
 
-    /// Whether it differs in nothing but its number and its hashes.
+    /// Whether the ranges differ in nothing but their partitions and their hashes.
     fn is_of_tablet(&self, other: &PartitionRange) -> bool {
         let PartitionRange { partition, first, last, .. } = *other;
         PartitionRange { partition, first, last, ..*self } == *other
     }
 }
 
-/// One segment, and who holds a usable replica, the best first.
+/// One segment, and the backups that hold a usable replica, the best first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoverySegment {
     pub segment: SegmentId,
-    /// Replay it exactly up to here: for the head the end that the coordinator fixed; none: all of it.
+    /// Replay the segment exactly up to here: for the head, the end that the coordinator fixed. None: replay
+    /// all of it.
     pub end: Option<u32>,
     pub sources: Vec<SegmentSource>,
 }
 
-/// Where it listens and how fast it reads, the server list tells.
+/// A backup that holds a replica. The server list tells its address and its read speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSource {
     pub backup: ServerId,
     pub epoch: Epoch,
 }
 
-/// Of a range: as the one before but for partition and hashes; behind it; in the next partition; in the same.
+/// Flags of a range: it equals the one before but for partition and hashes; its hashes begin behind that
+/// one's; it is in the next partition; it is in the same partition.
 const SAME_TABLET: u8 = 1;
 const NEXT_HASH: u8 = 2;
 const NEXT_PARTITION: u8 = 4;
 const SAME_PARTITION: u8 = 8;
 const RANGE_FLAGS: u8 = SAME_TABLET | NEXT_HASH | NEXT_PARTITION | SAME_PARTITION;
-/// Of a segment: it has an end; its sources have epochs other than 0. The bits above count sources.
+/// Flags of a segment: it has an end; its sources have epochs other than 0. The bits above count the sources.
 const HAS_END: u64 = 1;
 const HAS_EPOCHS: u64 = 2;
 const SOURCES_SHIFT: u32 = 2;
-/// Segments one after the other that two bytes of a digest may stand for.
+/// The longest run of consecutive segments that two bytes of a digest may stand for.
 const RUN_MAX: usize = 16;
 
-/// What comes in lists that are one byte string in a message.
+/// An item of a list that is one byte string in a message.
 pub(crate) trait Packed: Sized {
     fn pack(list: &[Self], out: &mut Vec<u8>);
-    /// The next item, given those before it; several of a run.
+    /// Takes the next item, or the several items of a run, given the items before.
     fn unpack(list: &mut Vec<Self>, rest: &mut Rest<'_>) -> Option<()>;
 }
 
@@ -208,7 +211,7 @@ impl Packed for RecoverySegment {
         let shape = rest.number()?;
         let end = if shape & HAS_END != 0 { Some(rest.fitting()?) } else { None };
         let count = usize::try_from(shape >> SOURCES_SHIFT).ok()?;
-        // Each source takes a byte at least.
+        // Each source takes at least a byte.
         let mut sources = Vec::with_capacity(count.min(rest.0.len()));
         for _ in 0..count {
             let backup = ServerId(rest.number()?);
@@ -247,7 +250,8 @@ fn durability(number: u8) -> Option<Durability> {
     known.into_iter().find(|durability| *durability as u8 == number)
 }
 
-/// A number in as many bytes as it has groups of seven bits, the lowest first; all bytes but the last have their highest bit.
+/// Appends a number in groups of seven bits, the lowest first, one byte for each group. All bytes but the
+/// last have their highest bit set.
 fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -256,7 +260,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// What is not read yet.
+/// The bytes that are not read yet.
 pub(crate) struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -288,7 +292,7 @@ impl Rest<'_> {
         None
     }
 
-    /// One that has to fit a smaller type.
+    /// The next number, if it fits the smaller type.
     fn fitting<T: TryFrom<u64>>(&mut self) -> Option<T> {
         T::try_from(self.number()?).ok()
     }
@@ -304,7 +308,7 @@ mod tests {
         assert_eq!(unpacked(&packed(list)).as_deref(), Some(list));
     }
 
-    /// Small, near or at an end of its type.
+    /// A number that is small, near `before`, or at an end of its type.
     fn number(rng: &mut Rng, before: u64) -> u64 {
         match rng.between(0, 5) {
             0 => rng.between(0, 300),
@@ -360,7 +364,7 @@ mod tests {
         assert_eq!(packed(&digest), [1, 16, 0, 4, 1, 1]);
     }
 
-    // F4: a field that differs alone is not taken for the one before.
+    // F4: an item that differs from the one before in a single field is not taken for it.
     #[test]
     fn any_field_of_a_range_may_differ_from_the_one_before() {
         let one = range(3, 0, 9);

@@ -4,7 +4,8 @@ use crate::Opcode;
 use crate::control::Message;
 use minicbor::{Decode, Encode};
 
-/// Server to server: tell your subscribers of this channel. Told at most once: nobody repeats it.
+/// Server to server: tell the subscribers of this channel that are connected to you. At most once: nobody
+/// repeats the message.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Publish {
     #[n(0)]
@@ -13,14 +14,15 @@ pub struct Publish {
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub message: Vec<u8>,
-    /// To a shard channel, which is another than the channel of the same name.
+    /// The channel is a shard channel, which differs from the ordinary channel of the same name.
     #[n(2)]
     pub shard: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Published {
-    /// Subscribers that it was sent to; one with several patterns counts for each that fits.
+    /// Subscribers to which it was sent. A subscriber with several patterns counts once for each pattern that
+    /// fits.
     #[n(0)]
     pub heard: u64,
 }
@@ -30,7 +32,7 @@ impl Message for Publish {
     type Reply = Published;
 }
 
-/// Kinds of names that are listened to, each with names of its own.
+/// Kinds of names that clients listen to. Each kind has names of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Listened {
@@ -42,12 +44,12 @@ pub enum Listened {
     ShardChannels,
 }
 
-/// Server to server: what do clients that are connected to you listen to? Changes nothing.
+/// Server to server: what do the clients that are connected to you listen to? Changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Listeners {
     #[n(0)]
     pub kind: Listened,
-    /// Names to be counted, in the order of the answer; none: all that there are.
+    /// Names to be counted, in the order of the answer. None: all names that there are.
     #[n(1)]
     pub names: Option<Vec<Name>>,
     /// Only names that fit this pattern.
@@ -62,7 +64,7 @@ pub struct Name {
     #[n(0)]
     #[cbor(with = "minicbor::bytes")]
     pub name: Vec<u8>,
-    /// Connections that listen to it; 0 in a question.
+    /// Connections that listen to the name; 0 in a question.
     #[n(1)]
     #[cbor(default)]
     pub count: u64,
@@ -70,12 +72,12 @@ pub struct Name {
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ListenersTold {
-    /// As many as were asked for, or as have room in an answer: `NAMES_BYTES_MAX`.
+    /// The names that were asked for, or as many as have room in an answer: `NAMES_BYTES_MAX`.
     #[n(0)]
     pub names: Vec<Name>,
 }
 
-/// Bytes of the names in a question or an answer.
+/// The most bytes of names in a question or an answer.
 pub const NAMES_BYTES_MAX: usize = 1024 * 1024;
 
 impl Message for Listeners {

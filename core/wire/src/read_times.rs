@@ -2,7 +2,8 @@
 
 use ramhold_base::bytes::{Put, Reader};
 
-/// What the records in an answer to `RecoveryRead` follow: how long they took at the backup, in microseconds.
+/// Stands before the records in an answer to `RecoveryRead`: the time that they took at the backup, in
+/// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ReadTimes {
     /// From asking the device to having the segment.

@@ -11,8 +11,8 @@ use ramhold_base::{
     ClusterTime, Epoch, KeyHash, LogId, RecoveryId, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
 };
 
-/// Coordinator to backup: this server is dead. Accept nothing from it any more, and tell what you hold of it.
-/// Repeatable; each answer is as of then.
+/// Coordinator to backup: this server is dead. Accept nothing from it any more, and report the replicas that
+/// you hold of it. Repeatable; each answer is as of then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Fence {
     #[n(0)]
@@ -23,7 +23,8 @@ pub struct Fence {
 pub struct Fenced {
     #[n(0)]
     pub replicas: Vec<ReplicaReport>,
-    /// For how long the dead server may still answer reads on the strength of what this backup has accepted from it.
+    /// For how long the dead server may still answer reads on the strength of the appends that this backup
+    /// has accepted from it.
     #[n(1)]
     pub lease_millis: u64,
 }
@@ -50,7 +51,7 @@ pub struct ReplicaReport {
     pub certified: u32,
     #[n(6)]
     pub primary: bool,
-    /// Not wholly on the device when the buffers were lost: never proves a head.
+    /// The replica was not wholly on the device when the buffers were lost, so it never proves a head.
     #[n(7)]
     pub cut: bool,
     #[n(8)]
@@ -58,8 +59,8 @@ pub struct ReplicaReport {
     /// Cluster time of the certificate.
     #[n(9)]
     pub time: ClusterTime,
-    /// What the segment begins with: for every open replica, and for the newest closed one of a stream that is not
-    /// of a side log.
+    /// The opening of the segment: told for every open replica, and for the newest closed replica of a stream
+    /// that is not one of a side log.
     #[n(10)]
     pub opening: Option<Opening>,
 }
@@ -77,7 +78,8 @@ pub struct Opening {
     pub stats: Vec<TabletStat>,
 }
 
-/// A row of the statistics in an opening: what lay somewhere in a range of a table, beside what other rows say (C3, F3).
+/// A row of the statistics in an opening: the data that lay somewhere in a range of a table, in addition to
+/// other rows (C3, F3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct TabletStat {
     #[n(0)]
@@ -104,8 +106,8 @@ pub struct RecoveryStream {
     pub segments: Vec<RecoverySegment>,
 }
 
-/// Another dead log of which some ranges of a partition were recovered by the server that is dead now, and whose devices may
-/// not have had all of that.
+/// Another dead log. The server that is dead now had recovered some ranges of a partition from it, and that
+/// server's devices may not have had all of that data.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct EarlierLog {
     #[n(0)]
@@ -113,7 +115,7 @@ pub struct EarlierLog {
     /// The division of this log for this recovery, with a number of its own.
     #[n(1)]
     pub recovery: RecoveryId,
-    /// Of all partitions, as far as they were in this log, at their positions there.
+    /// The ranges of all partitions, as far as they were in this log, at their positions there.
     #[n(2)]
     #[cbor(with = "packed")]
     pub ranges: Vec<PartitionRange>,
@@ -121,8 +123,8 @@ pub struct EarlierLog {
     pub streams: Vec<RecoveryStream>,
 }
 
-/// Coordinator to recovery master: recover this partition. Accepted at once; the end is told with `Recovered`.
-/// Idempotent by (recovery, partition, attempt); a higher attempt replaces a lower one.
+/// Coordinator to recovery master: recover this partition. The request is accepted at once; `Recovered` tells
+/// the end. Idempotent by (recovery, partition, attempt); a higher attempt replaces a lower one.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Recover {
     #[n(0)]
@@ -137,26 +139,28 @@ pub struct Recover {
     #[n(4)]
     #[cbor(with = "packed")]
     pub ranges: Vec<PartitionRange>,
-    /// What is to be replayed: the streams that the partition is in.
+    /// The streams that the partition is in, which are to be replayed.
     #[n(5)]
     pub streams: Vec<RecoveryStream>,
     /// At least the maximum over all heads of the dead log.
     #[n(6)]
     pub safe_version: Version,
-    /// After a reported loss, of this log or of an earlier owner's, or when the log of an earlier owner had nothing of a range:
-    /// versions jump to here, also of existing keys; else 0.
+    /// Else 0. After a reported loss of this log or of an earlier owner's log, or when the log of an earlier
+    /// owner had nothing of a range: versions jump to here, also those of existing keys.
     #[n(7)]
     pub version_floor: Version,
-    /// Dead logs that ranges of the partition are to be recovered from as well.
+    /// Other dead logs from which ranges of the partition are to be recovered as well.
     #[n(8)]
     #[cbor(default)]
     pub earlier: Vec<EarlierLog>,
-    /// Success is reported when all is taken in, before anything of it is replicated; else when it is durable.
+    /// If set, success is reported when all data is taken in, before any of it is replicated; else when it is
+    /// durable.
     #[n(9)]
     #[cbor(default)]
     pub early: bool,
-    /// Fewer backups than a log had replicas hold its last segment up to where it is replayed: what stands there may never have
-    /// been acknowledged. Results are not told again before the partition has R replicas of its own.
+    /// Fewer backups than a log had replicas hold its last segment up to the end of the replay, so the bytes
+    /// there may never have been acknowledged. Results are not told again before the partition has R replicas
+    /// of its own.
     #[n(10)]
     #[cbor(default)]
     pub tail_short: bool,
@@ -168,8 +172,8 @@ impl Message for Recover {
 }
 
 impl Recover {
-    /// Ranges and streams as they stand in a message. They are the most of it and the same for many partitions, so they are
-    /// encoded once.
+    /// Ranges and streams as a message holds them. They are most of the message and the same for many
+    /// partitions, so they are encoded once.
     pub fn encode_common(ranges: &[PartitionRange], streams: &[RecoveryStream]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut encoder = minicbor::Encoder::new(&mut bytes);
@@ -178,7 +182,7 @@ impl Recover {
         bytes
     }
 
-    /// Encodes the message with this for its ranges and streams.
+    /// Encodes the message, with `common` for its ranges and streams.
     pub fn encode_around(&self, common: &[u8], out: &mut Vec<u8>) {
         minicbor::Encoder::new(&mut *out).array(11).expect("writing to a vector cannot fail");
         encode_into(out, &self.recovery);
@@ -194,9 +198,9 @@ impl Recover {
     }
 }
 
-/// Recovery master to coordinator: how it ended. On success the partition is taken in (`early`) or durable, and waits to be
-/// published; the answer `Ok` publishes it: from then on the sender serves. `NotAllowed`: give it up.
-/// Repeated until answered.
+/// Recovery master to coordinator: how the recovery of a partition ended. On success the partition is taken
+/// in (`early`) or durable, and waits to be published. The answer `Ok` publishes it: from then on the sender
+/// serves. `NotAllowed`: give the partition up. Repeated until answered.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Recovered {
     #[n(0)]
@@ -224,7 +228,7 @@ pub enum RecoveryOutcome {
         #[n(3)]
         #[cbor(default)]
         times: ReplayTimes,
-        /// Of `bytes`, those from the log of the dead owner itself. `None`: not told.
+        /// The part of `bytes` that came from the dead owner's own log. `None`: not told.
         #[n(4)]
         own_bytes: Option<u64>,
     },
@@ -232,14 +236,15 @@ pub enum RecoveryOutcome {
     Failed {
         #[n(0)]
         reason: String,
-        /// For want of memory, or of frames on the backups.
+        /// The reason is a lack of memory, or of frames on the backups.
         #[n(1)]
         #[cbor(default)]
         no_room: bool,
     },
 }
 
-/// How one recovery master fared: microseconds since it accepted the partition, and sums over its requests for records.
+/// Times of one recovery master: microseconds since it accepted the partition, and sums over its requests for
+/// records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct ReplayTimes {
     /// The first records have come.
@@ -248,32 +253,33 @@ pub struct ReplayTimes {
     /// The last records have come.
     #[n(1)]
     pub fetched: u64,
-    /// All of them are taken in.
+    /// All records are taken in.
     #[n(2)]
     pub replayed: u64,
     /// The side segments are whole on their backups.
     #[n(3)]
     pub replicated: u64,
-    /// The head that names them is durable.
+    /// The head that names the side segments is durable.
     #[n(4)]
     pub durable: u64,
     /// Requests that were answered with records.
     #[n(5)]
     pub fetches: u64,
-    /// The sum of the times from asking to having the answer.
+    /// The sum of the times from a request to its answer.
     #[n(6)]
     pub fetching: u64,
-    /// What the backups needed to read the segments, each told to all who ask for it; mostly before they are asked.
+    /// The time that the backups needed to read the segments. Each reading is told to every master that asks
+    /// for the segment, and mostly ended before the master asked.
     #[n(7)]
     pub reading: u64,
-    /// Of `fetching`: from the backup having the question to its answer.
+    /// The part of `fetching` from the question's arrival at the backup to the backup's answer.
     #[n(8)]
     pub waiting: u64,
 }
 
-/// Recovery master to coordinator: all that I recovered to this position is on its backups, and the opening of a head that
-/// names it: in their buffers, or on their devices, and then nothing else need be kept of it. Repeated until answered.
-/// Idempotent.
+/// Recovery master to coordinator: everything that I recovered to this position is on its backups, and so is
+/// the opening of a head that names it. Backups have it in their buffers, or on their devices; in the second
+/// case nothing else need be kept of it. Repeated until answered. Idempotent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Settled {
     #[n(0)]
@@ -282,7 +288,7 @@ pub struct Settled {
     pub stream: StreamId,
     #[n(2)]
     pub first_segment: SegmentId,
-    /// On devices.
+    /// Whether devices have it.
     #[n(3)]
     pub flushed: bool,
 }
@@ -307,19 +313,20 @@ impl Message for Recovered {
     type Reply = Empty;
 }
 
-/// Coordinator to servers: how much of what is recovered would fit there?
+/// Coordinator to servers: how much recovered data would you have room for?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Room {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct RoomReport {
-    /// New replicas that the backup can take, each a frame; 0: it takes none.
+    /// New replicas that the backup can take, each a frame. 0: it takes none.
     #[n(0)]
     pub frames: u64,
-    /// Memory of the log that is neither live nor held in reserve, in bytes; 0: it is no master.
+    /// Memory of the log that is neither live nor held in reserve, in bytes. 0: the server is no master.
     #[n(1)]
     pub log_bytes: u64,
-    /// Segments of what was recovered here that no backup has as a whole any more, though R had them.
+    /// Segments that were recovered here and that no backup has as a whole any more, though R backups had
+    /// them.
     #[n(2)]
     #[cbor(default)]
     pub lone_segments: u64,
@@ -337,16 +344,16 @@ pub struct RecoveryWork {
     pub crashed: ServerId,
 }
 
-/// As of the answer, in the backup's present life.
+/// The backup's work as of the answer, in the backup's present life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct RecoveryWorked {
-    /// Segments, from the device.
+    /// Segments read from the device.
     #[n(0)]
     pub read: WorkDone,
-    /// Segments, verified and divided.
+    /// Segments verified and divided.
     #[n(1)]
     pub divide: WorkDone,
-    /// Replicas, after the server had left the list.
+    /// Replicas freed after the server had left the list.
     #[n(2)]
     pub free: WorkDone,
     /// Replicas that are still there.
@@ -359,13 +366,14 @@ pub struct RecoveryWorked {
 pub struct WorkDone {
     #[n(0)]
     pub count: u64,
-    /// Of log.
+    /// Bytes of log.
     #[n(1)]
     pub bytes: u64,
     /// Microseconds during which any of it was under way.
     #[n(2)]
     pub busy: u64,
-    /// Microseconds before the answer: the first began, the last ended; none: there was none.
+    /// Microseconds before the answer at which the first piece of work began and the last one ended. None:
+    /// there was no work.
     #[n(3)]
     pub began: Option<u64>,
     #[n(4)]
@@ -377,11 +385,10 @@ impl Message for RecoveryWork {
     type Reply = RecoveryWorked;
 }
 
-/// Recovery master to backup: the records of this partition in this segment.
-/// The answer's body is not CBOR: `ReadTimes`, then whole log entries one after the other, checked by the backup and to be
-/// checked again.
-/// `CorruptReplica`, `UnknownReplica`: take the next source. `Retry`: being read, or no room just now. `UnknownRanges`: ask
-/// again with the ranges of all partitions.
+/// Recovery master to backup: the records of this partition in this segment. The answer's body is not CBOR.
+/// It is `ReadTimes`, then whole log entries one after the other, which the backup has checked and the master
+/// has to check again. `CorruptReplica`, `UnknownReplica`: take the next source. `Retry`: the segment is
+/// being read, or there is no room just now. `UnknownRanges`: ask again with the ranges of all partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct RecoveryRead {
     #[n(0)]
@@ -398,21 +405,22 @@ pub struct RecoveryRead {
     pub end: u32,
     #[n(6)]
     pub partition: u32,
-    /// Of all partitions; empty when the backup should know them.
+    /// The ranges of all partitions. Empty when the backup should know them.
     #[n(7)]
     #[cbor(with = "packed")]
     pub ranges: Vec<PartitionRange>,
-    /// Which they are: `ranges_digest` of them.
+    /// Names the ranges of the recovery: their `ranges_digest`.
     #[n(8)]
     pub digest: u64,
-    /// Whose recovery it is: the log's own server, or one that had recovered it. None: the log's own.
+    /// The server that is being recovered: the log's own server, or one that had recovered it. None: the
+    /// log's own.
     #[n(9)]
     #[cbor(default)]
     pub crashed: ServerId,
 }
 
-/// What tells the ranges of one division of a dead log from those of any other: the placement hash, with seed 0, of the
-/// list as it is packed.
+/// Tells the ranges of one division of a dead log from those of any other: the placement hash, with seed 0,
+/// of the list as it is packed.
 pub fn ranges_digest(ranges: &[PartitionRange]) -> u64 {
     PlacementHasher::new(PlacementSeed(0)).hash(&packed::packed(ranges)).0
 }
@@ -427,7 +435,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::membership::Durability;
 
-    /// Of one table, in one stream.
+    /// A range of one table, in one stream.
     pub(crate) fn range(partition: u32, first: u64, last: u64) -> PartitionRange {
         PartitionRange {
             partition,

@@ -1,22 +1,24 @@
 //! A page of a table: which objects there are (A6).
 //!
-//! Laid out by hand. A page speaks of the objects whose placement hashes are in a range and whose positions are at or
-//! above one: positions are the masters' own order of keys, the same on all servers of a cluster, and mean nothing else.
+//! The messages are laid out by hand. A page covers the objects whose placement hashes are in a range and
+//! whose positions are at or above one position. Positions are the masters' own order of keys, the same on
+//! all servers of a cluster, and have no other meaning.
 //!
-//! `decode` takes bytes from outside: it answers a status, never panics, and takes no memory that the bytes do not fill.
+//! `decode` takes bytes from outside: it answers a status, never panics, and takes no memory that the bytes
+//! do not fill.
 
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{ClusterTime, KeyHash, Status, TableId, Version};
 
-/// Objects and bytes of a page that nobody limits further; whoever asks may say less.
+/// The most objects and bytes of a page, unless the request asks for fewer.
 pub const PAGE_COUNT_MAX: u32 = 4096;
 pub const PAGE_BYTES_MAX: u32 = 1024 * 1024;
-/// Objects whose keys have the same hash are in one page together: it may grow up to this.
+/// Objects whose keys have the same hash are in one page together: for them a page may grow up to this size.
 pub const PAGE_BYTES_ALWAYS: u32 = FRAME_BODY_BYTES_MAX;
-/// What an object takes in a page beside key and value.
+/// The bytes of an object in a page, without key and value.
 pub const PAGE_OBJECT_BYTES: usize = 28;
-/// What a page takes before its objects.
+/// The bytes of a page before its objects.
 pub const PAGE_HEAD_BYTES: usize = 17;
 
 const KEYS_ONLY: u8 = 1;
@@ -27,16 +29,17 @@ const _: () = assert!(
     KEY_BYTES_MAX + VALUE_BYTES_MAX + PAGE_OBJECT_BYTES + PAGE_HEAD_BYTES < PAGE_BYTES_ALWAYS as usize
 );
 
-/// The body of `Scan`: table u32, flags u8, first hash u64, last hash u64, position u64, count u32, bytes u32.
+/// The body of `Scan`: table u32, flags u8, first hash u64, last hash u64, position u64, count u32, bytes
+/// u32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanRequest {
     pub table: TableId,
-    /// The page speaks of the tablet of this hash.
+    /// The page covers hashes of the tablet that has this hash.
     pub first: KeyHash,
-    /// Inclusive; what lies beyond the tablet is left out.
+    /// Inclusive. Hashes beyond the tablet are left out.
     pub last: KeyHash,
     pub position: u64,
-    /// Objects and bytes of the page, from 1; more than the maxima count as those.
+    /// The most objects and bytes of the page, each at least 1. More than the maxima count as the maxima.
     pub count: u32,
     pub bytes: u32,
     /// Values are left out.
@@ -73,13 +76,14 @@ impl ScanRequest {
     }
 }
 
-/// The body of the answer to `Scan`: last hash u64, flag u8 (1: there is more), next position u64; then the objects, each
-/// version u64, write time u32, end u64 (0: none), key length u32, value length u32, key, value.
+/// The body of the answer to `Scan`: last hash u64, flag u8 (1: there is more), next position u64. Then the
+/// objects, each version u64, write time u32, end u64 (0: none), key length u32, value length u32, key,
+/// value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanHead {
-    /// Of the range that the page speaks of.
+    /// The last hash of the range that the page covers.
     pub last: KeyHash,
-    /// Where the next page of this range begins; none: that was all of it.
+    /// Where the next page of this range begins. None: the page was the last one.
     pub next: Option<u64>,
 }
 
@@ -101,7 +105,7 @@ impl ScanHead {
     }
 }
 
-/// Appends what comes before an object's key and value.
+/// Appends the fields that come before an object's key and value.
 pub fn encode_object_head(
     out: &mut Vec<u8>,
     (version, time, expires): (Version, u32, Option<ClusterTime>),
@@ -115,7 +119,7 @@ pub fn encode_object_head(
     out.put_u32(value_bytes as u32);
 }
 
-/// Takes a page apart: `BadRequest` when it is none.
+/// Takes a page apart. `BadRequest`: the body is no page.
 pub fn decode_page(body: &[u8]) -> Result<(ScanHead, Vec<PageObject<'_>>), Status> {
     let mut reader = Reader::new(body);
     let mut head = || {

@@ -1,6 +1,9 @@
-//! A process's copy of the server list, and what it knows of itself.
+//! A process's copy of the server list, and the process's knowledge of its own identity.
 //!
-//! Invariants: the version only grows within a term; `issued` only grows; a crashed server never comes back under its id.
+//! Invariants:
+//! - the version only grows within a term;
+//! - `issued` only grows;
+//! - a crashed server never comes back under its id.
 
 use crate::Header;
 use crate::clock::ClusterClock;
@@ -18,19 +21,20 @@ pub struct ServerList {
     issued: ServerId,
 }
 
-/// What is known of a server id.
+/// The standing of a server id in this copy of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     Up,
     Crashed,
-    /// Was in the cluster once; all that was its is recovered.
+    /// Was in the cluster once, and everything that it owned is recovered.
     Removed,
     /// Newer than this copy of the list, or never given out.
     Unknown,
 }
 
 impl ServerList {
-    /// Applies an update. `false`: it does not follow this version; the sender must be told [`Self::version`].
+    /// Applies an update. `false`: the update does not follow this version; the sender must be told
+    /// [`Self::version`].
     pub fn apply(&mut self, update: &ServerListUpdate) -> bool {
         if update.to <= self.version {
             return true; // It was overtaken by a newer one.
@@ -71,8 +75,9 @@ impl ServerList {
         self.entries.values().filter(|e| e.state == ServerState::Up)
     }
 
-    /// Whether a server may replicate what it has recovered from these dead logs: one that is listed lets it, or none is
-    /// listed any more. Which of them its pieces still note, and which is the oldest, the coordinator alone knows.
+    /// Whether a server may replicate the data that it has recovered from these dead logs: one log that is
+    /// still listed allows it, or no log is listed any more. Only the coordinator knows which of the logs the
+    /// server's pieces still note, and which of them is the oldest.
     pub fn may_replicate(&self, logs: impl Iterator<Item = ServerId>, server: ServerId) -> bool {
         let mut listed = logs.filter_map(|log| self.entries.get(&log)).peekable();
         let is_its = |entry: &ServerEntry| entry.replicates_only.is_none_or(|only| only == server);
@@ -99,18 +104,18 @@ impl ServerList {
     }
 }
 
-/// Which backups may hold replicas of one segment together: the same for the whole cluster.
+/// The choice of backups that may hold replicas of one segment together: the same for the whole cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplicaPlacement {
-    /// Any that are in separate failure domains.
+    /// Any backups that are in separate failure domains.
     #[default]
     Scatter,
-    /// Those of one of few sets, which the server list gives.
+    /// The backups of one of a few sets, which follow from the server list.
     Copysets { rings: u8 },
 }
 
 impl ReplicaPlacement {
-    /// As the server list's updates tell it.
+    /// The placement that the server list's updates tell.
     pub fn of(copyset_rings: Option<u8>) -> ReplicaPlacement {
         copyset_rings.map_or(ReplicaPlacement::Scatter, |rings| ReplicaPlacement::Copysets { rings })
     }
@@ -128,10 +133,10 @@ impl ReplicaPlacement {
 pub struct View {
     pub cluster: ClusterId,
     pub me: ServerId,
-    /// Of the coordinator that acts, as last heard.
+    /// The term of the coordinator that acts, as last heard.
     pub term: Term,
-    /// A coordinator that has lost its store has asked under this term, and does not act yet; nobody below acts any more
-    /// (docs/protocols/rebuild.md, rule 6).
+    /// A coordinator that has lost its store has asked under this term, and does not act yet. No coordinator
+    /// of a lower term acts any more (docs/protocols/rebuild.md, rule 6).
     pub bound: Term,
     pub coordinator: SocketAddr,
     pub list: ServerList,
@@ -158,17 +163,17 @@ impl View {
         self.clock.told(now, time);
     }
 
-    /// The coordinator was asked at `sent` and answers now that its clock showed so many microseconds since 1970.
+    /// The coordinator was asked at `sent`, and answers now that its clock showed `micros` since 1970.
     pub fn answer_time(&mut self, sent: Instant, now: Instant, micros: u64) {
         self.clock.answered(sent, now, micros);
     }
 
-    /// How far apart the earliest and the latest time are that the cluster may have now.
+    /// The distance between the earliest and the latest time that the cluster may have now.
     pub fn time_span(&self, now: Instant) -> Duration {
         self.clock.span(now)
     }
 
-    /// The cluster time, carried on with the own clock since it was last told. It never goes back.
+    /// The cluster time, carried on with this process's clock since it was last told. It never goes back.
     pub fn time(&self, now: Instant) -> ClusterTime {
         self.clock.time(now)
     }
@@ -183,12 +188,13 @@ impl View {
         Header { cluster: self.cluster, term: self.term, sender: self.me, target, ..Header::default() }
     }
 
-    /// A header for a request to the coordinator. One that acts no more finds there a term above its own, and refuses.
+    /// A header for a request to the coordinator. A coordinator that acts no more finds a term above its own
+    /// there, and refuses.
     pub fn to_coordinator(&self) -> Header {
         Header { term: self.least_term(), ..self.to_server(ServerId::NONE) }
     }
 
-    /// A process with a lower term is no coordinator any more.
+    /// The lowest term under which a process may still act as coordinator.
     pub fn least_term(&self) -> Term {
         self.term.max(self.bound)
     }

@@ -1,13 +1,14 @@
-//! Why a table cannot keep its replicas: the facts of a refusal with `TooFewBackups`, and one sentence of them.
+//! Why a table cannot keep its replicas: the facts of a refusal with `TooFewBackups`, and one sentence made
+//! of them.
 //!
-//! The coordinator tells them when a table is made or altered, a master when a write would wait.
+//! The coordinator tells these facts when a table is made or altered, a master when a write would wait.
 //! Format: docs/formats/messages.md. Catalogue: A1, D3.
 
 use crate::membership::ServerEntry;
 use minicbor::{Decode, Encode};
 use std::fmt;
 
-/// The kind of failure domain that each replica needs one of.
+/// The kind of failure domain: each replica needs a domain of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum DomainLevel {
@@ -36,7 +37,7 @@ pub struct Shortage {
 }
 
 impl DomainLevel {
-    /// The level that separates these servers: that of the coarsest label which all of them have.
+    /// The level that separates these servers: that of the coarsest label that all of them have.
     pub fn of<'a>(servers: impl Iterator<Item = &'a ServerEntry>) -> DomainLevel {
         let has = |server: &ServerEntry, name: &str| server.labels.iter().any(|label| label.name == name);
         let of_one = |server: &ServerEntry| match (has(server, "rack"), has(server, "host")) {
@@ -62,12 +63,12 @@ impl DomainLevel {
 }
 
 impl Shortage {
-    /// Failure domains that are missing.
+    /// The number of missing failure domains.
     pub fn missing(&self) -> u32 {
         u32::from(self.replicas).saturating_sub(self.up)
     }
 
-    /// The way out of the shortage: "start one more server".
+    /// The remedy for the shortage: "start one more server".
     pub fn remedy(&self) -> String {
         match (self.missing(), self.level) {
             (0 | 1, DomainLevel::Server) => "start one more server".into(),

@@ -1,4 +1,4 @@
-//! What an operator sees: the state of a process and of the cluster.
+//! The messages that show an operator the state of a process and of the cluster.
 
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
@@ -8,16 +8,16 @@ use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, RecoveryId, ServerId, StreamId, TableId, Term};
 use std::fmt;
 
-/// Anybody to anybody.
+/// Anybody to anybody: are you there, and who are you?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Ping {}
 
-/// Who answers.
+/// The identity of the process that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Pong {
     #[n(0)]
     pub server: ServerId,
-    /// The version of the server list that the answering server has; 0 from a coordinator.
+    /// The version of the answering server's copy of the server list; 0 from a coordinator.
     #[n(1)]
     pub list_version: u64,
     /// The cluster time, from a coordinator: microseconds since 1970.
@@ -33,7 +33,7 @@ impl Message for Ping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ProcessStatusRequest {}
 
-/// What one server says of itself.
+/// The state of one server, as the server reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct ProcessStatus {
     #[n(0)]
@@ -87,44 +87,44 @@ pub struct ProcessStatus {
     pub copying: Option<CopyingStatus>,
 }
 
-/// Closed segments of a master that lost replicas with their backups, and are copied again (D6).
+/// Closed segments of a master that lost replicas together with the backups, and are copied again (D6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct CopyingStatus {
     /// Segments that lack a replica.
     #[n(0)]
     pub segments: u64,
-    /// What has still to be sent, in bytes.
+    /// Bytes that have still to be sent.
     #[n(1)]
     pub left_bytes: u64,
     /// Bytes sent since the start.
     #[n(2)]
     pub copied_bytes: u64,
-    /// On average, since there is something to copy; 0: there is nothing, or nothing has been sent.
+    /// Average speed since there is something to copy. 0: there is nothing to copy, or nothing has been sent.
     #[n(3)]
     pub bytes_per_second: u64,
-    /// The operator's; 0: none.
+    /// The operator's limit; 0: none.
     #[n(4)]
     pub limit: u64,
 }
 
-/// How a master fared with its read lease since the start (F8).
+/// The read lease of a master: its effect on reads since the start (F8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct ReadLeaseStatus {
     /// Reads that had to wait for a grant.
     #[n(0)]
     pub waited: u64,
-    /// Those of them that were refused with `NotLeased`.
+    /// The reads among them that were refused with `NotLeased`.
     #[n(1)]
     pub refused: u64,
 }
 
-/// What a master remembers of mutations, for those who may ask again (A3).
+/// The mutations that a master remembers, for clients that may ask again (A3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct ResultsStatus {
-    /// Clients' leases that it knows.
+    /// Clients' leases that the master knows.
     #[n(0)]
     pub leases: u64,
-    /// Sequences that it remembers: results and burnt ones.
+    /// Sequences that the master remembers: results and burnt ones.
     #[n(1)]
     pub remembered: u64,
     /// Repeated mutations that were answered with the first result, since the start.
@@ -135,7 +135,7 @@ pub struct ResultsStatus {
     pub dropped: u64,
 }
 
-/// What cleaning does and has done since the start.
+/// The state of cleaning now, and its work since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct CleaningStatus {
     /// Free memory is low: every write pays for cleaning.
@@ -157,24 +157,24 @@ pub struct CleaningStatus {
     pub bytes_combined: u64,
     #[n(7)]
     pub segments_retired: u64,
-    /// Objects taken out because their time was over.
+    /// Objects that were taken out because their time was over.
     #[n(8)]
     pub expired: u64,
 }
 
-/// What was found rotten in a master's memory (C8).
+/// Damage that was found in a master's memory (C8).
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct ScrubStatus {
     /// Verified in the background since the start, in bytes.
     #[n(0)]
     pub bytes: u64,
-    /// Walks over the whole log since the start.
+    /// Complete walks over the whole log since the start.
     #[n(1)]
     pub rounds: u64,
     /// Segments that were found damaged.
     #[n(2)]
     pub damaged: u64,
-    /// Those that are whole again.
+    /// Segments among them that are whole again.
     #[n(3)]
     pub repaired: u64,
     /// Objects without replicas that were given up.
@@ -198,7 +198,7 @@ pub struct StreamStatus {
     /// Segments with fewer replicas than wanted, or not yet whole.
     #[n(4)]
     pub incomplete_segments: u64,
-    /// Why acknowledgements wait, when they do.
+    /// Why acknowledgements wait. None: they do not wait.
     #[n(5)]
     pub waits_for: Option<String>,
     /// Bytes appended and not yet acknowledged by all replicas.
@@ -218,7 +218,8 @@ pub struct BackupStatus {
     pub buffers: u64,
     #[n(4)]
     pub buffers_used: u64,
-    /// Where acknowledged writes are held until flushed: `buffers` or `frames`, and in which directory.
+    /// Where acknowledged writes are held until they are flushed: `buffers` or `frames`, and in which
+    /// directory.
     #[n(5)]
     pub mode: String,
     #[n(6)]
@@ -229,7 +230,7 @@ pub struct BackupStatus {
     pub failed: Option<String>,
     #[n(9)]
     pub disk_bytes: u64,
-    /// While the device has no room for another frame.
+    /// Set while the device has no room for another frame.
     #[n(10)]
     pub full: Option<DiskFull>,
 }
@@ -237,19 +238,19 @@ pub struct BackupStatus {
 /// A backup whose device has no room for another frame (D3).
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct DiskFull {
-    /// How long ago that began.
+    /// The time since that began.
     #[n(0)]
     pub since_millis: u64,
-    /// As of the last try to reserve a frame.
+    /// Free space of the device at the last try to reserve a frame.
     #[n(1)]
     pub free_bytes: u64,
     /// Bytes that the backup would reserve at once if it could.
     #[n(2)]
     pub wanted_bytes: u64,
-    /// Replicas that it can still take: frames that it reserved before.
+    /// Replicas that the backup can still take: free frames that it reserved before.
     #[n(3)]
     pub frames_free: u64,
-    /// Where the frames are.
+    /// The directory of the frames.
     #[n(4)]
     pub directory: String,
 }
@@ -293,13 +294,13 @@ pub struct ClusterStatus {
     pub tablets: u64,
     #[n(6)]
     pub tablets_recovering: u64,
-    /// Not yet over.
+    /// Recoveries that are not yet over.
     #[n(7)]
     pub recoveries: Vec<RecoveryReport>,
-    /// Not yet acknowledged.
+    /// Losses that are not yet acknowledged.
     #[n(8)]
     pub losses: Vec<LossReport>,
-    /// What the operator should know: one sentence each.
+    /// Warnings to the operator, one sentence each.
     #[n(9)]
     pub warnings: Vec<String>,
     #[n(10)]
@@ -308,11 +309,11 @@ pub struct ClusterStatus {
     #[n(11)]
     #[cbor(default)]
     pub cleared: Vec<ClearedReport>,
-    /// How many rings of copysets replicas are placed in; none: they are scattered freely.
+    /// Rings of copysets in which replicas are placed. None: replicas are scattered freely.
     #[n(12)]
     pub copyset_rings: Option<u8>,
-    /// Servers that should be there: those that are up, those that are being recovered, and those that are gone; a data
-    /// directory counts once.
+    /// Servers that should be there: those that are up, those that are being recovered, and those that are
+    /// gone. A data directory counts once.
     #[n(13)]
     pub expected: Option<u64>,
     /// Servers that are dead, recovered and not back, newest last; bounded.
@@ -339,7 +340,7 @@ pub struct GoneReport {
     pub cause: String,
 }
 
-/// Operator to coordinator: this server is gone for good; it is not expected any more.
+/// Operator to coordinator: this server is gone for good, and is not expected any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ServerForget {
     #[n(0)]
@@ -356,7 +357,7 @@ impl Message for ServerForget {
 pub struct ClearedReport {
     #[n(0)]
     pub server: ServerId,
-    /// How often that was so.
+    /// The number of times that this happened.
     #[n(1)]
     pub count: u64,
     /// Why it was suspected the last time.
@@ -374,7 +375,7 @@ pub struct RecoveriesRequest {}
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct Recoveries {
-    /// Newest first, bounded.
+    /// Newest first; bounded.
     #[n(0)]
     pub recoveries: Vec<RecoveryReport>,
 }
@@ -398,7 +399,7 @@ pub enum RecoveryPhase {
     Replaying,
     #[n(3)]
     Done,
-    /// The log is complete, and there is no room to replay it besides older ones: see `waits_for`.
+    /// The log is complete, and there is no room to replay it beside older logs: see `waits_for`.
     #[n(4)]
     WaitingForRoom,
 }
@@ -417,7 +418,7 @@ pub struct RecoveryReport {
     pub detected: ClusterTime,
     #[n(4)]
     pub phase: RecoveryPhase,
-    /// When the log was proven complete, when the first and the last partition went live.
+    /// When the log was proven complete, when the first partition went live, and when the last one did.
     #[n(5)]
     pub complete_millis: Option<u64>,
     #[n(6)]
@@ -434,7 +435,7 @@ pub struct RecoveryReport {
     pub bytes: u64,
     #[n(12)]
     pub records: u64,
-    /// What is missing while the log is not complete.
+    /// The missing parts of the log while it is not complete.
     #[n(13)]
     pub missing: Vec<String>,
     #[n(14)]
@@ -447,7 +448,7 @@ pub struct RecoveryReport {
     #[n(17)]
     #[cbor(default)]
     pub steps: RecoverySteps,
-    /// The partitions that have been given to masters, of the present division and of those before; bounded.
+    /// The partitions that were given to masters, of the present division and of earlier ones; bounded.
     #[n(18)]
     #[cbor(default)]
     pub parts: Vec<PartReport>,
@@ -455,37 +456,38 @@ pub struct RecoveryReport {
     #[n(19)]
     #[cbor(default)]
     pub away: Vec<AwayReport>,
-    /// Those that an operator has declared to be switched off, and will not be waited for.
+    /// Servers among them that an operator has declared to be switched off. The recovery does not wait for
+    /// them.
     #[n(20)]
     #[cbor(default)]
     pub given_up: Vec<AwayReport>,
-    /// Why it is not replayed although its log is complete, in one sentence.
+    /// Why the log is not replayed although it is complete, in one sentence.
     #[n(21)]
     #[cbor(default)]
     pub waits_for: Option<String>,
-    /// What each backup has done for it; bounded.
+    /// The work of each backup for the recovery; bounded.
     #[n(22)]
     #[cbor(default)]
     pub backups: Vec<BackupReport>,
-    /// And all of them together.
+    /// The work of all backups together.
     #[n(23)]
     #[cbor(default)]
     pub backups_total: BackupReport,
 }
 
-/// When a recovery came how far: milliseconds after the verdict, but for the first.
+/// When a recovery reached each of its steps: milliseconds after the verdict, except for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct RecoverySteps {
-    /// How long before the verdict the first suspicion came, and verification began.
+    /// The time before the verdict at which the first suspicion came and verification began.
     #[n(0)]
     pub suspected_before: Option<u64>,
-    /// Questions to the backups were made out; they leave when the verdict is durable.
+    /// The questions to the backups were made out. They leave when the verdict is durable.
     #[n(1)]
     pub asked: Option<u64>,
     /// Every backup had answered, and refuses the dead server.
     #[n(2)]
     pub fenced: Option<u64>,
-    /// Nothing that the dead server granted or was granted lets it answer reads any more.
+    /// The dead server may not answer reads any more: nothing that it granted or was granted still lets it.
     #[n(3)]
     pub lease_over: Option<u64>,
     /// The last partition went live.
@@ -495,16 +497,17 @@ pub struct RecoverySteps {
     #[n(5)]
     #[cbor(default)]
     pub freed: Option<u64>,
-    /// Devices had all that was recovered, so the dead log was kept no longer; none also where it never was.
+    /// Devices had everything that was recovered, so the dead log was kept no longer. None also if the log
+    /// was never kept.
     #[n(6)]
     #[cbor(default)]
     pub settled: Option<u64>,
 }
 
-/// What a backup has done for a recovery.
+/// The work of a backup for a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct BackupReport {
-    /// None: many.
+    /// None: the sum of many backups.
     #[n(0)]
     pub server: ServerId,
     /// Segments read from the device.
@@ -513,33 +516,33 @@ pub struct BackupReport {
     /// Segments verified and divided.
     #[n(2)]
     pub divide: WorkReport,
-    /// Replicas freed when all was live.
+    /// Replicas freed when everything was live.
     #[n(3)]
     pub free: WorkReport,
-    /// Replicas of the dead server that it holds yet.
+    /// Replicas of the dead server that the backup still holds.
     #[n(4)]
     pub held: u64,
 }
 
-/// How much was done of one kind of work. Times are milliseconds after the verdict.
+/// The amount of one kind of work. Times are milliseconds after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct WorkReport {
     #[n(0)]
     pub count: u64,
-    /// Of log.
+    /// Bytes of log.
     #[n(1)]
     pub bytes: u64,
-    /// Microseconds during which any of it was under way; of many backups their sum.
+    /// Microseconds during which any of it was under way; for many backups, their sum.
     #[n(2)]
     pub busy: u64,
-    /// The first began, the last ended.
+    /// When the first piece of work began and the last one ended.
     #[n(3)]
     pub from: Option<u64>,
     #[n(4)]
     pub to: Option<u64>,
 }
 
-/// One turn of a partition at a recovery master. Times are milliseconds after the verdict.
+/// One attempt at a partition by a recovery master. Times are milliseconds after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct PartReport {
     #[n(0)]
@@ -552,16 +555,17 @@ pub struct PartReport {
     pub server: ServerId,
     #[n(4)]
     pub assigned: u64,
-    /// It accepted.
+    /// The master accepted the partition.
     #[n(5)]
     pub accepted: Option<u64>,
-    /// Its success was reported; it may wait then for the dead server's lease.
+    /// The master reported success. The partition may then wait for the dead server's lease.
     #[n(6)]
     pub reported: Option<u64>,
-    /// Its publication was decided; it counts, and is answered, when it is stored.
+    /// The coordinator decided to publish the partition. The publication counts, and is answered, when it is
+    /// stored.
     #[n(7)]
     pub live: Option<u64>,
-    /// Its turn ended without success.
+    /// The attempt ended without success.
     #[n(8)]
     pub failed: Option<u64>,
     #[n(9)]
@@ -606,20 +610,20 @@ impl Message for LossAcknowledge {
     type Reply = Empty;
 }
 
-/// A data directory that may hold replicas, by the last server that ran on it.
+/// A data directory that may hold replicas, named by the last server that ran on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct AwayReport {
     #[n(0)]
     pub directory: DirectoryId,
-    /// None where that was forgotten.
+    /// None if the server was forgotten.
     #[n(1)]
     pub server: ServerId,
     #[n(2)]
     pub address: Option<Address>,
 }
 
-/// Operator to coordinator: these servers, all that are away for this recovery, are switched off and need not be waited
-/// for; what only they had is lost.
+/// Operator to coordinator: these servers, which are all that are away for this recovery, are switched off
+/// and need not be waited for. Data that only they had is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LossAccept {
     #[n(0)]
@@ -630,10 +634,11 @@ pub struct LossAccept {
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct LossAccepted {
-    /// Servers that are said to be switched off, and answered somebody. None, and nobody unsure: it is accepted.
+    /// Servers that are said to be switched off, and answered somebody. If this list and `unsure` are empty,
+    /// the word is accepted.
     #[n(0)]
     pub answering: Vec<ServerId>,
-    /// Servers that are up and could not be asked whether they reach any of them.
+    /// Servers that are up and could not be asked whether they reach any of the named servers.
     #[n(1)]
     pub unsure: Vec<ServerId>,
 }
@@ -643,7 +648,7 @@ impl Message for LossAccept {
     type Reply = LossAccepted;
 }
 
-/// Coordinator to server: does any of these answer you?
+/// Coordinator to server: does any of these servers answer you?
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Reach {
     #[n(0)]
@@ -660,7 +665,7 @@ pub struct ReachTarget {
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct Reached {
-    /// Those that answered under these ids.
+    /// The servers that answered under these ids.
     #[n(0)]
     pub answering: Vec<ServerId>,
 }

@@ -1,4 +1,4 @@
-//! Tables and tablets: what clients ask the coordinator and the coordinator tells masters.
+//! Tables and tablets: the requests of clients to the coordinator, and of the coordinator to masters.
 
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
@@ -16,29 +16,32 @@ pub struct TableOptions {
     /// Copies on backups, 0 to `REPLICA_COUNT_MAX`; 0 exactly when the durability is `none`.
     #[n(1)]
     pub replicas: u8,
-    /// Tablets to begin with; 0 lets the coordinator choose one per master.
+    /// Tablets to begin with. 0: the coordinator chooses one per master.
     #[n(2)]
     pub tablets: u32,
-    /// Whether the placement hash begins with the key's slot in the sense of Redis Cluster; then tablets begin and end
-    /// at slots.
+    /// Whether the placement hash begins with the key's slot in the sense of Redis Cluster. If so, tablets
+    /// begin and end at slots.
     #[n(3)]
     #[cbor(default)]
     pub slots: bool,
 }
 
-/// What whoever creates a table leaves to the cluster.
+/// The options that the creator of a table leaves to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum LeftOpen {
-    /// How many replicas; a cluster whose default is none refuses, since the durability wants some.
+    /// The number of replicas. A cluster whose default is no replicas refuses, since the durability wants
+    /// some.
     #[n(0)]
     Replicas,
-    /// How many replicas, and whether any: a default of none makes the durability `none`.
+    /// The number of replicas, and whether there are any: a default of no replicas makes the durability
+    /// `none`.
     #[n(1)]
     Durability,
 }
 
-/// Client to coordinator, under a number of the client's lease: it makes a table once. A name in use gives `TableExists`.
+/// Client to coordinator, under a number of the client's lease, so that it makes a table once. A name in use
+/// gives `TableExists`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableCreate {
     #[n(0)]
@@ -46,14 +49,14 @@ pub struct TableCreate {
     #[n(1)]
     pub options: TableOptions,
     // 2 was a token that made it repeatable.
-    /// Then the cluster's default counts, and `options.replicas` only for a coordinator that does not know this field.
-    /// Means nothing when the durability is `none`.
+    /// If set, the cluster's default counts. `options.replicas` then counts only for a coordinator that does
+    /// not know this field. Means nothing when the durability is `none`.
     #[n(3)]
     pub left_open: Option<LeftOpen>,
 }
 
-/// Answered when every tablet has an owner that serves it. `TooFewBackups`, with a `Shortage` as its body, when the servers
-/// that are up cannot keep its replicas; then nothing is made.
+/// Answered when every tablet has an owner that serves it. `TooFewBackups`, with a `Shortage` as its body,
+/// when the servers that are up cannot keep the table's replicas; then no table is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableCreated {
     #[n(0)]
@@ -65,8 +68,8 @@ impl Message for TableCreate {
     type Reply = TableCreated;
 }
 
-/// Client to coordinator, by id and under a number of the client's lease.
-/// Answered when every owner has stopped serving, or is dead.
+/// Client to coordinator, by id and under a number of the client's lease: drop the table. Answered when every
+/// owner has stopped serving, or is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableDrop {
     #[n(0)]
@@ -78,16 +81,17 @@ impl Message for TableDrop {
     type Reply = Empty;
 }
 
-/// Client to coordinator, by id and under a number of the client's lease: the table is dropped, and an empty one takes its
-/// name, options, seed and division, in one commit. Answered when the old one is gone and the new one is served.
-/// `TooFewBackups`, with a `Shortage` as its body, when the new one could not keep its replicas; then the old one stays.
+/// Client to coordinator, by id and under a number of the client's lease: drop the table, and let an empty
+/// one take its name, options, seed and division, in one commit. Answered when the old table is gone and the
+/// new one is served. `TooFewBackups`, with a `Shortage` as its body, when the new table could not keep its
+/// replicas; then the old one stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableTruncate {
     #[n(0)]
     pub table: TableId,
 }
 
-/// The table that takes its place.
+/// The empty table that takes the old one's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableTruncated {
     #[n(0)]
@@ -99,8 +103,8 @@ impl Message for TableTruncate {
     type Reply = TableTruncated;
 }
 
-/// Client to coordinator, by id and under a number of the client's lease: tablets are cut or joined where they are.
-/// Answered when their owners have it, or are dead. Rules: docs/protocols/tablets.md.
+/// Client to coordinator, by id and under a number of the client's lease: cut or join tablets where they are.
+/// Answered when the tablets' owners have done so, or are dead. Rules: docs/protocols/tablets.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableDivide {
     #[n(0)]
@@ -113,19 +117,20 @@ pub struct TableDivide {
 pub enum Division {
     #[n(0)]
     Parts {
-        /// Each tablet is cut into so many equal ones, or as many as it has hashes or slots.
+        /// Each tablet is cut into `count` equal ones, or into as many as it has hashes or slots.
         #[n(0)]
         count: u32,
     },
     #[n(1)]
     Split {
-        /// A tablet is to begin here; of a table by slots the first hash of a slot.
+        /// A tablet is to begin here. In a table by slots this is the first hash of a slot.
         #[n(0)]
         at: KeyHash,
     },
     #[n(2)]
     Join {
-        /// The tablet that begins here becomes one with the one before it; absent: all neighbours that may be one.
+        /// The tablet that begins here is joined with the one before it. Absent: all neighbours that may be
+        /// joined are.
         #[n(0)]
         at: Option<KeyHash>,
     },
@@ -133,7 +138,7 @@ pub enum Division {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableDivided {
-    /// That the table has now.
+    /// The number of tablets that the table has now.
     #[n(0)]
     pub tablets: u32,
 }
@@ -143,17 +148,18 @@ impl Message for TableDivide {
     type Reply = TableDivided;
 }
 
-/// Operator to coordinator, by id and under a number of a client's lease: the table is to be kept in another way. Answered
-/// when that is stored; its tablets follow one by one (docs/protocols/migration.md), which `TableDescription` tells.
-/// `TooFewBackups`, with a `Shortage` as its body, when the servers that are up cannot keep it so; then nothing changes.
+/// Operator to coordinator, by id and under a number of a client's lease: change the table's durability or
+/// replica count online. Answered when the change is stored. The tablets follow one by one
+/// (docs/protocols/migration.md), and `TableDescription` tells how far they are. `TooFewBackups`, with a
+/// `Shortage` as its body, when the servers that are up cannot keep the table so; then nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableAlter {
     #[n(0)]
     pub table: TableId,
-    /// Absent: as it is. Neither from nor to `none`.
+    /// Absent: unchanged. A change from or to `none` is not possible.
     #[n(1)]
     pub durability: Option<Durability>,
-    /// Copies on backups, 1 to `REPLICA_COUNT_MAX`; absent: as many as there are.
+    /// Copies on backups, 1 to `REPLICA_COUNT_MAX`. Absent: unchanged.
     #[n(2)]
     pub replicas: Option<u8>,
 }
@@ -192,7 +198,7 @@ impl Message for TableList {
     type Reply = Tables;
 }
 
-/// By name, or by id when the name is empty. `UnknownTable` when there is none.
+/// Describe a table, by name, or by id when the name is empty. `UnknownTable` when there is no such table.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableDescribe {
     #[n(0)]
@@ -214,7 +220,8 @@ pub struct TableDescription {
     /// In order of hashes; together they cover all hashes.
     #[n(4)]
     pub tablets: Vec<TabletDescription>,
-    /// Tablets that are not yet kept, or not with all of their hashes, as the options say.
+    /// Tablets that do not yet have the durability and replicas of the options, or not with all of their
+    /// hashes.
     #[n(5)]
     #[cbor(default)]
     pub migrating: u32,
@@ -234,10 +241,10 @@ impl TableDescription {
 pub enum TabletState {
     #[n(0)]
     Serving,
-    /// Its owner is dead; wait for the new one.
+    /// The tablet's owner is dead; wait for the new one.
     #[n(1)]
     Recovering,
-    /// Not yet taken by its first owner.
+    /// The tablet's first owner has not taken it yet.
     #[n(2)]
     Creating,
     /// The table is being dropped.
@@ -258,7 +265,7 @@ pub struct TabletDescription {
     pub owner: ServerId,
     #[n(4)]
     pub shard: ShardId,
-    /// Where the owner listens; absent while it is dead.
+    /// The address at which the owner listens; absent while the owner is dead.
     #[n(5)]
     pub address: Option<Address>,
     #[n(6)]
@@ -273,8 +280,9 @@ impl Message for TableDescribe {
     type Reply = TableDescription;
 }
 
-/// Coordinator to master: this tablet is yours, and empty. The master rolls the head of the stream of this class
-/// (opening and registering one if needed), waits until that is durable, and answers. Idempotent.
+/// Coordinator to master: this tablet is yours, and empty. The master rolls the head of the stream of this
+/// class (and opens and registers the stream if needed), waits until the new head is durable, and answers.
+/// Idempotent.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletTake {
     #[n(0)]
@@ -289,7 +297,7 @@ pub struct TabletTake {
     pub durability: Durability,
     #[n(5)]
     pub replicas: u8,
-    /// The new owner's versions start at least here (after a loss: the dead owner's ceiling).
+    /// The new owner's versions start at least here. After a loss this is the dead owner's ceiling.
     #[n(6)]
     pub version_floor: ramhold_base::Version,
     #[n(7)]
@@ -318,7 +326,7 @@ impl Message for TabletTake {
     type Reply = TabletTaken;
 }
 
-/// Coordinator to master: stop serving whatever you have of this table, and forget it. Idempotent.
+/// Coordinator to master: stop serving every tablet of this table, and forget it. Idempotent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletDrop {
     #[n(0)]
@@ -330,8 +338,9 @@ impl Message for TabletDrop {
     type Reply = Empty;
 }
 
-/// Coordinator to master: these are your tablets of this table. What you serve of it is cut and joined accordingly, each
-/// key as it is; the statistics too. Answered when that is done. Idempotent; what an older division says is refused.
+/// Coordinator to master: these are your tablets of this table. The master cuts and joins the tablets that it
+/// serves accordingly, and their statistics too, and leaves each key as it is. Answered when that is done.
+/// Idempotent; a request with an older division is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletDivide {
     #[n(0)]
@@ -357,8 +366,9 @@ impl Message for TabletDivide {
     type Reply = Empty;
 }
 
-/// Coordinator to master: your tablets of this table are to be kept so. Answered when it is noted; asked again until all of
-/// them are. `NotAllowed` when a newer division is known; `Unsupported` for tables without replicas. Rules: docs/protocols/migration.md.
+/// Coordinator to master: keep your tablets of this table with this durability and replica count. Answered
+/// when that is noted; asked again until all tablets are kept so. `NotAllowed` when a newer division is
+/// known; `Unsupported` for tables without replicas. Rules: docs/protocols/migration.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletMigrate {
     #[n(0)]
@@ -367,7 +377,7 @@ pub struct TabletMigrate {
     pub durability: Durability,
     #[n(2)]
     pub replicas: u8,
-    /// Rises with each change of the table: what an older one says is refused.
+    /// Rises with each change of the table. A request with an older division is refused.
     #[n(3)]
     pub division: DivisionId,
 }
@@ -377,9 +387,9 @@ impl Message for TabletMigrate {
     type Reply = Empty;
 }
 
-/// Master to coordinator: all that there is of these hashes, which are mine, is durable in another of my streams, from
-/// this segment on. Answered when it is stored that it counts there. Idempotent; `NotAllowed` when it is older than what
-/// is stored.
+/// Master to coordinator: all entries of these hashes, which are mine, are durable in another of my streams,
+/// from this segment on. Answered when it is stored that they count there. Idempotent; `NotAllowed` when the
+/// message is older than the stored position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletMigrated {
     #[n(0)]
@@ -402,14 +412,15 @@ impl Message for TabletMigrated {
     type Reply = Empty;
 }
 
-/// Coordinator to master: where does what you have of this table lie?
+/// Coordinator to master: where does your data of this table lie?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletWeights {
     #[n(0)]
     pub table: TableId,
 }
 
-/// As in the next head: from the table's profile, if it is large enough to have one.
+/// The rows as they will stand in the next head: from the table's profile, if the table is large enough to
+/// have one.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct TabletsWeighed {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! What the paths answer.
+//! The answers to `/metrics` and `/health`.
 
 use crate::page::{CONTENT_TYPE, Page};
 use crate::roles::{Role, write_page};

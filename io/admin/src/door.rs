@@ -1,7 +1,8 @@
-//! Accepts connections and has them answered, on a thread of its own.
+//! Accepts HTTP connections and answers them, on a thread of its own.
 //!
-//! A connection is for one request and lives for some seconds at most; further ones wait in the kernel's queue until
-//! there is room. So whoever connects can keep others from being answered for a while, and nothing else.
+//! A connection carries one request and lives for at most some seconds (`CONNECTION_WITHIN`). At most
+//! `CONNECTION_COUNT_MAX` connections are open at a time; further ones wait in the kernel's queue until there
+//! is room. So a client that connects can delay the answers to others for a while, and can do no other harm.
 
 use crate::answers::{Asking, Snapshot, router};
 use crate::roles::Role;
@@ -60,7 +61,7 @@ impl Door {
         R: Role,
     {
         let (show, shown) = watch::channel(None);
-        // The channel's lock is held for the exchange of a pointer only, here and by who reads.
+        // The channel's lock is held only while a pointer is exchanged, both here and by the reader.
         let ask = runtime.show_with(move |machine, of_loop| {
             let role = see(machine, of_loop.at);
             show.send_replace(Some(Arc::new(Snapshot { of_loop, role })));
@@ -81,7 +82,7 @@ async fn accept(listener: TcpListener, router: Router) {
             Ok((stream, _)) => {
                 let router = router.clone();
                 tokio::spawn(async move {
-                    // Who is too slow is cut off, and whatever else goes wrong is the other side's.
+                    // A client that is too slow is cut off. Any other error is the client's concern.
                     let _ = timeout(CONNECTION_WITHIN, answer(stream, router)).await;
                     drop(place);
                 });

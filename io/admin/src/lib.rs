@@ -1,12 +1,14 @@
-//! The door for those who operate a process: `/metrics` for Prometheus, `/health` for whoever routes and restarts.
+//! The admin port, for those who operate a process: `/metrics` for Prometheus, `/health` for programs that
+//! route and restart.
 //!
-//! HTTP on a thread of its own. Each request asks the loop to show itself, waits a moment, and answers from what was
-//! shown: the loop makes plain values, and writing them as text is this thread's work. A loop that is stuck shows
-//! nothing; then `/health` says so, and `/metrics` tells the last figures with their age.
+//! HTTP is served on a thread of its own. Each request asks the loop for a snapshot of its state, waits up to
+//! `PATIENCE`, and is answered from that snapshot. The loop only produces plain values; this thread formats
+//! them as text. A loop that is stuck produces no snapshot: then `/health` says so, and `/metrics` shows the
+//! last figures with their age.
 //!
 //! Invariants:
-//! - nothing that comes in over HTTP reaches the loop, except that somebody asks;
-//! - connections, their time and the size of a request are bounded.
+//! - nothing that arrives over HTTP reaches the loop, except the fact that somebody asks;
+//! - the number of connections, their duration and the size of a request are bounded.
 //!
 //! Not here: what is counted, and where (core, runtime). Catalogue: J5. The metrics: docs/metrics.md.
 

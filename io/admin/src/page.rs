@@ -1,6 +1,6 @@
 //! The text format of Prometheus, version 0.0.4: families of samples, each with its help and kind.
 //!
-//! Names and labels are chosen by this program, and no label's value comes from a client.
+//! This program chooses all names and labels. No value of a label comes from a client.
 
 use ramhold_base::Latencies;
 use std::fmt::{self, Write};

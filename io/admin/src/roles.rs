@@ -1,4 +1,4 @@
-//! What is told of each kind of process.
+//! The metrics and the health of each kind of process.
 
 mod coordinator;
 mod server;

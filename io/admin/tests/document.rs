@@ -1,4 +1,5 @@
-//! Pages are what Prometheus reads, and docs/metrics.md is what is on them. `UPDATE=1` writes it anew.
+//! Every page is valid for Prometheus, and docs/metrics.md documents exactly the metrics on the pages.
+//! `UPDATE=1` writes that document anew.
 
 use ramhold_admin::{Page, Role, write_page};
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, Instant, Latencies, ServerId, StreamId, Term};
@@ -229,7 +230,7 @@ fn check(family: &Family) {
         "role",
         "version",
         "cluster",
-        // A line for each of at most 256 servers that are gone.
+        // One sample for each of at most 256 servers that are gone.
         "server",
         "address",
     ];

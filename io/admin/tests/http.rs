@@ -1,4 +1,4 @@
-//! The door as whoever connects finds it, in front of a loop that the test turns or does not turn.
+//! The admin port as an HTTP client sees it, in front of a loop that the test turns or leaves standing.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
@@ -87,7 +87,7 @@ fn answer(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
     stream.set_write_timeout(Some(SOON)).unwrap();
-    // It may be closed while we write; then what it has answered counts.
+    // The server may close the connection while we write. Then the answer that was sent before counts.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     if let Err(error) = stream.read_to_end(&mut answer) {
@@ -162,7 +162,8 @@ fn a_loop_that_is_stuck_is_told_of_and_the_last_figures_stay() {
     let nothing = request(address, "GET /metrics");
     assert!(nothing.starts_with("HTTP/1.1 200 OK\r\n") && !nothing.contains("ramhold_test"), "{nothing}");
 
-    // Somebody has asked, so one turn shows everything; after it the loop stands again.
+    // The requests above have asked, so one turn of the loop shows everything. After that turn the loop
+    // stands still again.
     runtime.turn(Some(Duration::ZERO));
     let old = request(address, "GET /metrics");
     assert!(old.contains("\nramhold_test 42\n") && old.contains("\nramhold_serving 0\n"), "{old}");
@@ -193,7 +194,7 @@ fn bad_input_is_refused_and_the_next_one_is_answered() {
         let is_refused = refused.is_empty() || refused.starts_with("HTTP/1.1 4");
         assert!(is_refused, "{:?}: {refused}", String::from_utf8_lossy(&attack[..attack.len().min(40)]));
     }
-    // A body is not waited for.
+    // The server does not wait for a request's body.
     let body = answer(address, b"POST /metrics HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\nabc");
     assert!(body.starts_with("HTTP/1.1 405 "), "{body}");
     assert!(request(address, "GET /health").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -203,7 +204,8 @@ fn bad_input_is_refused_and_the_next_one_is_answered() {
 fn those_who_say_nothing_are_cut_off_and_keep_nobody_out_for_ever() {
     let (runtime, address) = standing(true);
     let _turning = turned(runtime);
-    // More than are heard at a time: the request waits until the first of them are cut off.
+    // These are more connections than the server accepts at a time, so the request below waits until the
+    // first of them are cut off.
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     for mut stream in &silent {
         stream.write_all(b"GET /health HTTP/1.1\r\n").unwrap();

@@ -1,6 +1,6 @@
-//! A backup of the coordinator's state: its records at one moment, in a file.
+//! A backup of the coordinator's state: the records of one moment, in a file.
 //!
-//! The file is written whole under another name, and takes its own when it is on the device.
+//! The file is written completely under a temporary name. It is renamed when the device has all of it.
 //!
 //! Format: docs/formats/state-backup.md. Catalogue: G3.
 
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    // G3: checksums can be made to match.
+    // G3: a hostile file can have a checksum that matches.
     #[test]
     fn hostile_lengths_are_refused() {
         let mut rng = ramhold_base::Rng::new(5);

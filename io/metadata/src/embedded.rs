@@ -1,6 +1,6 @@
-//! The store of a coordinator that has its machine to itself.
+//! The embedded store: for a coordinator that is its only user.
 //!
-//! It has one user, so the only changes that a watch can tell of are that user's own commits.
+//! So a watch can only report changes that this user has committed.
 
 use crate::error::OpenError;
 use crate::file::{Commit, Entry, StoreFile};
@@ -59,7 +59,8 @@ impl Store for EmbeddedStore {
             StoreRequest::Commit { conditions, puts } => match self.file.commit(&conditions, puts) {
                 Ok(Commit::Done { changed }) => {
                     answer(token, StoreResult::Committed);
-                    // For the next one, as long as there is room; whether it lacks any is asked before that.
+                    // Reserves space for the next commit, while there is room. The result is ignored: the
+                    // next commit checks again.
                     let _ = self.file.reserve();
                     for (key, value) in changed {
                         for (watch, prefix) in &self.watches {

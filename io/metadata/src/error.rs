@@ -1,4 +1,4 @@
-//! Why the embedded store cannot be opened, in words that name the place and a way out.
+//! Errors of opening the embedded store. Each message names the path and a remedy.
 
 use std::fmt;
 use std::path::PathBuf;

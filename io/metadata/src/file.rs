@@ -1,13 +1,13 @@
 //! The file of the embedded store: keys with versions and values, on redb.
 //!
-//! Two tables: `about` holds the number of this format under `format`; `entries` holds for each key its version
-//! (8 bytes, little-endian) followed by the value. Only the engine's plain operations are used; keys are given to it
-//! as bytes, because it panics over text that damage has made invalid.
+//! There are two tables. `about` holds the number of this format under `format`. `entries` holds for each key
+//! its version (8 bytes, little-endian), followed by the value. Only the engine's plain operations are used.
+//! Keys are passed to the engine as bytes, because it panics over text that damage has made invalid.
 //!
 //! Invariants:
-//! - a commit is on the device when it returns, or its fate is unknown and it returns an error
+//! - a commit is on the device when it returns; otherwise it returns an error, and its fate is unknown
 //! - versions are at least 1
-//! - a commit begins only when the device has room reserved for it: the engine does not outlive an error of a write
+//! - a commit begins only when the device has room reserved for it: the engine does not survive a write error
 
 use crate::OpenError;
 use ramhold_base::StoreCondition;
@@ -68,8 +68,9 @@ impl StoreFile {
         let lock = lock(directory)?;
         let path = directory.join("store");
         let corrupt = |detail: &str| OpenError::Corrupt { path: path.clone(), detail: detail.into() };
-        // The engine checks its pages' checksums only when asked, and before that it may panic over damaged ones.
-        // Nothing of a failed attempt is used again, so nothing half-changed can be seen.
+        // The engine checks the checksums of its pages only when asked, and may panic over damaged pages
+        // before that. `catch_unwind` is sound here: nothing from a failed attempt is used again, so no
+        // half-changed state is visible.
         let checked = std::panic::catch_unwind(|| open_checked(&path))
             .unwrap_or_else(|_| Err(corrupt("the engine cannot make sense of its pages")))?;
         let unusable =
@@ -114,8 +115,9 @@ impl StoreFile {
             self.reserved = (length, wanted_to);
             return Ok(());
         }
-        // A file that became shorter has lost what was reserved behind its end. Where there is less than wanted, a commit
-        // needs little, and the engine takes free pages of the file first.
+        // A file that became shorter has lost the space reserved behind its end. With less space than
+        // `wanted_to` a commit may still proceed: it needs little space, and the engine first takes free
+        // pages of the file.
         let is_enough = length > reserved_for && reserved_to >= length + COMMIT_ROOM_BYTES;
         if is_enough || self.allocate(length + COMMIT_ROOM_BYTES) {
             return Ok(());
@@ -128,7 +130,7 @@ impl StoreFile {
     /// Reserves the file up to there; false when the device has no room for that.
     fn allocate(&self, to: u64) -> bool {
         loop {
-            // The length stays as the engine has set it.
+            // KEEP_SIZE: the length of the file stays as the engine has set it.
             match rustix::fs::fallocate(&self.plain, FallocateFlags::KEEP_SIZE, 0, to) {
                 Err(Errno::INTR) => {}
                 Err(Errno::NOSPC | Errno::DQUOT) => return false,
@@ -209,7 +211,8 @@ impl StoreFile {
 fn open_checked(path: &Path) -> Result<Database, OpenError> {
     let mut database =
         Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(|error| refusal(error, path))?;
-    // The engine has by now repaired what a crash may leave; what is still wrong was not done by a crash.
+    // By now the engine has repaired everything that a crash may leave. Any fault that is still found has
+    // another cause.
     if database.check_integrity().map_err(|error| refusal(error, path))? {
         return Ok(database);
     }
@@ -245,7 +248,8 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
             parent.sync_all().map_err(unusable)?;
         }
     }
-    // Not the name of the lock of a backup's directory: one directory may serve for both.
+    // This name differs from the lock file of a backup's directory, because one directory may serve both
+    // purposes.
     let lock = OpenOptions::new()
         .write(true)
         .create(true)

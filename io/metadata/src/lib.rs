@@ -1,11 +1,11 @@
 //! Keeps the coordinator's state.
 //!
-//! The embedded store serves a cluster whose coordinator lives on one machine: one file, one user, every commit on the
-//! device before it is answered.
+//! The embedded store serves a cluster whose coordinator lives on one machine. It is one file with one user,
+//! and every commit is on the device before it is answered.
 //!
-//! A backup is a file with the records of one moment, which a new store can be made of.
+//! A backup is a file with the records of one moment. A new store can be made from it.
 //!
-//! Not here: what the keys mean (coordinator), on which thread a store works (runtime).
+//! Not here: the meaning of the keys (coordinator), the thread on which a store works (runtime).
 
 mod backup;
 mod embedded;

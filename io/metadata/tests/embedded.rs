@@ -1,4 +1,4 @@
-//! The embedded store against a model, over restarts, crashes and damage.
+//! The embedded store compared with a model, across restarts, crashes and damage.
 
 #[path = "../../runtime/src/scratch.rs"]
 mod scratch;
@@ -148,7 +148,8 @@ fn random_requests_agree_with_a_model_over_restarts_and_crashes() {
                     store = EmbeddedStore::open(&directory).unwrap();
                 }
                 1 => {
-                    // What the file holds while the process runs is what a killed process leaves.
+                    // A copy of the file, taken while the process runs, is the file that a killed process
+                    // would leave.
                     let left = scratch.path().join((round + 1).to_string());
                     fs::create_dir(&left).unwrap();
                     fs::copy(directory.join("store"), left.join("store")).unwrap();
@@ -249,7 +250,8 @@ fn state(directory: &Path) -> Result<Vec<(String, u64, Vec<u8>)>, OpenError> {
     Ok(list(&mut EmbeddedStore::open(directory)?, ""))
 }
 
-// F9: damage is found at the start, not answered as state; and it stays found until somebody has looked.
+// F9: damage is found when the store is opened, and is never served as state. Each further attempt to open
+// finds it again, until an operator has looked.
 #[test]
 fn a_damaged_store_is_refused_every_time_or_reads_as_it_was() {
     let scratch = Scratch::new();
@@ -270,7 +272,8 @@ fn a_damaged_store_is_refused_every_time_or_reads_as_it_was() {
         fs::create_dir(&directory).unwrap();
         let mut bytes = good.clone();
         let values = bytes.windows(8).position(|window| window == b"vvvvvvvv").unwrap() as u64;
-        // Half of the damage hits near the entries, the other half anywhere; some of that is unused space.
+        // Half of the damage hits near the entries. The other half hits anywhere in the file, partly in
+        // unused space.
         let at =
             if rng.chance(1, 2) { values + rng.below(8192) } else { rng.below(bytes.len() as u64) } as usize;
         bytes[at] ^= 1 << rng.below(8);

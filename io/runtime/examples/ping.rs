@@ -1,4 +1,5 @@
-//! Round trips of one 100-byte request over loopback TCP, by way of waiting: what polling is worth on this machine.
+//! Measures round trips of one 100-byte request over loopback TCP, for each way of waiting. The difference
+//! shows the benefit of polling on this machine.
 //!
 //! Run: `cargo run --release -p ramhold-runtime --example ping [round trips]`.
 

@@ -1,7 +1,8 @@
 //! The clocks of this machine.
 //!
-//! `now` counts nanoseconds since boot and goes on counting while the machine is suspended, so that a lease does not
-//! seem young after a nap. The wall clock is read for the operator's eyes and for `Input::Start` only.
+//! `now` counts nanoseconds since boot and goes on counting while the machine is suspended. Otherwise a lease
+//! would look younger than it is after a suspension. The wall clock is read only for the operator's eyes and
+//! for `Input::Start`.
 
 use ramhold_base::Instant;
 use rustix::time::{ClockId, clock_gettime};

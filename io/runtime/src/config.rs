@@ -1,4 +1,4 @@
-//! What a runtime is told at its start.
+//! The configuration of a runtime.
 
 use crate::disk::DiskConfig;
 use crate::network::NetworkLimits;

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   Connecting ──► Open ──► Flushing ──► Draining ──► gone
-//!   (opened only)    │         (what was sent before   (told the other side that no more comes; throws away
-//!                    │          the close goes out)     what it says until it ends too, or a short time is over,
-//!                    ▼                                  so that a reset does not overtake our last bytes)
+//!   (opened only)    │      (bytes sent   (has told the peer that no more comes; discards
+//!                    │       before the    its input until the peer ends too, or a short
+//!                    │       close go out) time is over, so that a reset does not overtake
+//!                    ▼                     our last bytes)
 //!                  gone (broken, reset, over a limit)
 //! ```
 
@@ -158,7 +159,7 @@ impl Connection {
     pub(crate) fn time_next_frame(&mut self, handed: bool, now: Instant, limits: &NetworkLimits) {
         self.spoken |= handed;
         if self.side != Side::Accepted || self.phase != Phase::Open || !self.spoken {
-            return; // The clock for the first frame began when the connection was accepted.
+            return; // The timeout for the first frame began at the accept.
         }
         let begun = !self.input.is_empty() && self.backlog == Backlog::Empty && !self.is_paused(limits);
         self.deadline = match self.deadline {
@@ -199,7 +200,7 @@ pub fn do_not_pace(socket: impl AsFd) {
     const PACING: &str = "bbr";
     const NOT_PACING: &str = "cubic";
     if sockopt::tcp_congestion(&socket).is_ok_and(|name| name.starts_with(PACING)) {
-        // Where there is no other, or it may not be chosen, it stays too.
+        // If the other algorithm is missing or may not be chosen, the default stays as well.
         let _ = sockopt::set_tcp_congestion(&socket, NOT_PACING);
     }
 }
@@ -213,7 +214,7 @@ mod tests {
     fn what_is_sent_is_not_paced_and_any_other_choice_stays() {
         for (before, after) in [("bbr", "cubic"), ("reno", "reno")] {
             let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-            // Not every system has all of them.
+            // Not every system has all of these algorithms.
             if sockopt::set_tcp_congestion(&socket, before).is_ok() {
                 tune(&socket, Side::Accepted).unwrap();
                 assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), after);

@@ -1,15 +1,19 @@
-//! Executes disk effects and brings their completions.
+//! Executes disk effects and delivers their completions.
 //!
-//! Buffers are memory in all but name (tmpfs or the page cache), so what touches only them is done at once, in order.
-//! Everything else goes to three threads: one writes to the frames, where somebody waits for the acknowledgement; one works
-//! off copies, reservations, syncs and the superblock, in order; one reads. So an append that finds no buffer does not wait
-//! until segments before it are flushed, nor a recovery read for a sync.
+//! Buffers are memory in effect (tmpfs or the page cache), so work that touches only buffers is done at once,
+//! in order. All other work goes to three threads:
+//! - `appending` writes to frames, because somebody waits for the acknowledgement of these writes;
+//! - `writing` executes copies, reservations, syncs and writes of the superblock, in order;
+//! - `reading` reads.
+//!
+//! So an append that finds no buffer does not wait for the flush of earlier segments, and a recovery read
+//! does not wait for a sync.
 //!
 //! Invariants:
 //! - a write is complete or an error, never short;
-//! - of two effects on one thread the later begins after the earlier is complete.
+//! - effects on one thread do not overlap: the later one begins after the earlier one is complete.
 //!
-//! Not bounded here: how many effects wait. The machine counts what it has asked for.
+//! Not here: a bound on the number of waiting effects. The machine counts the effects that it has asked for.
 
 mod files;
 mod mapped;
@@ -99,7 +103,8 @@ impl LaneThread {
         let (files, waker) = (Arc::clone(files), Arc::clone(waker));
         let run = move || {
             loop {
-                // A piece at a time, and only when there is nothing else to do.
+                // Memory for reads is allocated one piece at a time, and only when the thread has nothing
+                // else to do.
                 let next = if memory_wanted > 0 {
                     receiver.recv_timeout(IDLE_PAUSE)
                 } else {
@@ -115,7 +120,7 @@ impl LaneThread {
                 };
                 let result = work.perform(&files);
                 work.into_memory().into_iter().for_each(|memory| files.recycle_written(memory));
-                // The loop may have ended; then nobody waits for this.
+                // If the loop has ended, nobody waits for this completion.
                 let _ = completions.send(Pending::Disk { token, result });
                 waker.wake();
             }
@@ -126,7 +131,7 @@ impl LaneThread {
 
     fn send(&self, token: DiskToken, work: Work<'static>) {
         let jobs = self.jobs.as_ref().expect("jobs are there until the drop");
-        // Going on without a disk thread would leave effects without completion for ever.
+        // Without its disk thread, effects would never complete.
         assert!(jobs.send((token, work)).is_ok(), "a disk thread has ended by a panic");
     }
 }
@@ -136,7 +141,7 @@ impl Drop for LaneThread {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there was told by the panic hook.
+            // A panic of the thread was already reported by the panic hook.
             let _ = thread.join();
         }
     }

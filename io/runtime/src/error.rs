@@ -1,4 +1,4 @@
-//! Why a runtime cannot start, in words that name the place and a way out.
+//! Errors of starting a runtime. Each message names the place and a remedy.
 
 use std::fmt;
 use std::io;

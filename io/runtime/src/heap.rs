@@ -1,10 +1,11 @@
-//! Memory that was freed goes back to the system.
+//! Returns freed memory to the system.
 //!
-//! The allocator of glibc takes large pieces from the system one by one, and gives each back when it is freed; but each
-//! such piece that is freed raises the size from which it does so, up to 32 MiB. Smaller pieces come from a heap that
-//! shrinks only at its end: a server that held millions of small objects would keep the memory of their index for ever.
+//! The allocator of glibc takes each large piece from the system separately, and returns it when it is freed.
+//! But each such piece that is freed raises the size from which glibc does so, up to 32 MiB. Smaller pieces
+//! come from a heap that shrinks only at its end. So a server that once held millions of small objects would
+//! keep the memory of their index for ever.
 //!
-//! Not here: the log, whose memory is one piece; how large the pieces of the index are (log).
+//! Not here: the log, whose memory is one piece; the size of the index's pieces (log).
 
 /// Pieces of this size and more are taken and given back one by one: glibc's own first setting, which then stays.
 pub const LARGE_PIECE_BYTES: i32 = 128 * 1024;
@@ -15,7 +16,7 @@ pub fn give_back_freed_memory() {
     #[expect(unsafe_code, reason = "no crate in use offers mallopt")]
     {
         const M_MMAP_THRESHOLD: i32 = -3;
-        // SAFETY: the declaration of malloc.h, with C's int.
+        // SAFETY: this is the declaration in malloc.h, with C's int as `i32`.
         unsafe extern "C" {
             fn mallopt(parameter: i32, value: i32) -> i32;
         }

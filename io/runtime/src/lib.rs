@@ -1,10 +1,10 @@
 //! Runs one machine on Linux.
 //!
-//! A loop on one thread waits for sockets, feeds a `Machine` with what comes in, and executes its effects: frames over
-//! TCP, work on a backup's files, requests to the coordinator's store, lines for the operator. Disk and store work that
-//! may take long is done by helper threads; nothing is shared with them but queues.
+//! A loop on one thread waits for sockets, feeds a `Machine` with inputs, and executes its effects: frames
+//! over TCP, work on a backup's files, requests to the coordinator's store, lines for the operator. Helper
+//! threads do the disk and store work that may take long. The loop shares nothing with them but queues.
 //!
-//! Not here: what any frame, file or key means (core); which machine runs with which settings (apps).
+//! Not here: the meaning of any frame, file or key (core); the choice of machine and settings (apps).
 
 mod clock;
 mod config;

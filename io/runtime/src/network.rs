@@ -1,14 +1,15 @@
 //! All connections of one process: accepted, opened on demand, limited and timed.
 //!
-//! Knows frames only by their length. The loop takes the input of a connection, hands its frames to the machine and
-//! gives it back; what the machine sends is appended to output buffers, which are flushed once per turn.
+//! This module knows only the length of a frame. The loop takes the input of a connection, passes its frames
+//! to the machine, and gives the input back. Frames that the machine sends are appended to output buffers,
+//! which are flushed once per turn.
 //!
 //! Invariants:
 //! - each connection ends with exactly one `Closed` (accepted) or `Lost` (opened)
-//! - a connection id is never used again; what is sent to one that is gone is dropped
+//! - a connection id is never used again; frames sent to a connection that is gone are dropped
 //! - no buffer and no number of connections grows without bound
 //!
-//! Not here: what a frame means (the machine), when to wait (the loop).
+//! Not here: the meaning of a frame (the machine), when to wait (the loop).
 
 mod accepting;
 mod hearing;
@@ -224,7 +225,8 @@ impl Network {
                 self.ends.push(Pending::Lost { addr, how });
             }
         }
-        // Dropping its only descriptor takes it out of the poller, too.
+        // The connection's only descriptor is dropped here, which also removes the connection from the
+        // poller.
     }
 
     /// Tells the poller what this connection waits for now.

@@ -1,9 +1,11 @@
-//! How another thread looks at what the loop owns: it asks, and the loop shows it at its next turn.
+//! Lets another thread look at the state of the loop: the thread asks, and the loop shows its state at its
+//! next turn.
 //!
-//! Asking sets a flag and wakes the loop; showing is a call on the loop's thread with everything as it is. So nothing is
-//! shared, the loop pays only when somebody asks, and one that is stuck is seen by its not showing anything.
+//! Asking sets a flag and wakes the loop. Showing is a call on the loop's thread with the current state. So
+//! no state is shared, the loop pays only when somebody asks, and a stuck loop is noticed because it shows
+//! nothing.
 //!
-//! Invariant: a question that was asked while the loop turns is answered at this turn or the next one.
+//! Invariant: a question that is asked while the loop turns is answered at this turn or the next one.
 
 use crate::network::Stats;
 use crate::poll::Waker;

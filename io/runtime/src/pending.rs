@@ -1,4 +1,4 @@
-//! Inputs that wait for their turn, with bytes of their own.
+//! Inputs that wait for their turn, and own their bytes.
 
 use crate::disk::ReadBytes;
 use ramhold_base::{ConnId, DiskError, DiskToken, Input, Lost, StoreResult, StoreToken};

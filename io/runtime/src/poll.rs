@@ -1,6 +1,7 @@
-//! Waiting for sockets, and being woken by other threads.
+//! Waits for sockets, and lets other threads wake the loop.
 //!
-//! Level-triggered: what was not read or written in this turn is told again in the next.
+//! Polling is level-triggered: a socket that was not read or written in this turn is reported again in the
+//! next.
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -41,7 +42,7 @@ impl Poller {
 
     /// Waits at most `wait` (none: for ever) and appends to `ready` what is ready.
     pub(crate) fn wait(&self, wait: Option<Duration>, ready: &mut Vec<Ready>) -> rustix::io::Result<()> {
-        // A wait longer than a Timespec can say is as good as none.
+        // A wait that is too long for a Timespec becomes a wait without a timeout.
         let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENT_COUNT_MAX];
         let (events, _) = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
@@ -72,14 +73,14 @@ impl Waker {
     /// May be called from any thread and from a signal handler.
     pub(crate) fn wake(&self) {
         if !self.woken.swap(true, Ordering::SeqCst) {
-            // Fails only when the counter is full, and then the loop is awake already.
+            // This fails only when the counter is full, and then the loop is already awake.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
 
     pub(crate) fn clear(&self) {
         let mut count = [0; 8];
-        // Nothing to read means that somebody else's wake is still on its way; it will be told again.
+        // If there is nothing to read, another thread's wake is still on its way. The poller will report it.
         let _ = rustix::io::read(&self.event, &mut count);
         self.woken.store(false, Ordering::SeqCst);
     }

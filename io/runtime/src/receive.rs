@@ -1,9 +1,9 @@
-//! Bytes that came in over one connection and are not yet handed on.
+//! Bytes that arrived over one connection and are not yet handed on.
 //!
-//! Memory follows what has arrived, at most about twice that, never what a header claims.
-//! A large frame is read into memory that another one has left, if there is some: so pages are found once, and stay near the
-//! processor.
-//! The front of the buffer is always the start of a frame, or of what the machine has not taken.
+//! Memory grows with the bytes that have arrived, to at most about twice their number. It never follows the
+//! length that a header claims. A large frame is read into memory that an earlier large frame has left, if
+//! there is some: the pages are allocated only once, and stay in the processor's caches. The front of the
+//! buffer is always the start of a frame, or of bytes that the machine has not taken.
 
 use ramhold_wire::BadFrame;
 use ramhold_wire::frame;
@@ -87,7 +87,7 @@ impl ReceiveBuffer {
             unsafe_code,
             reason = "zeroing what the kernel overwrites would cost as much as the copy itself"
         )]
-        // SAFETY: `filled` is the length of the part of the spare capacity that rustix gave back as initialised.
+        // SAFETY: rustix has initialised the first `filled` bytes of the spare capacity.
         unsafe {
             self.bytes.set_len(length + filled);
         }
@@ -133,7 +133,7 @@ impl ReceiveBuffer {
             self.start = 0;
         }
         if self.bytes.capacity() - self.bytes.len() < room {
-            // Doubles, so that a large frame is moved few times while it grows.
+            // The capacity doubles, so that a growing large frame is moved only a few times.
             self.bytes.reserve(self.bytes.len().max(ROOM_BYTES));
         }
     }
@@ -195,7 +195,7 @@ mod tests {
         bytes
     }
 
-    // E2: frames are found wherever the stream was cut.
+    // E2: frames are found wherever the stream is split.
     #[test]
     fn frames_are_found_in_a_stream_of_single_bytes() {
         let (mut near, far) = UnixStream::pair().unwrap();

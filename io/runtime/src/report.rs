@@ -1,7 +1,7 @@
 //! Lines for the operator.
 //!
-//! A line never breaks in two: control characters are written as escapes, so that bytes from outside which reach a
-//! report cannot forge another line. Reports that a stranger can provoke go through a `Throttle`.
+//! A report is always a single line: control characters are written as escapes, so bytes from outside that
+//! reach a report cannot forge another line. Reports that a stranger can provoke go through a `Throttle`.
 
 use crate::clock;
 use ramhold_base::{Instant, Level, ServerId};
@@ -17,7 +17,7 @@ pub fn report_to_stderr(least: Level) -> Report {
     Box::new(move |level, text| {
         if level >= least {
             let line = format!("{} {} {text}\n", clock::utc(clock::wall_millis()), level_name(level));
-            // When stderr is gone there is nobody left to tell.
+            // If stderr is gone, nobody is left to read an error.
             let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }
     })

@@ -1,13 +1,14 @@
 //! The loop: waits, feeds the machine, executes its effects.
 //!
-//! One turn: flush what is left, wait, hand on what came in, tick when due, end what is overdue, flush once.
-//! After each input its effects are executed in order, and what they complete at once is fed before the next frame.
+//! One turn: flush the output that is left, wait, hand on the input, tick when due, end overdue connections,
+//! flush once. The effects of each input are executed in order. Completions that these effects produce at
+//! once are fed before the next frame.
 //!
 //! Invariants:
-//! - the machine's first input is `Start`, and after `Exit` it gets none
-//! - an input that waits keeps the loop from sleeping
+//! - the machine's first input is `Start`, and it gets no input after `Exit`
+//! - the loop does not sleep while an input waits
 //!
-//! Not here: sockets (network), files (disk), what an effect does (execute).
+//! Not here: sockets (network), files (disk), the execution of an effect (execute).
 
 mod execute;
 mod lending;
@@ -122,7 +123,7 @@ impl<M: Machine> Runtime<M> {
         let system = |what| move |error: std::io::Error| StartError::System { what, error };
         let waker = Arc::new(Waker::new().map_err(|errno| system("an eventfd")(errno.into()))?);
         let (sender, completions) = channel();
-        // The directory locks come first: who cannot have them must not be seen on the network.
+        // The directory locks come first: a process that cannot get them must not appear on the network.
         let disk = match &config.disk {
             Some(disk) => {
                 let files = open_disk(disk)?;
@@ -288,7 +289,8 @@ impl<M: Machine> Runtime<M> {
             }
             match self.poll {
                 Poll::Busy => std::hint::spin_loop(),
-                // Whoever else wants this core gets it now; alone, this costs less than a microsecond.
+                // Any other thread that wants this core gets it now. If there is none, yielding costs less
+                // than a microsecond.
                 Poll::Adaptive { .. } => std::thread::yield_now(),
             }
             now = clock::now();
@@ -442,7 +444,8 @@ impl<M: Machine> Runtime<M> {
     fn enter(&mut self, now: Instant, input: Input<'_>) {
         assert!(self.exit.is_none(), "a machine that has ended gets no input");
         let frame = input.frame();
-        // What a step makes of a whole segment takes milliseconds, and the next one, also of this turn, sees how many.
+        // A step that processes a whole segment takes milliseconds. The clock is read before and after it, so
+        // that the next step of this turn has a time that includes them.
         let is_long = matches!(&input, Input::Disk { result: Ok(bytes), .. } if !bytes.is_empty());
         let now = self.not_before(if is_long { clock::now() } else { now });
         self.machine.step(now, input, &mut self.effects);
@@ -469,7 +472,7 @@ impl<M: Machine> Runtime<M> {
             }
             self.network.wait(Some(rest), &mut self.ready).expect("the event queue is ours and open");
             for event in std::mem::take(&mut self.ready) {
-                // What still comes in is not heard by anybody.
+                // Input that still arrives is ignored.
                 let _ = self.network.on_ready(event, now);
             }
         }

@@ -1,4 +1,4 @@
-//! A directory of its own for one test, gone at its end.
+//! A directory for one test, removed at the end of the test.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Bytes that wait to go out over one connection.
+//! Bytes that wait to be sent over one connection.
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -54,7 +54,8 @@ impl SendBuffer {
     }
 
     pub(crate) fn push(&mut self, frame: &[u8]) {
-        // Moving at most as much as was sent since the last move: each byte is moved once on average.
+        // At most as many bytes are moved as were sent since the last move, so each byte is moved once on
+        // average.
         if self.start >= COMPACT_BYTES && self.start >= self.own_len() {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -102,7 +103,7 @@ impl SendBuffer {
             let own = &self.bytes[self.start..];
             let mut parts =
                 self.lent.iter().map(|lent| &lent.memory[lent.range.clone()]).chain(std::iter::once(own));
-            // The head of a frame goes out together with what is shared of it.
+            // The head of a frame is sent together with the frame's shared part.
             let mut next = || parts.next().unwrap_or_default();
             let (first, second) = (next(), next());
             let first = &first[..first.len().min(share)];

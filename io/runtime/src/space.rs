@@ -1,4 +1,4 @@
-//! How much room this host has: on file systems, in memory, for open files.
+//! The resources of this host: space on file systems, memory, open files.
 
 use crate::StartError;
 use crate::disk::{lock_directory, open_file, reserve};
@@ -93,7 +93,7 @@ fn group_directories(text: &str) -> Vec<PathBuf> {
 fn room_in_group(directory: &Path) -> Option<u64> {
     let number =
         |name: &str| -> Option<u64> { fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok() };
-    // "max", which is no number, means no limit.
+    // The text "max" means no limit. It does not parse as a number, so the result is `None`.
     let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
@@ -104,7 +104,7 @@ fn room_in_group(directory: &Path) -> Option<u64> {
 /// Raises the number of files that this process may have open as far as it is allowed to itself, and answers with it.
 pub fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // Without a limit the kernel says none.
+    // `None` from the kernel means no limit.
     let (current, maximum) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     if raised.is_ok() { maximum } else { current }

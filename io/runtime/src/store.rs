@@ -1,6 +1,7 @@
 //! The coordinator's store, on a thread of its own.
 //!
-//! A commit waits for a device or for other machines; the loop must not. Requests are executed in order.
+//! A commit waits for a device or for other machines, and the loop must not wait. Requests are executed in
+//! order.
 //!
 //! Not here: the stores themselves (crate `ramhold-metadata`).
 
@@ -38,7 +39,7 @@ impl StoreThread {
     ) -> std::io::Result<StoreThread> {
         let (sender, receiver) = channel::<(StoreToken, StoreRequest)>();
         let answer: Answer = Arc::new(move |token, result| {
-            // The loop may have ended; then nobody waits for this.
+            // If the loop has ended, nobody waits for this answer.
             let _ = completions.send(Pending::Store { token, result });
             waker.wake();
         });
@@ -62,7 +63,7 @@ impl Drop for StoreThread {
     fn drop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there was told by the panic hook.
+            // A panic of the thread was already reported by the panic hook.
             let _ = thread.join();
         }
     }

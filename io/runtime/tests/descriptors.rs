@@ -1,4 +1,5 @@
-//! Want of file descriptors. In a process of its own, because the limit is the process's.
+//! Behaviour when file descriptors run out. The test has a process of its own, because the limit is the
+//! process's.
 
 use ramhold_base::{Effects, Input, Instant, Machine, Peer};
 use ramhold_runtime::{Runtime, RuntimeConfig};

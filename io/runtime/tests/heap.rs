@@ -1,4 +1,5 @@
-//! Freed memory goes back to the system (A12). A process of its own: the setting is the process's.
+//! Freed memory is returned to the system (A12). The test has a process of its own, because the setting is
+//! the process's.
 
 use ramhold_runtime::give_back_freed_memory;
 
@@ -14,7 +15,8 @@ fn resident_bytes() -> usize {
 #[test]
 fn pieces_between_small_ones_go_back_when_they_are_freed() {
     give_back_freed_memory();
-    // A larger piece that comes and goes; without the setting, all of the others then come from the heap.
+    // A larger piece is allocated and freed. Without the setting, all later pieces would then come from the
+    // heap.
     drop(vec![1u8; 8 << 20]);
     let before = resident_bytes();
     let mut small = Vec::new();

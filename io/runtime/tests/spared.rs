@@ -1,4 +1,5 @@
-//! Descriptors that strangers cannot take. In a process of its own, because the limit is the process's.
+//! Descriptors that strangers cannot take. The test has a process of its own, because the limit is the
+//! process's.
 
 use ramhold_base::{Effects, Input, Instant, Lost, Machine, Peer};
 use ramhold_runtime::{Runtime, RuntimeConfig};
@@ -31,7 +32,7 @@ impl Machine for Caller {
     }
 }
 
-// Z8: with 256 descriptors, a thousand strangers get 192 of them, and the process still reaches its peers.
+// Z8: of 256 descriptors, a thousand strangers get 192. The process still reaches its peers.
 #[test]
 fn strangers_leave_descriptors_for_files_and_peers() {
     let limit = getrlimit(Resource::Nofile);
@@ -40,7 +41,7 @@ fn strangers_leave_descriptors_for_files_and_peers() {
     let listen = Some("127.0.0.1:0".parse().unwrap());
     let mut server =
         Runtime::new(Caller::default(), RuntimeConfig { listen, ..RuntimeConfig::default() }).unwrap();
-    // The strangers are of this process, too, and need theirs.
+    // The strangers are connections of this process too, so they need descriptors as well.
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
     let addr = server.local_addr().unwrap();
     let mut strangers = Vec::new();

@@ -1,4 +1,5 @@
-//! The independent checker, a program of its own (testing/checker, in Go): it reads the histories and judges them.
+//! The independent checker, a separate program (testing/checker, in Go) that reads the histories and judges
+//! them.
 
 use crate::waiting::Failure;
 use serde::Deserialize;
@@ -9,13 +10,13 @@ use std::time::Duration;
 const EXIT_GOOD: i32 = 0;
 const EXIT_VIOLATION: i32 = 1;
 
-/// What is made wrong on purpose in a copy of each history, one of these per run; each has a place in any history with
-/// writes and reads.
+/// Mistakes that are made on purpose in a copy of each history, one of these per run. Each fits into any
+/// history with writes and reads.
 const MISTAKES: [&str; 4] = ["stale read", "lost last write", "doubled write", "failed and carried out"];
 
 pub struct Checker {
     pub program: PathBuf,
-    /// For the search; what is undecided then is a failure.
+    /// The time limit of the search. A history that is undecided by then is a failure.
     pub within: Duration,
 }
 
@@ -30,11 +31,11 @@ pub struct Verdict {
     pub keys: u64,
     pub violations: Vec<Violation>,
     pub undecided: u64,
-    /// Kinds of mistakes made in copies and found; that one was missed is an error of the checker.
+    /// Kinds of mistakes that were made in copies and found. A missed mistake is an error of the checker.
     pub mistakes_found: u64,
 }
 
-/// A key whose history nothing explains, and whose answer it was.
+/// A key whose history no order explains, and the client whose answer it was.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Violation {
     pub key: String,
@@ -42,7 +43,7 @@ pub struct Violation {
 }
 
 impl Checker {
-    /// Judges a history, and itself with copies that are wrong. Prints what it finds.
+    /// Judges a history, and tests itself with copies that are wrong. Prints its findings.
     pub fn judge(&self, files: &[PathBuf], evidence: &Path, seed: u64) -> Result<Verdict, Failure> {
         let mut command = Command::new(&self.program);
         command.args(["-json", "-mistakes", "-within", &format!("{}s", self.within.as_secs())]);
@@ -62,7 +63,7 @@ impl Checker {
         Ok(verdict)
     }
 
-    /// Writes a copy of the history that is wrong, and demands that it is rejected. Gives what was wrong.
+    /// Writes a wrong copy of the history, and demands that it is rejected. Returns the kind of mistake.
     pub fn rejects_spoiled(
         &self,
         files: &[PathBuf],

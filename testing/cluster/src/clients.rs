@@ -1,4 +1,4 @@
-//! Client processes with sessions in them, each with a history of its own.
+//! Client processes. Each runs several sessions, and each session has a history of its own.
 
 use crate::waiting::{Failure, wait_for};
 use std::fs::File;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// An operation under way is over by then, and the process too.
+/// By then an operation under way is over, and the process too.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 const PROGRESS_WITHIN: Duration = Duration::from_secs(90);
 
-/// What all of them are started with.
+/// The arguments that all client processes share.
 pub struct Clients {
     /// The program that becomes a client with these arguments, and `--file` and `--process`.
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// For the histories.
+    /// The directory of the histories.
     pub dir: PathBuf,
     running: Vec<Running>,
     started: u64,
@@ -50,7 +50,7 @@ impl Clients {
             .arg(path("jsonl"))
             .args(["--process", &self.started.to_string()])
             .args(more)
-            // The end of its input is the end of its work, also when this process is killed.
+            // The process works until its input ends, which also happens when this process is killed.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(log).map_err(failed)?)
@@ -58,7 +58,7 @@ impl Clients {
             .map_err(failed)
     }
 
-    /// SIGKILL for the oldest one, and another in its place.
+    /// Sends SIGKILL to the oldest client, and starts another in its place.
     pub fn replace_one(&mut self) -> Result<(), Failure> {
         let mut oldest = self.running.remove(0);
         let killed = oldest.child.kill().and_then(|()| oldest.child.wait());
@@ -76,7 +76,7 @@ impl Clients {
         (1..=self.started).map(path).filter(|path| path.exists()).collect()
     }
 
-    /// Waits until the histories have grown by so many bytes.
+    /// Waits until the histories have grown by this number of bytes.
     pub fn wait_progress(&mut self, bytes: u64) -> Result<(), Failure> {
         let wanted = self.bytes() + bytes;
         wait_for("clients get on", PROGRESS_WITHIN, || {
@@ -101,7 +101,7 @@ impl Clients {
         std::fs::read_to_string(self.dir.join(format!("client-{number}.log"))).unwrap_or_default()
     }
 
-    /// Lets all of them end what they are doing.
+    /// Lets all clients finish their operations, and ends them.
     pub fn stop(&mut self) -> Result<(), Failure> {
         for Running { child, .. } in &mut self.running {
             drop(child.stdin.take());
@@ -113,7 +113,8 @@ impl Clients {
         ends.into_iter().collect()
     }
 
-    /// One that does something else with these further arguments, to its end. Gives its number.
+    /// Runs a client with these further arguments, which give it another task, to its end. Returns its
+    /// number.
     pub fn run(&mut self, more: &[&str], within: Duration) -> Result<u64, Failure> {
         let mut child = self.spawn(more)?;
         let number = self.started;

@@ -18,16 +18,17 @@ use std::time::Duration;
 /// The number of the coordinator among the members; servers are numbered from 1.
 pub const COORDINATOR: usize = 0;
 
-/// Set in the environment: the directories of the tests stay, for a look.
+/// If this is set in the environment, the directories of the tests stay for inspection.
 const KEEP: &str = "RAMHOLD_TEST_KEEP";
 
-/// The end of each log that a failure tells.
+/// Lines of the end of each log that a failure shows.
 const LOG_LINE_COUNT: usize = 30;
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// From the start of a process to its being up, on a busy machine.
+/// The time limit from the start of a process until it is up, on a busy machine.
 const START_WITHIN: Duration = Duration::from_secs(60);
 const STOP_WITHIN: Duration = Duration::from_secs(60);
-/// Replaying and replicating everything again, with every process on the same few cores and one disk.
+/// The time limit to replay and replicate everything again, with every process on the same few cores and one
+/// disk.
 const RECOVER_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
@@ -36,14 +37,14 @@ pub struct Options {
     pub memory_bytes: u64,
     pub disk_bytes: u64,
     pub flush_interval: &'static str,
-    /// What the processes are told beside that.
+    /// Further options of the coordinator process.
     pub coordinator_options: &'static [&'static str],
     pub server_options: &'static [&'static str],
 }
 
 impl Default for Options {
     fn default() -> Options {
-        // The smallest memory with buffers of its own.
+        // The smallest memory that has buffers of its own.
         Options {
             servers: 5,
             memory_bytes: 512 << 20,
@@ -63,15 +64,16 @@ pub struct Frames {
 }
 
 pub struct Cluster {
-    // Before the directories, so that nobody runs in them when they are removed.
+    // Dropped before the directories, so that no process runs in them when they are removed.
     members: Vec<Option<Process>>,
     pub options: Options,
     addresses: Vec<SocketAddr>,
-    /// Where servers hear clients of Redis Cluster, from the first server on; in a network of their own nowhere.
+    /// The ports for clients of Redis Cluster, from the first server on. In a network of their own, servers
+    /// have none.
     cluster_ports: Vec<u16>,
-    /// None: everybody is on loopback.
+    /// None: all members are on loopback.
     network: Option<Network>,
-    /// Who looks at it; kept, as looking must not cost what is looked at.
+    /// The client that observes the cluster. It is kept, so that observing costs the cluster little.
     observer: Mutex<Option<Client>>,
     pub scratch: Scratch,
 }
@@ -82,7 +84,7 @@ impl Cluster {
         Cluster::prepare(options).started()
     }
 
-    /// Like `start`, in a network that was made for so many servers and the coordinator.
+    /// Like `start`, in a network that was made for this number of servers and the coordinator.
     pub fn start_in(network: Network, options: Options) -> Result<Cluster, Failure> {
         let addresses = (0..=options.servers).map(Network::address).collect();
         Cluster::prepare_at(addresses, Some(network), options).started()
@@ -96,8 +98,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until every server has said that it serves. One is up in the list as soon as the coordinator
-    /// has taken it in; its directory belongs to the cluster only from here on.
+    /// Waits until every server has said that it serves. A server is up in the list as soon as the
+    /// coordinator has accepted it. Its directory belongs to the cluster only once it serves.
     fn wait_serving(&self) -> Result<(), Failure> {
         let waited = wait_for("servers that serve", START_WITHIN, || {
             self.check_running()?;
@@ -108,7 +110,7 @@ impl Cluster {
         self.with_logs(waited)
     }
 
-    /// A cluster of which nothing runs.
+    /// A cluster of which no process runs.
     pub fn prepare(options: Options) -> Cluster {
         let mut ports = free_ports(2 * options.servers + 1);
         let cluster_ports = ports.split_off(options.servers + 1);
@@ -137,7 +139,7 @@ impl Cluster {
         self.addresses[member]
     }
 
-    /// Where a member that runs tells its metrics, as it has printed when it started.
+    /// The address at which a running member serves its metrics, as the member printed it at its start.
     pub fn admin_address(&self, member: usize) -> Result<SocketAddr, Failure> {
         let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
         wait_for("the admin address", START_WITHIN, || {
@@ -149,7 +151,7 @@ impl Cluster {
         })
     }
 
-    /// The network that it has for itself, to be cut apart.
+    /// The cluster's private network, to be cut apart.
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
@@ -162,7 +164,7 @@ impl Cluster {
         self.scratch.buffer_dir().join(name(member))
     }
 
-    /// What the member is started with.
+    /// The arguments of a member's process.
     pub fn arguments(&self, member: usize) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         let mut push = |option: &str, value: OsString| arguments.extend([option.into(), value]);
@@ -193,7 +195,8 @@ impl Cluster {
         arguments
     }
 
-    /// Starts one member that does not run. Call it from a thread that outlives the process: it ends with that thread.
+    /// Starts a member that does not run. Call this from a thread that outlives the process: the process ends
+    /// with that thread.
     pub fn start_member(&mut self, member: usize) {
         self.start_with(member, &self.arguments(member));
     }
@@ -219,7 +222,8 @@ impl Cluster {
         self.members[member].as_ref().expect("the member runs")
     }
 
-    /// SIGKILL for the coordinator, its directory deleted, and another one that makes the state anew from the servers.
+    /// Kills the coordinator with SIGKILL, deletes its directory, and starts another that rebuilds the state
+    /// from the servers.
     pub fn rebuild_coordinator(&mut self, given_up: &[ramhold_client::ServerId]) {
         self.kill(COORDINATOR);
         let _ = std::fs::remove_dir_all(self.data_dir(COORDINATOR));
@@ -231,7 +235,7 @@ impl Cluster {
         self.start_with(COORDINATOR, &arguments);
     }
 
-    /// SIGKILL for the coordinator, and another one on a new directory that is made of a backup.
+    /// Kills the coordinator with SIGKILL, and starts another on a new directory that is made from a backup.
     pub fn restore_coordinator(&mut self, backup: &std::path::Path) {
         self.kill(COORDINATOR);
         let _ = std::fs::remove_dir_all(self.data_dir(COORDINATOR));
@@ -240,14 +244,14 @@ impl Cluster {
         self.start_with(COORDINATOR, &arguments);
     }
 
-    /// SIGKILL, and until it is gone.
+    /// Sends SIGKILL, and waits until the process is gone.
     pub fn kill(&mut self, member: usize) {
         if let Some(process) = self.members[member].take() {
             process.kill();
         }
     }
 
-    /// SIGKILL for these, all before any is waited for.
+    /// Sends SIGKILL to all of these before waiting for any.
     pub fn kill_at_once(&mut self, members: &[usize]) {
         for process in members.iter().filter_map(|member| self.members[*member].as_ref()) {
             process.signal(Signal::KILL);
@@ -257,20 +261,21 @@ impl Cluster {
         }
     }
 
-    /// SIGKILL for everybody.
+    /// Sends SIGKILL to all members.
     pub fn kill_all(&mut self) {
         let all: Vec<usize> = (0..self.members.len()).collect();
         self.kill_at_once(&all);
     }
 
-    /// Waits until a member has ended by itself; it does not run any more.
+    /// Waits until a member has ended by itself. The member counts as stopped from then on.
     pub fn wait_ended(&mut self, member: usize, within: Duration) -> Result<ExitStatus, Failure> {
         let status = self.process(member).wait_ended(within)?;
         self.members[member] = None;
         Ok(status)
     }
 
-    /// Members that were started and have ended by themselves, and how. They do not run any more.
+    /// Members that were started and have ended by themselves, and their exit status. They count as stopped
+    /// from then on.
     pub fn take_ended(&mut self) -> Vec<(usize, ExitStatus)> {
         let mut ended = Vec::new();
         for (member, slot) in self.members.iter_mut().enumerate() {
@@ -298,13 +303,13 @@ impl Cluster {
         }
     }
 
-    /// As after a loss of power: what was only in memory is gone. Nothing may run.
+    /// Plays a loss of power: everything that was only in memory is gone. No process may run.
     pub fn lose_buffers(&self) {
         assert!(self.members.iter().all(Option::is_none), "buffers are lost with the processes");
         std::fs::remove_dir_all(self.scratch.buffer_dir()).expect("the buffers can be removed");
     }
 
-    /// A client whose operations have this long.
+    /// A client whose operations have this deadline.
     pub fn client(&self, deadline: Duration) -> Result<Client, Failure> {
         let options = ramhold_client::Options { deadline, connect_timeout: deadline, ..Default::default() };
         Ok(Client::connect_with(&[self.address(COORDINATOR)], options)?)
@@ -314,7 +319,7 @@ impl Cluster {
         self.look(|client| client.cluster_status())
     }
 
-    /// Asks with the client that is kept, or else with a new one.
+    /// Asks with the kept client, or else with a new one.
     fn look<T>(&self, look: impl Fn(&mut Client) -> Result<T, ramhold_client::Error>) -> Result<T, Failure> {
         let mut observer = self.observer.lock().expect("nobody panics while looking");
         if let Some(mut client) = observer.take()
@@ -362,7 +367,7 @@ impl Cluster {
         self.with_logs(waited)
     }
 
-    /// What every server that is up says of itself.
+    /// The status of every server that is up, as the server reports it.
     pub fn processes(&self) -> Result<Vec<ProcessStatus>, Failure> {
         self.look(|client| {
             let status = client.cluster_status()?;
@@ -394,8 +399,9 @@ impl Cluster {
         Ok(reports)
     }
 
-    /// Waits until every segment has all its replicas, and no backup holds more than these (D6, D7). `spare`: frames that
-    /// may be in use beyond them, for segments that come and go under load. Gives the frames as they were then.
+    /// Waits until every segment has all its replicas, and no backup holds more than these (D6, D7). `spare`:
+    /// further frames that may be in use, for segments that come and go under load. Returns the frames at
+    /// that moment.
     pub fn wait_replicated(&self, spare: u64) -> Result<Frames, Failure> {
         let what = "every segment on all its backups, and no frame beyond";
         let mut frames = Frames::default();
@@ -406,7 +412,8 @@ impl Cluster {
                 let wanted: u64 = streams().map(|stream| stream.segments * u64::from(stream.replicas)).sum();
                 let backups = processes.iter().filter_map(|process| process.backup.as_ref());
                 let used: u64 = backups.map(|backup| backup.frames_used).sum();
-                // With frames to spare the load is on, and a head that is just being opened is always incomplete.
+                // With frames to spare the load is on. Then a head that is just being opened is always
+                // incomplete.
                 let is_whole = incomplete == 0 || (spare > 0 && incomplete <= processes.len() as u64);
                 let is_good = is_whole && used >= wanted.saturating_sub(spare) && used <= wanted + spare;
                 frames = Frames { used, wanted };
@@ -419,14 +426,14 @@ impl Cluster {
         Ok(frames)
     }
 
-    /// Nobody who was started has ended by itself.
+    /// Checks that no started process has ended by itself.
     fn check_running(&self) -> Result<(), Failure> {
         let ended =
             self.members.iter().flatten().find_map(|process| Some((process.name(), process.ended()?)));
         ended.map_or(Ok(()), |(name, status)| Err(Failure(format!("{name} has ended: {status}"))))
     }
 
-    /// Adds to a failure what the processes have said.
+    /// Adds the logs of the processes to a failure.
     fn with_logs(&self, waited: Result<(), Failure>) -> Result<(), Failure> {
         waited.map_err(|failure| Failure(format!("{failure}\n{}", self.logs())))
     }
@@ -485,7 +492,7 @@ fn standing(status: &ClusterStatus) -> String {
     format!("servers: {}; recoveries: {}", servers.join(", "), recoveries.join(" | "))
 }
 
-/// Ports below those of outgoing connections, so that a member finds its port free when it comes back.
+/// Ports below those of outgoing connections, so that a restarted member finds its port free.
 pub fn free_ports(count: usize) -> Vec<u16> {
     let mut rng = Rng::new(RandomState::new().hash_one(std::process::id()));
     loop {

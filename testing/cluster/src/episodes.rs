@@ -1,11 +1,12 @@
-//! One fault at a time, and what came of it.
+//! Injects one fault at a time and records its effect.
 //!
-//! An episode has had an effect when the coordinator says so: it has recovered somebody since, or it has cleared a
-//! suspect by a reply to its own pings. Of the coordinator itself: when it answered nobody while the fault lasted, and
-//! answers again. An episode without effect is told apart, and never counts as survived.
+//! The coordinator decides whether an episode had an effect. The episode had one if, since it began, the
+//! coordinator has recovered a server, or has cleared a suspect by a reply to its own pings. A fault of the
+//! coordinator itself had an effect if the coordinator answered nobody while the fault lasted, and answers
+//! again. Episodes without effect are reported separately and never count as survived.
 //!
-//! A server that was declared dead ends by itself, with a code of its own, and is started again. Any other end is a
-//! failure of the run.
+//! A server that was declared dead ends by itself, with an exit code of its own, and is started again. Any
+//! other end is a failure of the run.
 
 use crate::cluster::{COORDINATOR, Cluster, name};
 use crate::network::{Cut, End, between};
@@ -17,15 +18,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How a server ends that has been declared dead.
+/// The exit code of a server that has been declared dead.
 const EXIT_DECLARED_DEAD: i32 = 3;
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// Somebody who is well answers within this.
+/// A healthy process answers within this time.
 const ATTEMPT_LEAST: Duration = Duration::from_millis(200);
-/// From the end of a fault until all is well again.
+/// The time limit from the end of a fault until the whole cluster is healthy again.
 const SETTLE_WITHIN: Duration = Duration::from_secs(180);
-/// A suspicion that a fault has raised is reported and settled within this after its end: a ping that times out (400
-/// ms), the verification (1 s), and this machine.
+/// A suspicion that a fault has raised is reported and settled within this time after the fault's end. It
+/// covers a ping that times out (400 ms), the verification (1 s), and delays of this machine.
 const EFFECT_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ pub enum Fault {
     Cut(CutOff),
 }
 
-/// Who is cut off from whom.
+/// The peers that a member is cut off from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CutOff {
     /// From everybody, both ways.
@@ -44,13 +45,13 @@ pub enum CutOff {
     Interface,
     /// From the coordinator, both ways: others and clients still reach it.
     Coordinator,
-    /// What it sends to the coordinator.
+    /// Messages that it sends to the coordinator are lost.
     ToCoordinator,
-    /// What the coordinator sends to it.
+    /// Messages that the coordinator sends to it are lost.
     FromCoordinator,
     /// From the other servers, both ways: the coordinator and clients still reach it.
     Servers,
-    /// What it sends to the other servers.
+    /// Messages that it sends to the other servers are lost.
     ToServers,
 }
 
@@ -68,9 +69,9 @@ const CUT_OFFS: [CutOff; 7] = [
 pub struct Episode {
     pub fault: Fault,
     pub member: usize,
-    /// How long it lasts; of a kill, until the coordinator is started again.
+    /// The duration of the fault. For a kill: the time until the coordinator is started again.
     pub time: Duration,
-    /// Of a killed server: it comes back before anybody has looked for it.
+    /// For a killed server: it comes back before any process has looked for it.
     pub comes_back_at_once: bool,
 }
 
@@ -83,11 +84,11 @@ pub enum Consequence {
     None,
 }
 
-/// What came of an episode.
+/// The consequences of an episode.
 #[derive(Clone, Debug)]
 pub struct Aftermath {
     pub effect: Consequence,
-    /// Why servers were declared dead that nothing was done to.
+    /// The reasons for verdicts on servers that had no fault.
     pub needless: Vec<String>,
     pub settled_after: Duration,
 }
@@ -119,7 +120,7 @@ impl Episode {
         Episode { fault: Fault::Kill, member, time, comes_back_at_once: rng.chance(1, 4) }
     }
 
-    /// Stopped for 100 ms to 10 s, each order of magnitude as often as the other.
+    /// Stopped for 100 ms to 10 s. Each order of magnitude is equally likely.
     pub fn stop(rng: &mut Rng, servers: usize) -> Episode {
         let member = choose_member(rng, servers, 6);
         let (low, high) = if rng.chance(1, 2) { (100, 1000) } else { (1000, 10_000) };
@@ -129,14 +130,14 @@ impl Episode {
 
     pub fn cut(rng: &mut Rng, servers: usize) -> Episode {
         let cut_off = *rng.pick(&CUT_OFFS).expect("there are some");
-        // The others are named from a server's side.
+        // The other kinds are named from a server's side.
         let may_be_any = matches!(cut_off, CutOff::Everybody | CutOff::Interface);
         let member = if may_be_any { choose_member(rng, servers, 6) } else { choose_server(rng, servers) };
         let time = Duration::from_millis(rng.between(500, 6000));
         Episode { fault: Fault::Cut(cut_off), member, time, comes_back_at_once: false }
     }
 
-    /// Does it, and waits until all is well again.
+    /// Injects the fault, and waits until the whole cluster is healthy again.
     pub fn play(&self, cluster: &mut Cluster) -> Result<Aftermath, Failure> {
         let told = |failure: Failure| {
             Failure(format!("{} ({}): {failure}", self.fault.describe(self.member), name(self.member)))
@@ -189,7 +190,7 @@ impl Episode {
         Ok(aftermath)
     }
 
-    /// Lets the fault last. Whether the coordinator, when it is the one who suffers it, answers nobody meanwhile.
+    /// Lets the fault last. True if the fault hit the coordinator and it answered nobody meanwhile.
     fn last(&self, cluster: &Cluster) -> Result<bool, Failure> {
         let begun = Instant::now();
         let left = || self.time.saturating_sub(begun.elapsed());
@@ -207,7 +208,7 @@ fn choose_server(rng: &mut Rng, servers: usize) -> usize {
     1 + usize::try_from(rng.below(servers as u64)).expect("an index")
 }
 
-/// The coordinator one time of so many.
+/// Chooses the coordinator once in `one_of` times.
 fn choose_member(rng: &mut Rng, servers: usize, one_of: u64) -> usize {
     if rng.chance(1, one_of) { COORDINATOR } else { choose_server(rng, servers) }
 }
@@ -228,15 +229,15 @@ fn cuts(cut_off: CutOff, member: usize, servers: usize) -> Vec<Cut> {
     }
 }
 
-/// What the coordinator has on record.
+/// The coordinator's records.
 struct Record {
     term: Term,
     /// The newest recovery.
     recovery: RecoveryId,
     recoveries: Vec<RecoveryReport>,
-    /// How often servers were cleared.
+    /// The number of times that each server was cleared.
     cleared: BTreeMap<ServerId, u64>,
-    /// Who listens where.
+    /// The server life at each address.
     lives: BTreeMap<SocketAddr, ServerId>,
 }
 
@@ -254,7 +255,8 @@ impl Record {
         })
     }
 
-    /// What has happened since, and why others than the target were declared dead.
+    /// The consequences since this record, and the reasons for which servers other than the target were
+    /// declared dead.
     fn effect(&self, cluster: &Cluster, episode: &Episode) -> Result<(Consequence, Vec<String>), Failure> {
         let now = Record::of(cluster)?;
         let address = cluster.address(episode.member);
@@ -262,7 +264,7 @@ impl Record {
             .recoveries
             .iter()
             .filter(|report| report.recovery > self.recovery && report.phase == RecoveryPhase::Done);
-        // Not its next life: nothing was done to that one.
+        // Only this life counts. The next life of that server had no fault.
         let life = self.lives.get(&address);
         let (own, others): (Vec<_>, Vec<_>) = done.partition(|report| Some(&report.crashed) == life);
         let needless: Vec<String> =
@@ -271,7 +273,7 @@ impl Record {
         let is_new = now.term > self.term;
         let is_cleared =
             |server: &ServerId| count(&now, server) > if is_new { 0 } else { count(self, server) };
-        // Who is cut off may suspect the others as well as they it.
+        // A member that is cut off may suspect the others, and they may suspect it.
         let may_be_any = episode.member == COORDINATOR || matches!(episode.fault, Fault::Cut(_));
         let is_target = |server: &&ServerId| may_be_any || life == Some(server);
         let effect = if !own.is_empty() {
@@ -302,8 +304,8 @@ impl Record {
     }
 }
 
-/// Waits until all members run, all servers are up and nothing is being recovered; with a record of before a fault also
-/// until its effect is on record, or can no more come.
+/// Waits until all members run, all servers are up and nothing is being recovered. With a record from before
+/// a fault, also waits until the fault's effect is on record, or can no longer come.
 fn settle(cluster: &mut Cluster, before: Option<&Record>, episode: &Episode) -> Result<Aftermath, Failure> {
     let begun = Instant::now();
     let settled = wait_for("all is well again", SETTLE_WITHIN, || {

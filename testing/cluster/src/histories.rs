@@ -1,5 +1,5 @@
-//! A run: client processes write down what they are told while the cluster is killed, stopped and cut apart, and an
-//! independent checker judges it.
+//! A run: client processes record the answers that they get, while the cluster is killed, stopped and cut
+//! apart. An independent checker judges the records.
 
 use crate::checker::{Checker, Verdict};
 use crate::clients::Clients;
@@ -19,14 +19,15 @@ use std::time::{Duration, Instant};
 
 const TABLE: &str = "histories";
 const REPLICA_COUNT: u8 = 3;
-/// Enough that a server which has come back gets some when another dies.
+/// So many tablets that a returned server gets some when another dies.
 const TABLET_COUNT: u32 = 21;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// History between two episodes: some 5000 operations.
+/// Growth of the histories between two episodes: some 5000 operations.
 const PROGRESS_BYTES: u64 = 1_000_000;
-/// A client process is killed and another started before one of so many episodes.
+/// Once in this many episodes, a client process is killed and another started first.
 const CLIENT_KILL_ONE_OF: u64 = 8;
-/// Episodes without effect do not count, and are repeated; so often at most, for each that counts.
+/// Episodes without effect do not count, and are repeated. This is the limit of attempts for each episode
+/// that counts.
 const TRIES: u64 = 3;
 const READ_ALL_WITHIN: Duration = Duration::from_secs(300);
 
@@ -35,20 +36,20 @@ pub struct Plan {
     pub kills: u64,
     pub stops: u64,
     pub cuts: u64,
-    /// Load goes on at least so long, also when all episodes are over.
+    /// The load runs at least this long, also when all episodes are over.
     pub load: Duration,
     pub clients: u64,
     pub sessions: u64,
     pub pause: Duration,
     pub seed: u64,
-    /// What a client process is: this with `client` as its first argument.
+    /// The program of a client process: this one, with `client` as its first argument.
     pub program: PathBuf,
     pub checker: Checker,
-    /// Histories of a run in which something is wrong are copied here, into a directory of their own.
+    /// Histories of a failed run are copied here, into a directory of their own.
     pub keep: PathBuf,
 }
 
-/// Runs it; `tell` gets a line per episode. The sums count also when it does not get to its end.
+/// Runs the plan; `tell` gets a line per episode. The sums count even if the run does not reach its end.
 pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
     let network = match plan.cuts {
         0 => None,
@@ -88,7 +89,7 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
     under_way.judge(end, &dir)
 }
 
-/// What is tested, as far as this is a repository.
+/// The tested commit, if this is a repository.
 fn commit() -> String {
     let mut git = std::process::Command::new("git");
     let told = git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]).output();
@@ -101,7 +102,7 @@ fn commit() -> String {
 
 struct Run<'a, T> {
     plan: &'a Plan,
-    // Before the cluster, so that they end first.
+    // Dropped before the cluster, so that the clients end first.
     clients: Clients,
     cluster: Cluster,
     faults: File,
@@ -111,7 +112,7 @@ struct Run<'a, T> {
 }
 
 impl<T: FnMut(&str)> Run<'_, T> {
-    /// All episodes under load; gives the number of the client that read everything at the end.
+    /// Plays all episodes under load. Returns the number of the client that read everything at the end.
     fn play(&mut self) -> Result<u64, Failure> {
         let begun = Instant::now();
         for _ in 0..self.plan.clients {
@@ -191,10 +192,10 @@ impl<T: FnMut(&str)> Run<'_, T> {
         Ok(())
     }
 
-    /// Judges what there is, also of a run that broke: what was acknowledged until then counts.
+    /// Judges the histories, also those of a run that broke: the writes acknowledged until then count.
     fn judge(mut self, end: Result<u64, Failure>, dir: &Path) -> Result<Sums, Failure> {
         if let Err(failure) = &end {
-            // Whoever wants the end does not wait for a verdict.
+            // If a person has interrupted the run, there is no verdict.
             check_interrupted()?;
             (self.tell)(&format!("BROKEN: {failure}"));
             self.sums.raise("broken runs", 1);
@@ -211,7 +212,7 @@ impl<T: FnMut(&str)> Run<'_, T> {
             let mistake = self.plan.checker.rejects_spoiled(&files, &copy, self.plan.seed)?;
             (self.tell)(&format!("a copy with a '{mistake}' in it is rejected"));
             self.sums.raise("spoiled copies rejected", 1);
-            // Of no use to anybody.
+            // This copy is not needed.
             let _ = std::fs::remove_file(copy);
         }
         if !is_good(&self.sums) {
@@ -223,7 +224,7 @@ impl<T: FnMut(&str)> Run<'_, T> {
 
     fn count(&mut self, verdict: &Verdict, reader: Option<u64>) {
         let is_reader = |client: u64| Some(client / CLIENTS_PER_PROCESS) == reader;
-        // What nothing explains at the end, when nothing is broken, is lost for good.
+        // A read at the end that no order explains shows a permanent loss, since nothing is broken any more.
         let lost = verdict.violations.iter().filter(|violation| is_reader(violation.client)).count();
         let sums = [
             ("runs", 1),
@@ -243,7 +244,7 @@ impl<T: FnMut(&str)> Run<'_, T> {
     }
 }
 
-/// Nothing is wrong, and enough has happened to say so.
+/// Whether no check failed, and enough happened to say so.
 pub fn is_good(sums: &Sums) -> bool {
     let wrong = ["violations", "undecided", "lost", "broken runs"];
     let enough = 10 * sums.of("ok") >= 6 * sums.of("operations") && sums.of("operations") > 0;

@@ -1,8 +1,9 @@
-//! What clients did and were told, as lines in a file: the format `hist/v1`.
+//! Calls of clients and the answers to them, as lines in a file: the format `hist/v1`.
 //!
-//! A header, then two lines per operation: its invocation is in the file before anything of it is sent, its response
-//! after all of it has come. So whoever is killed leaves a history that can be read: what has no response may have been
-//! carried out or not. Each line is one write to the file, nothing waits in a buffer of this process.
+//! The file has a header and then two lines per operation. The invocation is in the file before any byte of
+//! the request is sent. The response is written after the whole answer has arrived. So a client that is
+//! killed leaves a readable history: an operation without a response may have been carried out or not. Each
+//! line is one write to the file. No line waits in a buffer of this process.
 //!
 //! ```text
 //!   {"h":"hist/v1","run":"..","seed":4711,"clock":"mono_ns","cfg":{..}}
@@ -10,11 +11,15 @@
 //!   {"e":"r","id":17,"t":1002950,"st":"ok","ver":6}
 //! ```
 //!
-//! `id` is unique in a run, `t` is CLOCK_MONOTONIC, which all processes of a machine share. `st` is `ok`; `fail`: surely
-//! without effect; `info`: nobody knows, and then the client `c` is never seen again. `ver` is the version of the object
-//! after the operation, 0 when there is none; `v` what was written or found, `null` for nothing, or the sum.
+//! Fields:
+//! - `id` is unique in a run.
+//! - `t` is CLOCK_MONOTONIC, which all processes of a machine share.
+//! - `st` is `ok`, `fail` or `info`. `fail` means surely without effect. `info` means that the outcome is
+//!   unknown; the client `c` then never appears again.
+//! - `ver` is the version of the object after the operation, or 0 if there is none.
+//! - `v` is the value that was written or found, `null` for no value, or the sum.
 //!
-//! Not here: what is done (sessions), what is allowed (testing/checker).
+//! Not here: the operations (sessions), and the rules for a correct history (testing/checker).
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -24,15 +29,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Operations and clients of one process; a process's number stands before both.
+/// Ids of operations and clients per process. The process's number stands in the higher bits of both.
 const IDS_PER_PROCESS: u64 = 1 << 40;
 pub const CLIENTS_PER_PROCESS: u64 = 1 << 12;
-/// One process's history at most, in bytes: some five million operations.
+/// The limit of one process's history, in bytes: some five million operations.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
-/// More than any line has: keys and errors are short here.
+/// No line is longer: keys and errors are short here.
 const LINE_BYTES_MAX: u64 = 1024;
 
-/// What must hold, so that a mutation is carried out.
+/// The condition under which a mutation is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// The object has this version.
@@ -44,7 +49,7 @@ pub struct Condition {
     pub absent: bool,
 }
 
-/// Their names in the file are those of the format.
+/// The names in the file are those of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -63,7 +68,7 @@ pub struct Invocation<'a> {
     pub key: &'a str,
     #[serde(rename = "v", skip_serializing_if = "Option::is_none")]
     pub value: Option<&'a str>,
-    /// Of an increment: by how much.
+    /// For an increment: the amount.
     #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
     pub delta: Option<i64>,
     #[serde(rename = "if", skip_serializing_if = "Option::is_none")]
@@ -75,13 +80,13 @@ pub struct Invocation<'a> {
 pub enum Response {
     Ok {
         ver: u64,
-        /// Of a read: what was found, or that nothing was. Of an increment: the sum.
+        /// For a read: the value found, or none. For an increment: the sum.
         #[serde(skip_serializing_if = "Option::is_none")]
         v: Option<Option<String>>,
     },
     Fail {
         err: String,
-        /// Of the object that did not fit the condition.
+        /// The version of the object that did not fit the condition.
         #[serde(skip_serializing_if = "Option::is_none")]
         ver: Option<u64>,
     },
@@ -146,25 +151,26 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// A client that nobody was before; none when a process has used up its share.
+    /// A client number that was never used before; none when the process has used up its share.
     pub fn new_client(&self) -> Option<u64> {
         let number = self.next_client.fetch_add(1, Ordering::Relaxed);
         (number < CLIENTS_PER_PROCESS).then_some(self.process * CLIENTS_PER_PROCESS + number)
     }
 
-    /// Whether `sessions` that have an operation each under way can write down its end, and begin another.
+    /// Whether there is room for `sessions` sessions, each with an operation under way, to record the end of
+    /// it and to begin another.
     pub fn has_room(&self, sessions: u64) -> bool {
         self.bytes.load(Ordering::Relaxed) + 3 * sessions * LINE_BYTES_MAX <= self.bytes_max
     }
 
-    /// To be called before anything of the operation is sent. Gives its id.
+    /// Call this before any byte of the operation is sent. Returns the operation's id.
     pub fn begin(&self, client: u64, invocation: &Invocation<'_>) -> io::Result<u64> {
         let id = self.next_operation.fetch_add(1, Ordering::Relaxed);
         self.write(&Begun { e: "i", id, c: client, t: now(), what: invocation })?;
         Ok(id)
     }
 
-    /// To be called with what came, after all of it has come.
+    /// Call this with the answer, after all of it has arrived.
     pub fn end(&self, id: u64, response: &Response) -> io::Result<()> {
         self.write(&Ended { e: "r", id, t: now(), what: response })
     }
@@ -193,7 +199,7 @@ mod tests {
         let write =
             Invocation { op: Verb::Write, table: 1, key: "a7", value: Some("3.17"), delta: None, condition };
         let id = recorder.begin(client, &write).unwrap();
-        // Whole lines as soon as they are written: nothing is lost with the process.
+        // Whole lines are in the file as soon as they are written, so none is lost with the process.
         let so_far = std::fs::read_to_string(&path).unwrap();
         assert!(so_far.lines().count() == 2 && so_far.ends_with('\n'), "{so_far}");
         recorder.end(id, &Response::Ok { ver: 6, v: None }).unwrap();
@@ -239,7 +245,7 @@ mod tests {
         assert!(recorder.has_room(3));
         assert!(!recorder.has_room(4));
         assert_eq!((0..CLIENTS_PER_PROCESS + 5).filter_map(|_| recorder.new_client()).count(), 4096);
-        // A file that is there is never written over.
+        // An existing file is never overwritten.
         assert!(Recorder::create(&path, 1, 10_000, json!({})).is_err());
     }
 }

@@ -1,12 +1,12 @@
-//! What clients were told, and whether what is there agrees with it.
+//! Records the answers that clients got, and checks that the cluster's contents agree with them.
 //!
-//! A key has one writer, which does one operation at a time. So what may be found is the last acknowledged write, or a
-//! write whose end is not known.
+//! A key has one writer, which does one operation at a time. So a read must find the last acknowledged write,
+//! or a write whose outcome is unknown.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// One value as it can be compared: its bytes are made from it.
+/// A value in comparable form. The value's bytes are made from it.
 pub type Stamp = u64;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct Acknowledged {
 #[derive(Default, Clone, Debug)]
 pub struct KeyHistory {
     pub last: Option<Acknowledged>,
-    /// Acknowledged before the last one, oldest first, when a test needs them.
+    /// Writes acknowledged before the last one, oldest first, when a test needs them.
     pub earlier: Vec<Acknowledged>,
     pub unknown: Vec<Stamp>,
 }
@@ -30,19 +30,19 @@ pub struct Journal {
     pub keys: BTreeMap<Vec<u8>, KeyHistory>,
     pub reads: u64,
     pub writes: u64,
-    /// Sentences about answers that were wrong when they came.
+    /// Sentences about answers that were wrong when they arrived.
     pub violations: Vec<String>,
     pub longest_gap: std::time::Duration,
-    /// Writes refused or unknown, by what was said.
+    /// Refused and unknown writes, by the error text.
     pub troubles: BTreeMap<String, u64>,
 }
 
-/// What is wrong about a key.
+/// A fault of a key.
 #[derive(Clone, Debug)]
 pub enum Finding {
     /// Acknowledged writes are not there; the oldest of them was acknowledged at this time.
     Lost { what: String, since: Instant },
-    /// What is there was never written, or a version has other bytes.
+    /// The value was never written, or a version has other bytes.
     Wrong { what: String },
 }
 
@@ -54,7 +54,7 @@ impl KeyHistory {
         Some(format!("version {} was acknowledged after version {}", now.version, before.version))
     }
 
-    /// Compares with what a read has found: version and stamp, or nothing.
+    /// Compares with the result of a read: version and stamp, or nothing.
     pub fn judge(&self, found: Option<(u64, Option<Stamp>)>) -> Option<Finding> {
         let (version, stamp) = found.map_or((0, None), |(version, stamp)| (version, stamp));
         let acknowledged = || self.earlier.iter().chain(&self.last);
@@ -78,7 +78,7 @@ impl KeyHistory {
 }
 
 impl Journal {
-    /// Adds what another client saw of its own keys.
+    /// Adds the observations of another client on its own keys.
     pub fn add(&mut self, other: Journal) {
         self.keys.extend(other.keys);
         self.reads += other.reads;
@@ -91,13 +91,13 @@ impl Journal {
     }
 }
 
-/// Of the large ones, of the others at most, in words of 8 bytes; and one in how many is large.
+/// Words of 8 bytes in a large value, and at most in any other value. One value in `LARGE_ONE_IN` is large.
 const LARGE_WORDS: u64 = 8192;
 const SMALL_WORDS_MAX: u64 = 40;
 const LARGE_ONE_IN: u64 = 16;
 
-/// A value made from its stamp: 8 bytes of stamp, then bytes that follow from it. One in sixteen is large, so that
-/// segments fill and close while a test runs.
+/// A value made from its stamp: 8 bytes of stamp, then bytes that follow from it. One in sixteen is large, so
+/// that segments fill and close while a test runs.
 pub fn value_of(stamp: Stamp) -> Vec<u8> {
     let mut rng = ramhold_base::Rng::new(stamp);
     let words = if rng.chance(1, LARGE_ONE_IN) { LARGE_WORDS } else { 1 + rng.below(SMALL_WORDS_MAX) };
@@ -106,13 +106,13 @@ pub fn value_of(stamp: Stamp) -> Vec<u8> {
     value
 }
 
-/// How large values are on average.
+/// The average size of values.
 pub fn value_bytes_mean() -> u64 {
     let small_words = SMALL_WORDS_MAX / 2;
     8 + 8 * (LARGE_WORDS + (LARGE_ONE_IN - 1) * small_words) / LARGE_ONE_IN
 }
 
-/// The stamp of a value, when it is one of ours, whole.
+/// The stamp of a value, if the value is a whole one of ours.
 pub fn stamp_of(value: &[u8]) -> Option<Stamp> {
     let stamp = Stamp::from_le_bytes(value.get(..8)?.try_into().ok()?);
     (value_of(stamp) == value).then_some(stamp)

@@ -1,4 +1,4 @@
-//! Clusters of real processes, for tests that no simulation replaces: signals, files, sockets, time as it is.
+//! Clusters of real processes, for tests that no simulation replaces: signals, files, sockets, real time.
 //!
 //! ```text
 //!   Process   one ramhold process, found by its number, killed when dropped
@@ -14,8 +14,8 @@
 //!   histories all of that together, with figures
 //! ```
 //!
-//! They run the built program: `RAMHOLD_BIN`, or `target/release/ramhold`. Nothing waits by sleeping for long enough; each
-//! wait looks for a condition and has a deadline.
+//! The tests run the built program: `RAMHOLD_BIN`, or `target/release/ramhold`. No test sleeps for a fixed
+//! time. Every wait polls for a condition and has a deadline.
 //!
 //! Not here: slow networks and faults of disks, and thousands of schedules (testing/world).
 

@@ -16,19 +16,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Enough that a server which has come back gets some when another dies.
+/// So many tablets that a returned server gets some when another dies.
 const TABLET_COUNT: u32 = 21;
-/// Long enough to outlast any recovery here.
+/// Longer than any recovery here.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// From one operation of a client to its next: keeps four closed loops from taking the cores that the cluster needs.
+/// The interval between operations of a client. It keeps four closed loops from taking the cores that the
+/// cluster needs.
 const INTERVAL: Duration = Duration::from_millis(1);
 const FILL_PIPELINE: usize = 16;
 
-/// Who reads and writes how much.
+/// The size of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub clients: u64,
-    /// Of each client: no key has two writers.
+    /// Keys of each client: no key has two writers.
     pub keys: u64,
     /// Whether every key is written before the load begins.
     pub filled: bool,
@@ -48,9 +49,9 @@ pub struct Load {
 
 struct Shared {
     stops: AtomicBool,
-    /// Writes.
+    /// Acknowledged writes.
     acknowledged: AtomicU64,
-    /// Operations that ended well.
+    /// Operations that succeeded.
     done: AtomicU64,
     /// Whether clients go on with other keys while an operation waits.
     is_open: AtomicBool,
@@ -59,7 +60,7 @@ struct Shared {
     longest_wait_nanos: AtomicU64,
     longest_read_nanos: AtomicU64,
     began: Instant,
-    /// Of each client: all that it began so long after `began`, or earlier, has ended.
+    /// For each client: everything that it began at this time after `began`, or earlier, has ended.
     reached_nanos: Vec<AtomicU64>,
 }
 
@@ -70,12 +71,13 @@ impl Shared {
     }
 }
 
-/// When a client begins its next operation.
+/// The pace at which a client begins operations.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
-    /// When the last one has ended, and so long after it began.
+    /// When the last operation has ended, and no sooner than this interval after its start.
     Closed(Duration),
-    /// So long after the last one, however many have not ended. For good.
+    /// This interval after the last start, however many operations have not ended. There is no way back to
+    /// `Closed`.
     Open(Duration),
 }
 
@@ -149,7 +151,7 @@ impl Load {
         })
     }
 
-    /// Waits until every operation that any client began before this was called has ended.
+    /// Waits until all operations that clients began before this call have ended.
     pub fn wait_begun(&self, within: Duration) -> Result<(), Failure> {
         let now = nanos(self.shared.began.elapsed());
         crate::wait_for("what was begun ends", within, || {
@@ -160,7 +162,7 @@ impl Load {
         })
     }
 
-    /// Operations that ended well so far.
+    /// Operations that have succeeded so far.
     pub fn done(&self) -> u64 {
         self.shared.done.load(Ordering::SeqCst)
     }
@@ -174,12 +176,13 @@ impl Load {
         self.shared.is_open.store(is_open, Ordering::SeqCst);
     }
 
-    /// The longest time from the start of any client's operation to its success, of those that ended since this was asked.
+    /// The longest time from the start of an operation to its success, over all clients, among operations
+    /// that ended since the last call.
     pub fn take_longest_wait(&self) -> Duration {
         Duration::from_nanos(self.shared.longest_wait_nanos.swap(0, Ordering::SeqCst))
     }
 
-    /// Of reads alone, while clients go on with other keys; since this was asked.
+    /// The same for reads alone, while clients go on with other keys; since the last call.
     pub fn take_longest_read(&self) -> Duration {
         Duration::from_nanos(self.shared.longest_read_nanos.swap(0, Ordering::SeqCst))
     }
@@ -191,7 +194,8 @@ impl Load {
         Ok(())
     }
 
-    /// Ends the clients. `Unknown` is what is under way when everything is dead, so this may be called then too.
+    /// Ends the clients. It may be called when everything is dead, too: operations under way are `Unknown`
+    /// then.
     pub fn stop(mut self) -> Result<Journal, Failure> {
         self.shared.stops.store(true, Ordering::SeqCst);
         let mut journal = Journal::default();
@@ -255,7 +259,7 @@ impl Worker {
 
     fn run(&mut self, shared: &Shared) -> Result<Journal, Failure> {
         self.last = Instant::now();
-        // Of an operation that did not end well: its client waits until another does.
+        // The start of an operation that did not succeed. Its client waits until another operation succeeds.
         let mut waits_since = None;
         while !shared.stops.load(Ordering::SeqCst) {
             if shared.is_open.load(Ordering::SeqCst) {
@@ -280,18 +284,19 @@ impl Worker {
         Ok(std::mem::take(&mut self.journal))
     }
 
-    /// An operation has ended well.
+    /// Notes that an operation has succeeded.
     fn note_gap(&mut self) {
         self.journal.longest_gap = self.journal.longest_gap.max(self.last.elapsed());
         self.last = Instant::now();
     }
 
-    /// Waits for one operation, but not beyond the wish to stop by more than a moment.
+    /// Waits for one operation, but at most a moment beyond the request to stop.
     fn complete(&mut self, operation: Operation, shared: &Shared) -> Outcome {
         let slice = Duration::from_millis(500);
         let start = Instant::now();
         loop {
-            // A read or a refused write may be tried again; in slices, so that the end does not wait for the dead.
+            // A read or a refused write may be tried again. It waits in slices, so that the end of the test
+            // does not wait for dead servers.
             let outcome =
                 match self.client.complete_within(operation.clone(), slice.max(Duration::from_secs(5))) {
                     Ok(reply) => return Outcome::Done(reply),
@@ -342,7 +347,7 @@ impl Worker {
         self.settle_write(key, stamp, outcome, shared)
     }
 
-    /// Whether it was acknowledged.
+    /// Whether the write was acknowledged.
     fn settle_write(&mut self, key: Vec<u8>, stamp: u64, outcome: Outcome, shared: &Shared) -> bool {
         match outcome {
             Outcome::Done(Reply::Written { version }) => {
@@ -354,8 +359,8 @@ impl Worker {
                 self.journal.violations.push(format!("a write was answered with {other:?}"));
                 false
             }
-            // This is the key's only writer, and knows of all that it did: so only an attempt of this very write, whose
-            // answer was lost, can have come before it.
+            // This client is the key's only writer and knows of all its own writes. So only an attempt of
+            // this very write, whose answer was lost, can have come before it.
             Outcome::Refused { status: status @ (Status::Exists | Status::WrongVersion), .. } => {
                 self.journal.violations.push(format!("a write was carried out and then refused: {status}"));
                 false
@@ -383,8 +388,8 @@ impl Worker {
         shared.acknowledged.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// For half of the writes to a key whose state is known: rules that it fulfils, so that a write that is carried out
-    /// twice is refused the second time (A3, A11).
+    /// For half of the writes to a key whose state is known: rules that the key fulfils, so that a write that
+    /// is carried out twice is refused the second time (A3, A11).
     fn rules_that_hold(&mut self, key: &[u8]) -> RejectRules {
         let any = RejectRules::default();
         if self.rng.chance(1, 2) {

@@ -1,16 +1,17 @@
-//! A network of this run alone: every member in a network namespace of its own, joined by a bridge, to be cut apart.
+//! A private network of one run. Every member is in a network namespace of its own. A bridge joins them, and
+//! they can be cut apart.
 //!
 //! ```text
-//!   switch   the bridge, one port per member, and the rules that drop what passes from one port to another
-//!   clients  where whoever talks to the cluster is: the thread that made the network, and all it starts
+//!   switch   the bridge, one port per member, and the rules that drop packets from one port to another
+//!   clients  the namespace of all users of the cluster: the thread that made the network, and all it starts
 //!   member   the coordinator or a server, alone with its end of a cable
 //! ```
 //!
-//! The namespaces have no names: they live as long as somebody is in them or holds their files open. So nothing is left
-//! of them when this process and its children are gone, however these ended.
-//! A rule drops silently, in one direction or both, ARP included; addresses are of no network outside.
+//! The namespaces have no names. A namespace lives as long as a process is in it or holds its files open. So
+//! none are left when this process and its children are gone, however they ended. A rule drops packets
+//! silently, in one direction or both, ARP included. The addresses belong to no network outside.
 //!
-//! Needs root, `unshare`, `ip` and `nft`; where one of them is missing, making it says which.
+//! Making the network needs root, `unshare`, `ip` and `nft`. If one of them is missing, the error says which.
 
 use crate::cluster::COORDINATOR;
 use crate::waiting::Failure;
@@ -27,7 +28,7 @@ const PORT: u16 = 7400;
 const CLIENTS_ADDRESS: u8 = 2;
 const FIRST_ADDRESS: u8 = 10;
 
-/// What can be lost between two ends.
+/// Traffic that can be lost between two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     pub from: End,
@@ -46,7 +47,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes it for so many members, and moves this thread into the clients' namespace.
+    /// Makes the network for this number of members, and moves this thread into the clients' namespace.
     pub fn create(member_count: usize) -> Result<Network, Failure> {
         assert!(member_count < 200, "an address for everybody");
         let switch = Namespace::create("switch")?;
@@ -71,12 +72,12 @@ impl Network {
         SocketAddr::from((ip_address(End::Member(member)), PORT))
     }
 
-    /// Starts something where a member is.
+    /// Runs `start` in a member's namespace.
     pub fn within<T>(&self, member: usize, start: impl FnOnce() -> T) -> Result<T, Failure> {
         self.members[member].within(start)
     }
 
-    /// From now on what passes like this is lost, beside what is lost already.
+    /// From now on this traffic is lost, beside the traffic that is lost already.
     pub fn cut(&self, cuts: &[Cut]) -> Result<(), Failure> {
         let rule = |cut: &Cut| {
             let (from, to) = (port_name(cut.from), port_name(cut.to));
@@ -91,7 +92,7 @@ impl Network {
         self.switch.run("ip", &["link", "set", &port_name(End::Member(member)), state])
     }
 
-    /// Nothing is lost any more.
+    /// Ends all losses.
     pub fn heal(&self) -> Result<(), Failure> {
         for member in 0..self.members.len() {
             self.plug(member, true)?;
@@ -100,7 +101,8 @@ impl Network {
     }
 }
 
-/// Whether a network can be made here, or why not. Makes one, and leaves this thread where it is.
+/// Whether a network can be made here, or the reason why not. It makes one, and leaves this thread where it
+/// is.
 pub fn is_network_possible() -> Result<(), Failure> {
     let tried = std::thread::spawn(|| Network::create(1).map(drop)).join();
     tried.unwrap_or_else(|_| Err(Failure("a network cannot be made".to_owned())))
@@ -142,7 +144,7 @@ impl Namespace {
     /// `name` is for errors only.
     fn create(name: &str) -> Result<Namespace, Failure> {
         let about = |what: String| Failure(format!("unshare --net: {what}"));
-        // Somebody must be inside until its file is open here.
+        // A process must be inside until the namespace's file is open here.
         let mut command = Command::new("unshare");
         command.args(["--net", "--", "sh", "-c", "echo inside && read end"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -162,7 +164,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Lays a cable from this one, the switch, to another.
+    /// Lays a cable from this namespace, the switch, to another.
     fn join(&self, other: &Namespace, end: End) -> Result<(), Failure> {
         let port = port_name(end);
         let file = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
@@ -178,7 +180,7 @@ impl Namespace {
         enter(&self.file, &self.name)
     }
 
-    /// Does something there with this thread, and comes back.
+    /// Moves this thread there, does something, and comes back.
     fn within<T>(&self, what: impl FnOnce() -> T) -> Result<T, Failure> {
         let here = "/proc/thread-self/ns/net";
         let home = File::open(here).map_err(|error| Failure(format!("{here}: {error}")))?;
@@ -207,7 +209,7 @@ fn run(program: &str, arguments: &[&str], input: Option<&str>) -> Result<(), Fai
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| about(error.to_string()))?;
-    // Dropped at once, which is the end of its input.
+    // It is dropped at once, which ends the child's input.
     let mut stdin = child.stdin.take().expect("it was asked for");
     if let Some(input) = input {
         stdin.write_all(input.as_bytes()).map_err(|error| about(error.to_string()))?;

@@ -25,7 +25,7 @@ pub fn program() -> PathBuf {
 
 pub struct Process {
     name: String,
-    /// Only looked after while it is waited for.
+    /// Reaped only while it is waited for.
     child: RefCell<Child>,
     pid: Pid,
     log: PathBuf,
@@ -52,19 +52,19 @@ impl Process {
         &self.name
     }
 
-    /// Until the process is waited for, its number is nobody else's.
+    /// Until the process is waited for, no other process can have its number.
     pub fn signal(&self, signal: Signal) {
         if self.ended().is_none() {
             kill_process(self.pid, signal).expect("a child of ours can be signalled");
         }
     }
 
-    /// How it ended, once it has.
+    /// The exit status, once the process has ended.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.child.borrow_mut().try_wait().expect("a child can be waited for")
     }
 
-    /// SIGKILL, and until it is gone.
+    /// Sends SIGKILL, and waits until the process is gone.
     pub fn kill(self) {
         self.end_now();
     }
@@ -75,13 +75,13 @@ impl Process {
         wait_for(&what, within, || Ok(self.ended().ok_or_else(runs)))
     }
 
-    /// What it has printed so far, in all its lives on this log.
+    /// Everything that it has printed so far, in all its lives on this log.
     pub fn printed(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     fn end_now(&self) {
-        // A stopped process is killed all the same.
+        // SIGKILL ends a stopped process, too.
         let mut child = self.child.borrow_mut();
         let _ = child.kill();
         let _ = child.wait();

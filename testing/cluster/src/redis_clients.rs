@@ -1,7 +1,8 @@
-//! Sessions of Redis clients, unmodified, against a cluster of this machine, and servers that are killed under their load.
+//! Sessions of unmodified Redis clients against a cluster of this machine, and servers that are killed under
+//! their load.
 //!
-//! The sessions are programs in testing/clients; each asserts what it gets and ends with an exit code. They are told the
-//! servers' addresses in their environment.
+//! The sessions are programs in testing/clients. Each asserts its results and ends with an exit code. The
+//! environment tells them the addresses of the servers.
 
 use crate::waiting::{Failure, wait_for};
 use crate::{Cluster, Options};
@@ -13,14 +14,14 @@ use std::time::{Duration, Instant};
 
 /// Addresses for sessions, with commas between.
 const SERVERS: &str = "RAMHOLD_RESP";
-/// Whether sessions play the client's cluster mode, too.
+/// Tells whether sessions play the client's cluster mode, too.
 const CLUSTER_MODE: &str = "RAMHOLD_RESP_CLUSTER";
-/// Commands that are acknowledged before a server is killed, and after it is back.
+/// Commands that must be acknowledged before a server is killed, and after it is back.
 const ACKNOWLEDGED_BETWEEN: u64 = 2000;
 const PROGRESS_WITHIN: Duration = Duration::from_secs(120);
 const WRITER_ENDS_WITHIN: Duration = Duration::from_secs(180);
 
-/// A session's name and how it is started.
+/// A session's name and its command line.
 #[derive(Clone, Debug)]
 pub struct Session {
     pub name: String,
@@ -36,7 +37,7 @@ impl Session {
     }
 }
 
-/// Plays the sessions one after the other; tells which failed.
+/// Plays the sessions one after the other, and says which failed.
 pub fn play(sessions: &[Session], servers: &str, with_cluster_mode: bool) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for session in sessions {
@@ -55,19 +56,19 @@ pub fn play(sessions: &[Session], servers: &str, with_cluster_mode: bool) -> Res
     if failed.is_empty() { Ok(()) } else { Err(Failure(format!("sessions failed: {}", failed.join(", ")))) }
 }
 
-/// All servers' own ports, which hear Redis clients, too.
+/// The servers' own ports, which accept Redis clients, too.
 pub fn servers_of(cluster: &Cluster) -> String {
     let addresses = (1..=cluster.options.servers).map(|member| cluster.address(member).to_string());
     addresses.collect::<Vec<_>>().join(",")
 }
 
-/// Kills a server as often as asked, under the load of `writer` and of redis-benchmark, and brings it back; the writer
-/// compares at the end.
+/// Kills a server the given number of times under the load of `writer` and of redis-benchmark, and starts it
+/// again. The writer compares at the end.
 pub fn kill_under_load(rounds: usize, writer: &Session) -> Result<(), Failure> {
     let mut cluster = Cluster::start(Options::default())?;
     let servers = servers_of(&cluster);
     let mut load = Load::start(writer, &servers)?;
-    // On a server that is never killed: redis-benchmark ends when its own does.
+    // This server is never killed: redis-benchmark ends when its own server does.
     let survivor = cluster.address(cluster.options.servers);
     let mut goal = ACKNOWLEDGED_BETWEEN;
     for round in 0..rounds {
@@ -142,7 +143,7 @@ impl Load {
         })
     }
 
-    /// Lets it stop and compare.
+    /// Tells the writer to stop and compare.
     fn finish(mut self) -> Result<(), Failure> {
         drop(self.child.stdin.take());
         let child = &mut self.child;

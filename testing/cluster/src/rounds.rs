@@ -1,4 +1,5 @@
-//! Kill some servers under load, wait until all is recovered and replicated again, bring them back; again and again.
+//! Rounds: kill some servers under load, wait until all is recovered and replicated again, and start the
+//! killed servers again.
 
 use crate::cluster::{Cluster, Frames, Options};
 use crate::journal::value_bytes_mean;
@@ -16,62 +17,64 @@ pub struct Rounds {
     pub rounds: u32,
     pub replicas: u8,
     pub seed: u64,
-    /// Before the servers, the coordinator is killed and its directory deleted, and the state made anew from the servers.
+    /// Before the servers die, the coordinator is killed, its directory is deleted, and the state is rebuilt
+    /// from the servers.
     pub rebuild: bool,
     /// None: a few hundred keys per client, and a small load.
     pub gap: Option<Gap>,
 }
 
-/// So much data and load that it is worth measuring how long clients wait when servers die.
+/// Enough data and load to measure the clients' waits when servers die.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
     /// Spread over all servers, written before the first round.
     pub data_bytes: u64,
-    /// Of what the same clients reach when each begins an operation as soon as its last is answered. They begin as many
-    /// while operations wait for the dead.
+    /// A percentage of the peak rate, which the same clients reach when each begins an operation as soon as
+    /// its last is answered. They keep this rate while operations wait for dead servers.
     pub rate_percent: u32,
 }
 
-/// Enough to keep all processors of a small machine busy, one operation at a time each.
+/// Enough clients to keep all processors of a small machine busy, with one operation at a time each.
 const GAP_CLIENTS: u64 = 8;
 const FILL_WITHIN: Duration = Duration::from_secs(600);
 const PEAK_FOR: Duration = Duration::from_secs(5);
-/// Far more than any recovery here takes.
+/// Far longer than any recovery here.
 const WAIT_WITHIN: Duration = Duration::from_secs(120);
 
-/// A table that is made to see whether one can be.
+/// A table that is made to see whether tables can be made.
 const SMALL: TableOptions =
     TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 4, slots: false };
 
-/// What one run of rounds came to.
+/// The results of one run of rounds.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub writes: u64,
     pub reads: u64,
     pub longest_gap: Duration,
-    /// Sentences about what is lost or wrong; empty when all is well.
+    /// Sentences about lost or wrong data; empty when there is none.
     pub faults: Vec<String>,
-    /// Writes that ended otherwise than acknowledged, by what was said.
+    /// Writes that were not acknowledged, by the error text.
     pub troubles: Vec<String>,
     /// At the end, without load.
     pub frames: Frames,
-    /// From the kill until everything was served again, per round.
+    /// The time from the kill until everything was served again, per round.
     pub recovered: Vec<Duration>,
     /// The longest time from the start of any client's operation to its success, per round.
     pub waits: Vec<Duration>,
-    /// Operations per second of all clients together: at their fastest; begun while servers died; ended well then.
+    /// Operations per second of all clients together: at their peak; begun while servers died; succeeded
+    /// meanwhile.
     pub peak_per_second: u64,
     pub wanted_per_second: u64,
     pub rate_per_second: u64,
 }
 
-/// Runs them; `tell` gets a line per round.
+/// Runs the rounds; `tell` gets a line per round.
 pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failure> {
     assert!(rounds.victims < usize::from(rounds.replicas));
     assert!(rounds.victims + usize::from(rounds.replicas) < rounds.servers);
     let mut rng = Rng::new(rounds.seed);
     let mut cluster = Cluster::start(rounds.options())?;
-    // Opened heads and segments on their way, on each server, under load.
+    // Heads that are being opened and segments under way, on each server, under load.
     let spare = 2 * u64::from(rounds.replicas) * rounds.servers as u64;
     let shape = rounds.gap.map_or_else(Shape::default, |gap| gap.shape());
     let load = Load::start_shaped(&cluster, "rounds", rounds.replicas, rounds.seed, shape)?;
@@ -97,7 +100,7 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
             load.wait_acknowledged(200)?;
             cluster.wait_up(rounds.servers)?;
             let rebuilt = lost.elapsed();
-            // A table is made by what it knows, and its name and number are new.
+            // Making a table depends on the coordinator's state: the table's name and number are new.
             let name = format!("after {round}");
             cluster.client(WAIT_WITHIN)?.create_table(&name, TableOptions { replicas: rounds.replicas, ..SMALL })?;
             tell(&format!(
@@ -164,8 +167,8 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
     Ok(outcome)
 }
 
-/// With a small load anybody; with much data whoever has at least half of an even share of it, as a server that was just
-/// started again has nothing whose loss a client could feel.
+/// With a small load any server. With much data only servers with at least half of an even share of it: a
+/// server that was just restarted has no data whose loss a client could feel.
 fn choose_victims(rounds: &Rounds, cluster: &Cluster, rng: &mut Rng) -> Result<Vec<usize>, Failure> {
     let mut members: Vec<usize> = match rounds.gap {
         None => (1..=rounds.servers).collect(),
@@ -205,7 +208,7 @@ impl Rounds {
     fn options(&self) -> Options {
         let mut options = Options { servers: self.servers, ..Options::default() };
         if let Some(gap) = self.gap {
-            // Room for an uneven spread over those that are left, and for what is not cleaned yet.
+            // Room for an uneven spread over the remaining servers, and for data that is not cleaned yet.
             options.memory_bytes += 3 * gap.data_bytes / (self.servers - self.victims) as u64;
             options.disk_bytes += 4 * options.memory_bytes;
         }
@@ -220,7 +223,7 @@ impl Gap {
     }
 }
 
-/// By nearest rank: a time that was measured. Zero when there is none.
+/// The quantile by nearest rank, so it is a time that was measured. Zero when there is none.
 pub fn quantile(times: &[Duration], percent: usize) -> Duration {
     let mut times = times.to_vec();
     times.sort();

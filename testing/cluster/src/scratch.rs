@@ -1,4 +1,4 @@
-//! Directories of one test: on the device and in memory, removed when the test is over.
+//! Directories of one test, on the device and in memory. They are removed when the test is over.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -55,7 +55,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What servers below this directory have left in memory that were killed and put their buffers where they do by default.
+/// Removes the default buffer files, in memory, that killed servers below this directory have left.
 fn remove_default_buffers(dir: &Path) {
     let of_users = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let of_users = of_users.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"ramhold-"));

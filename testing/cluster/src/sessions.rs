@@ -1,12 +1,17 @@
-//! Sessions that do one operation after the other and write down what they were told: the inside of a client process.
+//! The inside of a client process: sessions that do one operation after the other and record the answers.
 //!
-//! Keys: a few hot ones, new ones every few seconds, so that each has many clients at once and yet a history that can be
-//! checked; now and then one of an earlier generation, which may have been recovered several times since; and cold ones
-//! that live as long as the run. Every generation has counters too. Which generation it is follows from the clock, so all processes agree.
+//! There are three kinds of keys:
+//! - A few hot keys per generation. A new generation begins every few seconds, so that each key has many
+//!   clients at once and yet a history that can be checked. Every generation has counters too. The generation
+//!   follows from the clock, so all processes agree on it.
+//! - Keys of an earlier generation, used now and then. They may have been recovered several times since.
+//! - Cold keys, which live as long as the run.
 //!
-//! The first session of a process is slow: it often does not know yet that a server has died, and asks whoever was there.
+//! The first session of a process is slow. It often has not learnt yet that a server has died, and asks the
+//! old owner.
 //!
-//! Every value is written once in a run: it names its client and a number. Many are short, some fill segments.
+//! Every value is written once in a run: it names its client and a number. Many values are short, and some
+//! fill segments.
 
 use crate::history::{Condition, Invocation, Recorder, Response, Verb, now};
 use crate::journal::{stamp_of, value_of};
@@ -20,25 +25,26 @@ use std::time::Duration;
 
 /// Keys of one generation.
 pub const HOT_COUNT: u64 = 12;
-/// How long a generation is the present one, in nanoseconds: some thousand operations per key.
+/// How long each generation lasts, in nanoseconds: some thousand operations per key.
 pub const GENERATION_NANOS: u64 = 8_000_000_000;
 pub const COLD_COUNT: u64 = 150;
 /// Counters of one generation: keys that are only incremented and read.
 pub const COUNTER_COUNT: u64 = 6;
 
-/// How long an operation is tried. Longer than a recovery takes here, so that few end as unknown.
+/// The deadline of an operation. It is longer than a recovery takes here, so that few operations end as
+/// unknown.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For the reads at the end, when nothing is broken any more.
+/// The deadline of the reads at the end, when all faults are over.
 const PATIENCE_AT_END: Duration = Duration::from_secs(60);
-/// After an operation that did not succeed, so that refusals do not fill the history.
+/// The pause after an operation that did not succeed, so that refusals do not fill the history.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
-/// Between two operations of a slow session, on average: longer than it takes to declare somebody dead.
+/// The average pause between two operations of a slow session: longer than it takes to declare a server dead.
 const SLOW_PAUSE: Duration = Duration::from_secs(1);
-/// Versions of so many keys are remembered, for conditions.
+/// The number of keys whose versions are remembered, for conditions.
 const SEEN_COUNT_MAX: usize = 1000;
-/// Of a hundred operations so many are on counters.
+/// Operations of a hundred that are on counters.
 const COUNTER_SHARE: u64 = 15;
-/// A stamp has the client in front, and so many bits for the client's writes.
+/// The bits of a stamp for the number of the client's write. The client stands in the higher bits.
 const STAMP_BITS: u32 = 40;
 
 #[derive(Clone, Debug)]
@@ -54,7 +60,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Runs the sessions until `stops`, or the file is full, or something is wrong that is not the cluster's fault.
+    /// Runs the sessions until `stops`, or until the file is full, or until something fails that is not the
+    /// cluster's fault.
     pub fn run(&self, recorder: &Recorder, stops: &AtomicBool) -> Result<(), Failure> {
         let mut sessions =
             (0..self.sessions).map(|number| self.session(recorder, number)).collect::<Result<Vec<_>, _>>()?;
@@ -63,7 +70,7 @@ impl Workload {
                 sessions.iter_mut().map(|session| scope.spawn(|| session.run(stops))).collect();
             let ends = threads.into_iter().map(|thread| {
                 let end = thread.join().unwrap_or_else(|_| Err(Failure("a session has panicked".to_owned())));
-                // One that has failed ends all: nobody would notice fewer of them.
+                // A session that has failed ends all: otherwise the loss of a session would go unnoticed.
                 if end.is_err() {
                     stops.store(true, Ordering::SeqCst);
                 }
@@ -73,7 +80,7 @@ impl Workload {
         })
     }
 
-    /// Reads every key that a run until now can have touched, once.
+    /// Reads every key once that a run may have touched until now.
     pub fn read_all(&self, recorder: &Recorder) -> Result<(), Failure> {
         let mut session = self.session(recorder, 0)?;
         let generations = 0..=session.generation();
@@ -141,7 +148,7 @@ struct Session<'a> {
     recorder: &'a Recorder,
     client: Client,
     table: TableId,
-    /// Who it is in the history; somebody else after an operation of which nobody knows the end.
+    /// Its client number in the history. It takes a new number after an operation of unknown outcome.
     name: u64,
     written: u64,
     /// On average.
@@ -198,7 +205,7 @@ impl Session<'_> {
         hot_key(generation, self.rng.below(HOT_COUNT))
     }
 
-    /// Of the present generation, and now and then of an earlier one.
+    /// A counter of the present generation, and now and then of an earlier one.
     fn choose_counter(&mut self) -> String {
         let present = self.generation();
         let generation = if self.rng.chance(1, 8) { self.rng.between(0, present) } else { present };
@@ -281,7 +288,7 @@ impl Session<'_> {
     }
 }
 
-/// How the end of an operation is written down.
+/// The response that is recorded for an outcome.
 fn response(invocation: &Invocation<'_>, outcome: Result<Reply, Error>) -> Response {
     let op = invocation.op;
     let is_counter = invocation.key.starts_with(COUNTER);

@@ -1,7 +1,8 @@
 //! A small file system of its own, to be filled and emptied while servers run on it.
 //!
-//! It is a tmpfs: a reservation that does not fit is refused as on any other file system, and mounting needs no device.
-//! Only root may mount. Its size is changed while it is mounted, as a file that takes the room would take memory too.
+//! The file system is a tmpfs. It refuses a reservation that does not fit, like any other file system, and
+//! mounting it needs no device. Only root may mount. The test changes the size while the file system is
+//! mounted, because a file that takes the room would take memory too.
 
 use crate::waiting::Failure;
 use std::fs;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// How often a size is tried that a server's own growth has overtaken.
+/// The limit of attempts at a size, since a server's own growth may overtake it.
 const TRIES: u32 = 20;
 
 /// Mounted until it is dropped. Declare it before the cluster that runs on it.
@@ -38,7 +39,7 @@ impl SmallDisk {
         &self.path
     }
 
-    /// Makes it so large that about so many bytes are free, whatever it was before.
+    /// Resizes the file system so that about this many bytes are free, whatever its size was before.
     pub fn leave_free(&self, bytes: u64) -> Result<(), Failure> {
         let mut last = None;
         for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! Adds up what runs came to, over processes and days, in one JSON file.
+//! Adds up the results of runs, over processes and days, in one JSON file.
 
 use crate::waiting::Failure;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ impl Sums {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Adds them to those in the file, which is made when it is missing, and gives all together.
+    /// Adds these sums to those in the file, which is made if it is missing. Returns the total.
     pub fn add_to(&self, path: &Path) -> Result<Sums, Failure> {
         let about = |what: String| Failure(format!("{}: {what}", path.display()));
         let mut sums = match std::fs::read(path) {
@@ -30,7 +30,7 @@ impl Sums {
             sums.raise(name, *value);
         }
         let text = serde_json::to_string_pretty(&sums.0).map_err(|error| about(error.to_string()))?;
-        // Another file first, so that a run that is killed leaves the old sums.
+        // Writes another file first, so that a run that is killed leaves the old sums.
         let next = path.with_extension("next");
         std::fs::write(&next, text + "\n")
             .and_then(|()| std::fs::rename(&next, path))
@@ -38,7 +38,7 @@ impl Sums {
         Ok(sums)
     }
 
-    /// For people.
+    /// A table for human readers.
     pub fn table(&self) -> String {
         let kinds: BTreeMap<&str, [u64; 4]> = self.episodes();
         let mut text = format!(

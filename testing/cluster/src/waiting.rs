@@ -1,4 +1,4 @@
-//! Waits that look for a condition and end at a deadline.
+//! Waits that poll for a condition and end at a deadline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why a test cannot go on, in words.
+/// The reason why a test cannot go on, in words.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
@@ -28,12 +28,13 @@ impl From<ramhold_client::Error> for Failure {
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// What becomes true when a person wants the end: every wait ends then, so that all is removed in order.
+/// The flag that becomes true when a person interrupts the program. Every wait ends then, so that everything
+/// is removed in order.
 pub fn interrupted() -> Arc<AtomicBool> {
     Arc::clone(INTERRUPTED.get_or_init(Arc::default))
 }
 
-/// Lets a time pass, which is what is to be done, not for something to happen meanwhile.
+/// Sleeps for a time. Use it only where passing time itself is the aim, and never to wait for an event.
 pub fn pass(time: Duration) -> Result<(), Failure> {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -43,14 +44,14 @@ pub fn pass(time: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A failure, when a person wants the end.
+/// Fails if a person has interrupted the program.
 pub fn check_interrupted() -> Result<(), Failure> {
     let is_wanted = INTERRUPTED.get().is_some_and(|wanted| wanted.load(Ordering::SeqCst));
     if is_wanted { Err(Failure("interrupted".to_owned())) } else { Ok(()) }
 }
 
-/// Looks until `look` answers `Ok(Ok(_))`. `Ok(Err(_))` says how things stand, for the failure at the deadline; `Err` is a
-/// failure at once.
+/// Calls `look` until it answers `Ok(Ok(_))`. `Ok(Err(_))` describes the present state, for the failure at
+/// the deadline. `Err` is an immediate failure.
 pub fn wait_for<T>(
     what: &str,
     within: Duration,

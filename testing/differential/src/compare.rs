@@ -1,16 +1,19 @@
-//! Whether two replies say the same: to the byte, but for what two redis-servers would answer differently, too.
+//! Decides whether two replies are equal: byte for byte, except where two redis-servers would answer
+//! differently, too.
 
 use crate::differences::{Differences, Treatment, same_types};
 use crate::link::Answer;
 use crate::reply::{ManyKind, Reply};
 use crate::step::{Command, name};
 
-/// Times to live and relative ends: the servers were asked at slightly different times, and the machine may be busy.
+/// The allowed difference of times to live and relative ends: the servers were asked at slightly different
+/// times, and the machine may be busy.
 const SECONDS_APART_MAX: i64 = 5;
-/// A point in time from here on was given as such, since nothing that is asked lasts so long: it is compared exactly.
+/// A time from here on was given as an absolute time, since no time to live in the episodes lasts so long. It
+/// is compared exactly.
 const ABSOLUTE_SINCE_SECONDS: i64 = 4_000_000_000;
 
-/// Compares the replies on one connection, in order; it knows what EXEC answers.
+/// Compares the replies on one connection, in order. It knows the answers of EXEC.
 pub struct Comparer<'a> {
     differences: &'a Differences,
     /// Commands of the transaction that is open.
@@ -48,7 +51,7 @@ impl<'a> Comparer<'a> {
             || self.differences.explain(name, left, right).is_some()
     }
 
-    /// Keeps up with the transaction.
+    /// Follows the state of the transaction.
     fn follow(&mut self, name: &str, command: &Command, reply: &Reply) {
         let is = |text: &[u8]| matches!(reply, Reply::Simple(line) if line == text);
         let has_wrong_arity = matches!(reply, Reply::Error(line) if line.starts_with(b"ERR wrong number"));
@@ -93,9 +96,9 @@ fn same_but_for_chance(name: &str, left: &Reply, right: &Reply) -> bool {
         },
         // All commands, in the order of a table of hashes.
         "COMMAND" | "COMMAND INFO" => matches!((left, right), (Reply::Many(..), Reply::Many(..))),
-        // Others subscribe meanwhile.
+        // Other connections subscribe meanwhile.
         "PUBSUB CHANNELS" => matches!((left, right), (Reply::Many(..), Reply::Many(..))),
-        // What is dumped is tried on the other side: a step of its own.
+        // The dumped payload is tried on the other side: a step of its own.
         "DUMP" | "TIME" | "LASTSAVE" | "INFO" | "CLIENT ID" | "CLIENT INFO" | "CLIENT LIST"
         | "MEMORY USAGE" | "PUBSUB NUMPAT" | "OBJECT IDLETIME" | "SLOWLOG GET" | "SLOWLOG LEN"
         | "LATENCY LATEST" => same_types(left, right),
@@ -118,7 +121,7 @@ fn same_but_for_id(lefts: &[Reply], rights: &[Reply]) -> bool {
     })
 }
 
-/// All answers of a connection, which belong to no single command.
+/// Compares all answers of a connection, which belong to no single command.
 pub fn same_all(differences: &Differences, name: &str, lefts: &[Answer], rights: &[Answer]) -> bool {
     for (left, right) in lefts.iter().zip(rights) {
         let is_same = match (left, right) {

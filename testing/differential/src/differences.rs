@@ -1,22 +1,22 @@
 //! The explained differences: the table of docs/redis-differences.md.
 //!
-//! The document is the only place; what stands in no row is not excused.
+//! The document is the only place for them. A difference that stands in no row is not excused.
 
 use crate::reply::{ManyKind, Reply};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const DOCUMENT: &str = include_str!("../../../docs/redis-differences.md");
-/// More would say that this is not Redis.
+/// More rows would mean that this is not Redis.
 pub const COUNT_MAX: usize = 40;
 
 /// How replies of a row are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// That both answered; of a connection of its own, nothing that comes behind it.
+    /// Only that both answered. On a connection of its own, nothing behind it is compared.
     Answered,
-    /// The same types of replies, however long and whatever is in them.
+    /// Only the types of the replies, whatever their length and contents.
     Types,
-    /// Both are errors, in other words.
+    /// Both are errors, with different texts.
     Errors,
 }
 
@@ -25,7 +25,7 @@ pub struct Difference {
     pub name: String,
     /// Names of commands; `*` at the end stands for any rest.
     commands: Vec<String>,
-    /// What the replies of redis-server and of the other server look like as text, with `*` for anything.
+    /// The text of the replies of redis-server and of the other server, with `*` for anything.
     when: [String; 2],
     treatment: Treatment,
     pub reason: String,
@@ -38,7 +38,7 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// Those of the document.
+    /// The differences of the document.
     pub fn documented() -> Result<Differences, String> {
         Differences::parse(DOCUMENT)
     }
@@ -83,7 +83,7 @@ impl Differences {
         Ok(Differences { rows })
     }
 
-    /// The row that explains that replies to this command differ: how they are compared.
+    /// The row that explains different replies to this command, as the way in which they are compared.
     pub fn explain(&self, command: &str, left: &Reply, right: &Reply) -> Option<Treatment> {
         let shown = [left.to_string(), right.to_string()];
         let fits = |row: &&Difference| {
@@ -100,7 +100,7 @@ impl Differences {
         Some(row.treatment)
     }
 
-    /// How often each row was needed.
+    /// The number of times that each row was needed.
     pub fn hits(&self) -> impl Iterator<Item = (&str, u64)> {
         self.rows.iter().map(|row| (row.name.as_str(), row.hits.load(Ordering::Relaxed)))
     }

@@ -1,4 +1,4 @@
-//! Plays steps against both servers, and stops where they differ.
+//! Plays steps against both servers, and stops at the first difference.
 
 use crate::compare::{Comparer, same_all};
 use crate::differences::Differences;
@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 
-/// Commands that are sent before the first of them is answered, at most.
+/// The most commands that are sent before the first of them is answered.
 pub const BATCH_MAX: usize = 64;
-/// Commands until one ends its batch, on average.
+/// Commands in a batch, on average.
 const BATCH_MEAN: u64 = 24;
-/// A time to live, and what is waited for its end.
+/// A time to live, and the wait for its end.
 const LAPSE_MILLIS: &str = "20";
 const LAPSE_WAIT: Duration = Duration::from_millis(60);
 const CURSORS_MAX: usize = 10_000;
 
-/// Where the servers differed.
+/// The step at which the servers differed.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub at: usize,
@@ -93,7 +93,7 @@ pub fn play(
     Ok(None)
 }
 
-/// Chance that is a command's own: what goes together does not change with what is left out elsewhere.
+/// Random choices that belong to a command alone: they do not change when other commands are left out.
 fn choice_of(command: &Command) -> Rng {
     let bytes = command.iter().flatten();
     Rng::new(
@@ -107,7 +107,7 @@ struct Stage<'a> {
     comparer: Comparer<'a>,
     main: Pair,
     beside: Pair,
-    /// The second connection's.
+    /// The database of the second connection.
     database: u32,
 }
 
@@ -135,14 +135,14 @@ impl Stage<'_> {
         // The same bytes, split at any place, are the same commands.
         let mut rng = choice_of(commands[0]);
         let split = if rng.chance(1, 8) { rng.below(bytes.len() as u64) as usize } else { 0 };
-        // A failure to send is seen where no reply comes.
+        // A failure to send shows as a missing reply.
         let _ = self.main.left.send(&bytes);
         let _ = self.main.right.send(&bytes[..split]).and_then(|()| self.main.right.send(&bytes[split..]));
         let mut found = None;
         for (at, command) in commands.iter().enumerate() {
             let (left, right) = (self.main.left.receive(), self.main.right.receive());
             tally.count(name(command), &left);
-            // The rest of the batch is taken all the same, so that it is over before another episode begins.
+            // The rest of the batch is read all the same, so that it is over before another episode begins.
             if found.is_none() && !self.comparer.same(command, &left, &right) {
                 found = Some((at, left.to_string(), right.to_string()));
             }
@@ -169,7 +169,7 @@ impl Stage<'_> {
                 let set = words!["SET", key, "v", "PX", LAPSE_MILLIS];
                 let answers = self.beside.ask(&set);
                 if answers.0 == answers.1 {
-                    // Time is what is tried here: nothing that could be looked for happens meanwhile.
+                    // Time itself is tested here: no event happens meanwhile that could be waited for.
                     std::thread::sleep(LAPSE_WAIT);
                     self.beside.ask(&words!["GET", key])
                 } else {
@@ -216,7 +216,7 @@ impl Stage<'_> {
         (!is_same).then(|| (0, shown(left), shown(right)))
     }
 
-    /// What each dumped goes to the other; then both have the same again, if both are right.
+    /// Each server's dump goes to the other. Then both have the same again, if both are right.
     fn exchange(&mut self, from: &[u8], to: &[u8]) -> (Answer, Answer) {
         let (left, right) = self.beside.ask(&words!["DUMP", from]);
         let (Answer::Reply(Reply::Bulk(lefts)), Answer::Reply(Reply::Bulk(rights))) = (&left, &right) else {
@@ -230,7 +230,7 @@ impl Stage<'_> {
         self.beside.ask(&words!["GET", to])
     }
 
-    /// What EXEC answers. The key is gone afterwards.
+    /// The answer of EXEC. The key is gone afterwards.
     fn watched(&mut self, key: &[u8], is_removed: bool) -> io::Result<(Answer, Answer)> {
         let mut watching = Pair::open(self.servers)?;
         watching.ask(&words!["SELECT", self.database.to_string()]);
@@ -247,13 +247,14 @@ impl Stage<'_> {
         Ok(answers)
     }
 
-    /// Bytes on a connection of their own, and all that is answered until a PING behind them is.
+    /// Sends bytes on a connection of their own, and reads everything that is answered until a PING behind
+    /// them is.
     fn whole(&mut self, name: &str, bytes: &[u8], tally: &mut Tally) -> io::Result<Differ> {
         let mut all = bytes.to_vec();
         encode(&["PING", END].map(|word| word.into()), &mut all);
         let answers = |address| -> io::Result<Vec<Answer>> {
             let mut link = Link::open(address)?;
-            // What cannot be sent any more was answered before.
+            // If the connection has closed, the earlier bytes were answered before.
             let _ = link.send(&all);
             let mut answers = Vec::new();
             loop {
@@ -295,7 +296,7 @@ fn expect_answers((left, right): (Answer, Answer), command: &Command) -> io::Res
     Ok(())
 }
 
-/// All keys, or what was answered instead.
+/// All keys, or the answer that came instead.
 fn iterate(link: &mut Link, words: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, Answer> {
     let mut cursor = b"0".to_vec();
     let mut keys = BTreeSet::new();
@@ -315,7 +316,7 @@ fn iterate(link: &mut Link, words: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, Answ
     Err(Answer::Garbage("the cursor never comes back to 0".to_owned()))
 }
 
-/// Whether there is a key, and whether that is one.
+/// Whether there is a random key, and whether the key exists.
 fn random_key(link: &mut Link) -> Answer {
     match link.ask(&words!["RANDOMKEY"]) {
         Answer::Reply(Reply::Bulk(key)) => link.ask(&words!["EXISTS", key]),

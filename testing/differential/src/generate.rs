@@ -1,10 +1,12 @@
-//! Decides an episode: which commands on which keys, with what is wrong about some of them.
+//! Decides an episode: its commands, their keys, and the mistakes in some of them.
 //!
-//! A few keys, values that are often numbers, options in any order, and now and then a word too few, too many or another
-//! one. All keys of transactions have one hash tag, since only keys of one slot can be changed together.
+//! Episodes use a few keys, values that are often numbers, and options in any order. Now and then a command
+//! has a word too few, a word too many or another word. All keys of transactions have one hash tag, since
+//! only keys of one slot can be changed together.
 //!
-//! Relative times to live are far beyond an episode's time and far apart from each other, so that no comparison of two of
-//! them depends on when they were given; what is over is over at once.
+//! Relative times to live are far longer than an episode and far apart from each other. So no comparison of
+//! two of them depends on the moment at which they were given. All other times are already over when they are
+//! given.
 
 mod bits;
 mod deviations;
@@ -16,16 +18,16 @@ mod strings;
 use crate::step::{Command, Step, name};
 use ramhold_base::Rng;
 
-/// What an episode is played on.
+/// The databases of an episode.
 #[derive(Clone, Debug)]
 pub struct Ground {
-    /// Databases that nobody else uses meanwhile.
+    /// Databases that no other connection uses meanwhile.
     pub databases: [u32; 2],
-    /// Whether nobody uses any other database either.
+    /// Whether no other connection uses any other database either.
     pub is_alone: bool,
 }
 
-/// Keys that values are moved, copied and compared between; they stay small.
+/// Keys among which values are moved, copied and compared. The values stay small.
 const KEYS: [&[u8]; 6] = [b"{e}a", b"{e}b", b"{e}c", b"{e}d", b"{e}\x00\xff\r\n", b"{e}long"];
 /// Keys of other slots.
 const OTHER_KEYS: [&[u8]; 3] = [b"{f}a", b"g", b""];
@@ -48,7 +50,7 @@ fn long(key: &[u8]) -> Vec<u8> {
 pub fn episode(rng: &mut Rng, ground: &Ground, step_count: usize) -> Vec<Step> {
     let mut choice = Choice { rng, ground, in_transaction: false, duration_count: 0 };
     let mut steps = Vec::new();
-    // Half of the episodes in each version of the protocol, some without asking for one.
+    // Half of the episodes use each version of the protocol, some without asking for one.
     match choice.rng.below(5) {
         0 | 1 => steps.push(Step::Command(command(["HELLO", "3"]))),
         2 => steps.push(Step::Command(command(["HELLO", "2"]))),
@@ -109,7 +111,7 @@ impl Choice<'_> {
         match name.as_str() {
             "MULTI" => self.in_transaction = true,
             "EXEC" | "DISCARD" | "RESET" if chosen.len() == 1 => self.in_transaction = false,
-            // What is watched is there: `Step::Watched` knows the others.
+            // A watched key exists here. `Step::Watched` covers the others.
             "WATCH" if !self.in_transaction => {
                 let mut make = words!["MSET"];
                 chosen[1..].iter().for_each(|key| make.extend(words![key, "v"]));
@@ -127,7 +129,8 @@ impl Choice<'_> {
         }
     }
 
-    /// Makes one in some commands wrong; none that could then reach another's database.
+    /// Spoils one word of some commands, but never so that the command could then reach another connection's
+    /// database.
     fn spoil(&mut self, command: &mut Command) {
         let count = command.len() as u64;
         match self.rng.below(100) {
@@ -186,12 +189,12 @@ impl Choice<'_> {
     fn key(&mut self) -> Vec<u8> {
         let keys: &[&[u8]] =
             if !self.in_transaction && self.rng.chance(15, 100) { &OTHER_KEYS } else { &KEYS };
-        // The first keys more often, so that they meet each other.
+        // The first keys are chosen more often, so that commands meet on them.
         let at = self.rng.below(keys.len() as u64).min(self.rng.below(keys.len() as u64));
         long(keys[at as usize])
     }
 
-    /// A key of the slot that most have, as commands that take effect on several need them.
+    /// A key of the slot that most keys have. Commands that take effect on several keys need that.
     fn key_of_one_slot(&mut self) -> Vec<u8> {
         let in_transaction = std::mem::replace(&mut self.in_transaction, true);
         let key = self.key();
@@ -247,7 +250,7 @@ impl Choice<'_> {
         self.rng.between(0, 24) as i64 - 8
     }
 
-    /// What seems to be an integer.
+    /// A word that looks like an integer.
     fn near_integer(&mut self) -> Vec<u8> {
         self.one(&[
             "9223372036854775808",
@@ -304,7 +307,7 @@ impl Choice<'_> {
         }
     }
 
-    /// A time to live, its unit the second: long, and far from all others of the episode.
+    /// A time to live in seconds: long, and far from all others of the episode.
     fn seconds(&mut self) -> u64 {
         self.duration_count += 1;
         20_000 + self.duration_count * 7919 % 10_007 * 100
@@ -315,7 +318,8 @@ impl Choice<'_> {
         4_102_444_800_000 + self.rng.below(1_000_000)
     }
 
-    /// A number for an option of expiry with this name, wrong or over now and then.
+    /// A number for an option of expiry with this name. Now and then it is wrong, or the time is over
+    /// already.
     fn expiry(&mut self, option: &str) -> Vec<u8> {
         if self.rng.chance(1, 25) {
             return if self.rng.chance(1, 2) {
@@ -330,7 +334,7 @@ impl Choice<'_> {
         self.ahead(option)
     }
 
-    /// The same, but for what is over at once.
+    /// The same, without times that are over already.
     fn expiry_ahead(&mut self, option: &str) -> Vec<u8> {
         if self.rng.chance(1, 25) {
             return if self.rng.chance(1, 2) {
@@ -342,8 +346,8 @@ impl Choice<'_> {
         self.ahead(option)
     }
 
-    /// No integer, or one whose sum with the time or whose milliseconds are too many. What Redis takes and Ramhold does
-    /// not, more than a hundred years, is not asked for.
+    /// A word that is no integer, or an integer whose sum with the time, or whose milliseconds, are too
+    /// large. Times beyond a hundred years are not asked for, as Redis takes them and Ramhold does not.
     fn expiry_out_of_range(&mut self, option: &str) -> Vec<u8> {
         let is_seconds = matches!(option, "EX" | "EXAT" | "EXPIRE" | "EXPIREAT" | "SETEX");
         match self.rng.below(2) {

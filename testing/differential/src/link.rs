@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// After this a server that does not answer is said not to.
+/// A server that does not answer within this time counts as silent.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 pub struct Link {
@@ -28,7 +28,7 @@ impl Link {
         self.stream.write_all(bytes)
     }
 
-    /// What comes next; a reply that does not come is shown as an answer too, so that it can be compared.
+    /// The next answer. A missing reply is also an answer, so that it can be compared.
     pub fn receive(&mut self) -> Answer {
         match reply::read(&mut self.input) {
             Ok(reply) => Answer::Reply(reply),
@@ -46,7 +46,7 @@ impl Link {
     }
 }
 
-/// What a server did when it was asked.
+/// A server's answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Reply(Reply),
@@ -54,7 +54,7 @@ pub enum Answer {
     Closed,
     /// It sent nothing for long.
     Silent,
-    /// It sent what is no reply.
+    /// It sent bytes that are no reply.
     Garbage(String),
 }
 

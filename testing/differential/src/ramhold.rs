@@ -1,4 +1,4 @@
-//! A Ramhold cluster of our own: `ramhold dev` in a folder of its own, stopped with this value.
+//! A Ramhold cluster of our own: `ramhold dev` in a folder of its own. Dropping the value stops it.
 
 use std::fs;
 use std::io;
@@ -13,19 +13,19 @@ pub struct Ramhold {
 }
 
 impl Ramhold {
-    /// Starts so many servers; done when they are healthy and hear Redis clients.
+    /// Starts this number of servers. Returns when they are healthy and accept Redis clients.
     pub fn start(program: &Path, servers: u16) -> io::Result<Ramhold> {
         let dir = std::env::temp_dir().join(format!("ramhold-differential-{}", std::process::id()));
         fs::create_dir_all(&dir)?;
         let ports = free_ports(servers + 2)?;
         let (first, resp) = (ports, ports + servers + 1);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, resp));
-        // From here on it is stopped and removed, whatever happens.
+        // From here on the cluster is stopped and its folder removed, whatever happens.
         let ramhold = Ramhold { program: program.to_owned(), dir, address };
         let output = ramhold.command(&["dev", "--detach"], |command| {
             command.args(["--servers", &servers.to_string(), "--port", &first.to_string()]);
             command.args(["--resp-port", &resp.to_string()]);
-            // The meaning of commands is compared, not which keys they may have together.
+            // The meaning of commands is compared, and not the rule for keys of several slots.
             command.args(["--resp-cross-slot", "allow"]);
         })?;
         if !output.status.success() {
@@ -55,7 +55,7 @@ impl Drop for Ramhold {
     }
 }
 
-/// The first of so many ports in a row that are free, below those of outgoing connections.
+/// The first of `count` free ports in a row, below those of outgoing connections.
 fn free_ports(count: u16) -> io::Result<u16> {
     let start = 20_000 + u16::try_from(std::process::id() % 9000).unwrap_or(0);
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();

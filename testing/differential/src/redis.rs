@@ -1,4 +1,4 @@
-//! A redis-server of our own: on a free port of the loopback, without files, ended with this value.
+//! A redis-server of our own: on a free port of the loopback, without files. Dropping the value ends it.
 
 use crate::generate::words;
 use crate::link::{Answer, Link};
@@ -17,8 +17,8 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one; done when it is this one that answers there. Two that start at once may be given the same free
-    /// port: the one that comes second ends, and another port is tried.
+    /// Starts one. Returns when this process answers at the address. Two that start at once may be given the
+    /// same free port. The second one ends, and another port is tried.
     pub fn start() -> io::Result<Redis> {
         let mut last = None;
         for _ in 0..PORTS_TRIED {
@@ -32,7 +32,7 @@ impl Redis {
         Err(io::Error::other(format!("redis-server ended at once, {PORTS_TRIED} times: {status}")))
     }
 
-    /// How it ended when it did so before it answered, as it does on a port that is taken.
+    /// The exit status if the server ended before it answered, as it does on a port that is taken.
     fn start_at(address: SocketAddr) -> io::Result<Result<Redis, ExitStatus>> {
         let child = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
@@ -55,7 +55,7 @@ impl Redis {
         Ok(Ok(redis))
     }
 
-    /// Whether the one that answers at the address is this process.
+    /// Whether the server that answers at the address is this process.
     fn is_answering(&self) -> bool {
         let Ok(mut link) = Link::open(self.address) else { return false };
         let Answer::Reply(Reply::Bulk(info)) = link.ask(&words!["INFO", "server"]) else { return false };

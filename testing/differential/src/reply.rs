@@ -9,9 +9,9 @@ pub enum Reply {
     Error(Vec<u8>),
     Integer(i64),
     Bulk(Vec<u8>),
-    /// `$-1`, `*-1` and `_` are three.
+    /// `$-1`, `*-1` and `_` are three different nulls.
     Null(NullKind),
-    /// Arrays, sets, pushes and maps; those of a map alternate.
+    /// Arrays, sets, pushes and maps. Keys and values of a map alternate.
     Many(ManyKind, Vec<Reply>),
     Double(Vec<u8>),
     Boolean(bool),
@@ -35,12 +35,12 @@ pub enum ManyKind {
 }
 
 const DEPTH_MAX: u32 = 32;
-/// Longer than anything that is asked for; a server that claims more is wrong.
+/// Longer than any reply to the episodes' commands. A server that announces more is wrong.
 const BULK_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const COUNT_MAX: u64 = 1024 * 1024;
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads one reply. `InvalidData`: it is none.
+/// Reads one reply. `InvalidData`: the bytes are no reply.
 pub fn read(from: &mut impl BufRead) -> io::Result<Reply> {
     read_nested(from, 0)
 }

@@ -1,4 +1,5 @@
-//! A run: connections that play episodes side by side until enough commands are compared, and what they found.
+//! A run: connections play episodes side by side until enough commands are compared, and the differences are
+//! collected.
 
 use crate::differences::Differences;
 use crate::episode::{BATCH_MAX, Found, Tally, play};
@@ -12,7 +13,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Databases, two for each connection.
+/// The limit of connections: a server has two databases for each.
 pub const CONNECTION_COUNT_MAX: u32 = 8;
 const STEPS: usize = 500;
 
@@ -20,10 +21,10 @@ const STEPS: usize = 500;
 pub struct Plan {
     pub servers: Servers,
     pub seed: u64,
-    /// To compare at least.
+    /// The least number of commands to compare.
     pub commands: u64,
     pub connections: u32,
-    /// Kinds of differences to find at most.
+    /// The most kinds of differences to find.
     pub kinds_max: usize,
     /// This episode of the first connection alone.
     pub only: Option<u64>,
@@ -40,17 +41,17 @@ pub struct Finding {
     pub found: Found,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub tally: Tally,
     pub episodes: u64,
-    /// Differences in all; of each kind one is in `findings`.
+    /// All differences. `findings` has one of each kind.
     pub count: u64,
     pub findings: Vec<Finding>,
 }
 
-/// The steps of an episode: decided by the seed and the two numbers.
+/// The steps of an episode. The seed and the two numbers decide them.
 pub fn steps_of(seed: u64, connection: u32, number: u64, ground: &Ground) -> Vec<Step> {
     let mut of_connection = Rng::new(seed ^ u64::from(connection) << 48);
     let mut rng = Rng::new(of_connection.u64() ^ number);
@@ -61,7 +62,7 @@ fn ground(connection: u32, connections: u32) -> Ground {
     Ground { databases: [2 * connection, 2 * connection + 1], is_alone: connections == 1 }
 }
 
-/// Plays. An error: a server cannot be reached, or not be emptied at the start.
+/// Plays the episodes. An error: a server cannot be reached, or cannot be emptied at the start.
 pub fn run(plan: &Plan, differences: &Differences, progress: impl Fn(u64) + Sync) -> io::Result<Outcome> {
     for address in [plan.servers.left, plan.servers.right] {
         Link::open(address)?.ask(&vec![b"FLUSHALL".to_vec()]);
@@ -82,7 +83,7 @@ pub fn run(plan: &Plan, differences: &Differences, progress: impl Fn(u64) + Sync
             outcome.episodes += 1;
             if let Some(found) = found {
                 outcome.count += 1;
-                // What was sent together with it may be why.
+                // Commands that were sent together with it may be the reason.
                 let end = steps.len().min(found.at + BATCH_MAX);
                 let steps = steps[..end].to_vec();
                 let finding = Finding { connection, episode: number, steps, found };
@@ -108,14 +109,14 @@ pub fn run(plan: &Plan, differences: &Differences, progress: impl Fn(u64) + Sync
     });
     ended?;
     let mut outcome = outcome.into_inner().expect("no thread panicked while it held this");
-    // Only now, when nobody else asks anything.
+    // Only now, when no other connection sends commands.
     for finding in &mut outcome.findings {
         let ground = ground(finding.connection, plan.connections);
         let steps = std::mem::take(&mut finding.steps);
         (finding.steps, finding.found) =
             shrink(plan.servers, &ground, steps, finding.found.clone(), differences)?;
     }
-    // What seemed to be of several kinds may be one.
+    // Differences that seemed to be of several kinds may be of one.
     let mut kinds = BTreeSet::new();
     outcome.findings.retain(|finding| kinds.insert(kind(finding)));
     Ok(outcome)

@@ -7,10 +7,10 @@ use crate::link::Servers;
 use crate::step::{Step, name};
 use std::io;
 
-/// Episodes played to make one shorter, at most.
+/// The most episodes that are played to make one shorter.
 const TRIES_MAX: usize = 400;
 
-/// A short episode that differs, with where it does.
+/// A short episode that differs, with the place of the difference.
 pub fn shrink(
     servers: Servers,
     ground: &Ground,
@@ -31,7 +31,7 @@ pub fn shrink(
         Ok(found.filter(is_the_same).map(|found| (steps.to_vec(), found)))
     };
     let mut best = (steps, found);
-    // One that does not come again cannot be made shorter; it is shown whole.
+    // A difference that does not come again cannot be made shorter. The episode is shown whole.
     match differs(&best.0)? {
         Some(again) => best = again,
         None => return Ok(best),
@@ -57,7 +57,7 @@ pub fn shrink(
     Ok(best)
 }
 
-/// Those that mention a key of the step at this place, or are about the connection.
+/// The steps that mention a key of the step at this place, or are about the connection.
 fn of_the_same_keys(steps: &[Step], at: usize) -> Vec<Step> {
     let keys: Vec<Vec<u8>> = all_keys().into_iter().filter(|key| steps[at].mentions(key)).collect();
     if keys.is_empty() {

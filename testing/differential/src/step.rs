@@ -1,4 +1,4 @@
-//! What an episode asks, as values that can be left out, sent and shown.
+//! The steps of an episode, as values that can be left out, sent and shown.
 
 use crate::reply::text;
 use std::fmt;
@@ -10,7 +10,8 @@ pub type Command = Vec<Vec<u8>>;
 pub enum Step {
     /// On the episode's connection; its neighbours go in one write.
     Command(Command),
-    /// On a second connection to the same database, once everything before is answered: what WATCH looks for.
+    /// On a second connection to the same database, once everything before is answered: the changes that
+    /// WATCH looks for.
     Beside(Command),
     /// A whole iteration: `SCAN` with these words behind the cursor; every key once, whatever the order.
     Scan(Vec<Vec<u8>>),
@@ -18,11 +19,12 @@ pub enum Step {
     RandomKey,
     /// DUMP on both sides, and RESTORE to another key of what the *other* side dumped.
     Exchange { from: Vec<u8>, to: Vec<u8> },
-    /// `SET key value PX 20` on both, and so long after it that the key is over.
+    /// `SET key value PX 20` on both servers, and then a wait until the key has expired.
     Lapse { key: Vec<u8> },
-    /// Commands on a connection of their own, with all that is pushed meanwhile.
+    /// Commands on a connection of their own, with all pushes that arrive meanwhile.
     Alone(Vec<Command>),
-    /// A key that is not there is watched, then made on the second connection (and removed again): what EXEC says to it.
+    /// A missing key is watched, then made on the second connection (and removed again). The answer of EXEC
+    /// is compared.
     Watched { key: Vec<u8>, is_removed: bool },
     /// These bytes on a connection of their own, whatever they are.
     Raw(Vec<u8>),
@@ -38,7 +40,8 @@ pub fn encode(command: &[Vec<u8>], out: &mut Vec<u8>) {
     }
 }
 
-/// The name that a command is compared by: in capitals, with the second word where that chooses.
+/// The name by which a command is compared: in capitals, with the second word where that word selects the
+/// subcommand.
 pub fn name(command: &[Vec<u8>]) -> String {
     let upper = |word: &Vec<u8>| String::from_utf8_lossy(word).to_ascii_uppercase();
     let first = command.first().map(upper).unwrap_or_default();
@@ -61,7 +64,7 @@ pub fn name(command: &[Vec<u8>]) -> String {
     }
 }
 
-/// As one would type it.
+/// The command as a person would type it.
 pub fn shown(command: &[Vec<u8>]) -> String {
     let word = |word: &Vec<u8>| {
         let is_plain = !word.is_empty() && word.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"');

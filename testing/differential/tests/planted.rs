@@ -1,6 +1,7 @@
-//! Would the comparison notice? A server between that alters replies, and one that alters none.
+//! Proves that the comparison notices differences: a server in between alters replies, and another one alters
+//! none.
 //!
-//! Needs redis-server; without it these tests say so and pass, but not with CI=true.
+//! These tests need redis-server. Without it they say so and pass, but they fail with CI=true.
 
 use ramhold_differential::differences::Differences;
 use ramhold_differential::link::Servers;
@@ -13,7 +14,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Alters a reply, or not; true when it did.
+/// May alter a reply; true when it did.
 type Alter = dyn Fn(&mut Reply) -> bool + Send + Sync;
 
 /// Stands between the comparison and a server, until the test's process ends.
@@ -151,7 +152,7 @@ fn one_altered_reply_in_ten_thousand_is_found() {
         }
         match reply {
             Reply::Simple(line) | Reply::Error(line) => line.push(b'.'),
-            // Far enough for times, too.
+            // Large enough for times, too.
             Reply::Integer(number) => *number = number.wrapping_add(1_000_000),
             Reply::Bulk(bytes) | Reply::Verbatim(bytes) | Reply::Double(bytes) | Reply::BigNumber(bytes) => {
                 bytes.push(b'0');
@@ -166,7 +167,8 @@ fn one_altered_reply_in_ten_thousand_is_found() {
     let (right, altered) = between(right.address(), Arc::new(alter));
     let outcome = compare(left.address(), right, 12, 150_000);
     let altered = altered.load(Ordering::SeqCst);
-    // Of some replies only the type is compared, and what makes an episode shorter is altered now and then, too.
+    // Some replies are compared by type only. Replies are also altered now and then while an episode is made
+    // shorter.
     assert!(altered >= 15, "only {altered} replies were altered");
     assert!(outcome.count >= 12, "{} found", outcome.count);
 }

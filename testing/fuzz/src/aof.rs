@@ -1,7 +1,10 @@
 //! Append-only files of Redis.
 //!
-//! Promised: commands follow one another without a gap; a file cut anywhere gives the same commands up to the one that is
-//! cut, which is told as cut off; and what the protocol's parser takes for requests of arrays, this reads as the same words.
+//! Promised:
+//! - Commands follow one another without a gap.
+//! - A file that is cut anywhere gives the same commands up to the one that is cut. That command is reported
+//!   as cut off.
+//! - If the protocol's parser takes bytes for requests of arrays, this reader reads them as the same words.
 
 use crate::cuts::Cut;
 use crate::memory;
@@ -9,11 +12,11 @@ use ramhold_rdb::aof::{Commands, Next, read_manifest};
 use ramhold_rdb::{Error, Text};
 
 const WORD_BYTES_MAX: u64 = 4096;
-/// A word takes 32 bytes in a list that doubles; the shortest has six bytes with its framing.
+/// A word takes 32 bytes in a list that doubles. The shortest word has six bytes with its framing.
 const HELD_PER_BYTE: usize = 20;
 const HELD_ALWAYS: usize = 16 * 1024;
 
-/// The commands, where each began, and how it ended.
+/// The commands, the offset of each, and the end of the file's reading.
 type Read = (Vec<(u64, Vec<Text>)>, Result<Next, Error>);
 
 fn read(bytes: &[u8]) -> Read {

@@ -1,7 +1,7 @@
-//! Where an input is cut, chosen by its own last bytes, so that the fuzzer chooses, and a recorded session is an input
-//! as it is.
+//! Where an input is cut. The input's own last bytes choose the cuts: so the fuzzer controls them, and a
+//! recorded session is an input without any change.
 
-/// Cuts at most.
+/// The most cuts.
 const COUNT_MAX: usize = 15;
 
 /// An input's parts.
@@ -15,7 +15,8 @@ pub struct Cut<'a> {
 }
 
 impl<'a> Cut<'a> {
-    /// The last byte says how many cuts there are and what else is chosen; two bytes before it for each cut say where.
+    /// The last byte tells the number of cuts and the target's choices. Two bytes before it for each cut tell
+    /// its place.
     pub fn of(input: &'a [u8]) -> Cut<'a> {
         let Some((last, rest)) = input.split_last() else {
             return Cut { bytes: input, ends: vec![0], choice: 0 };

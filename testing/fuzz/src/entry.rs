@@ -1,13 +1,16 @@
 //! Entries of the log, as they lie in segments on backups' devices.
 //!
-//! Promised: an entry has one encoding only, so what was read is written as the same bytes; a walk over a segment goes on
-//! with each step and stays within it. The checksum keeps chance out, so the input is tried with right ones, too.
+//! Promised:
+//! - An entry has one encoding only, so an entry that was read is written as the same bytes.
+//! - A walk over a segment goes on with each step and stays within the segment.
+//!
+//! The checksum rejects random input, so every input is tried with right checksums, too.
 
 use crate::memory;
 use ramhold_base::checksum::crc;
 use ramhold_log::{Entry, EntryReader};
 
-/// Bits of an entry's second word that say how long it is behind the header.
+/// The bits of an entry's second word that tell its length behind the header.
 const BODY_BYTES_MASK: u32 = 0x00FF_FFFF;
 const HEADER_BYTES: usize = 8;
 
@@ -46,7 +49,7 @@ fn walk(bytes: &[u8]) {
     }
 }
 
-/// The same entries, each with the checksum that it should have.
+/// The same entries, each with the right checksum.
 fn with_checksums(input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     let mut rest = &mut bytes[..];

@@ -1,8 +1,11 @@
 //! Frames of the native protocol.
 //!
-//! Promised: the length is known from the prefix, the same however much more has come, and never beyond the limit; what
-//! is no frame is told by then; a frame that was read is read again, the same, from what is written of it. The checksum
-//! keeps chance out, so the input is tried with a right one, too.
+//! Promised:
+//! - The prefix tells the length. It is the same however much more has arrived, and never beyond the limit.
+//! - Bytes that are no frame are refused as soon as the length would be known.
+//! - A frame that was read can be written, and the written bytes read as the same frame.
+//!
+//! The checksum rejects random input, so the input is tried with a right checksum, too.
 
 use ramhold_base::checksum::{crc, crc_append};
 use ramhold_wire::frame;

@@ -1,8 +1,11 @@
 //! A connection of the Redis protocol: bytes in, replies out, over a host with objects of its own.
 //!
-//! Promised: the same bytes give the same replies and leave the same objects wherever they are cut and however late the
-//! host answers; replies are whole and well-formed; every request has one, in order, until the connection ends; and a
-//! request that waits is heard when what it waits for is over.
+//! Promised:
+//! - The same bytes give the same replies and leave the same objects, wherever they are cut and however late
+//!   the host answers.
+//! - Replies are whole and well-formed.
+//! - Every request has one reply, in order, until the connection ends.
+//! - A request that waits is heard when its wait is over.
 
 #[path = "../../../core/resp/tests/rig/mod.rs"]
 mod rig;
@@ -15,7 +18,7 @@ use rig::{A, Rig};
 use std::collections::BTreeMap;
 
 const LIMITS: Limits = Limits { args: 64, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
-/// Rounds until the host has given all its answers; each gives all that wait.
+/// The most rounds until the host has given all its answers. Each round gives all answers that wait.
 const ROUND_COUNT_MAX: usize = 10_000;
 
 /// The choices of an input.
@@ -26,7 +29,7 @@ const NARROW: u8 = 2;
 struct Outcome {
     replies: Vec<u8>,
     closed: Vec<ConnId>,
-    /// What is left, without versions: those tell which of two different keys was written first.
+    /// The remaining objects, without versions: versions tell which of two different keys was written first.
     values: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -92,17 +95,17 @@ fn contains_any(bytes: &[u8], words: &[&str]) -> bool {
     words.iter().any(|word| contains(bytes, word.as_bytes()))
 }
 
-/// Whether a reply may tell what was counted so far, which is another thing when its request comes beside others.
+/// Whether a reply may tell counters, which differ when its request comes together with others.
 fn tells_counts(bytes: &[u8]) -> bool {
     contains_any(bytes, &["info", "latency", "slowlog"])
 }
 
-/// Whether a reply may tell in which order different keys were written, or what is under way.
+/// Whether a reply may tell the order in which different keys were written, or the requests under way.
 fn tells_order(bytes: &[u8]) -> bool {
     contains_any(bytes, &["ver", "client"])
 }
 
-/// How many replies the bytes must have; none: that depends on what they do.
+/// The number of replies that the bytes must have; none: it depends on the effects of the requests.
 fn asked(bytes: &[u8]) -> Option<usize> {
     // These have several replies or none, or end the connection.
     if contains_any(bytes, &["subscribe", "quit", "kill", "reply"]) {

@@ -1,9 +1,10 @@
-//! Everything that reads bytes from outside, as functions from bytes to nothing that panic when a promise is broken.
+//! All readers of bytes from outside, as functions from bytes to nothing that panic when a promise is broken.
 //!
-//! A fuzzer feeds them what it makes up (`cargo xtask fuzz`, guided by which edges of the code an input reaches); the
-//! ordinary tests feed them what is kept: the corpus, among it what Redis clients really sent, and what was once found.
-//! A target judges more than that nothing panics: the same bytes cut elsewhere must mean the same, what was read must be
-//! read again from what is written of it, and memory must follow what has come.
+//! A fuzzer feeds them generated inputs (`cargo xtask fuzz`, guided by which edges of the code an input
+//! reaches). The ordinary tests feed them the kept inputs: the corpus, which includes recordings of real
+//! Redis clients, and earlier findings. A target checks more than the absence of panics. The same bytes cut
+//! elsewhere must mean the same. A value that was read must read the same again after it is written. Memory
+//! must follow the bytes that have arrived.
 //!
 //! Not here: flags and numbers of a run (xtask), whole processes under hostile bytes (testing/cluster).
 

@@ -1,6 +1,7 @@
-//! How much memory a piece of code held at most.
+//! The peak memory of a piece of code.
 //!
-//! A meter around the system's allocator that counts for each thread by itself, so that tests beside it do not disturb.
+//! The meter wraps the system's allocator and counts each thread by itself, so that tests on other threads do
+//! not disturb it.
 
 #![expect(unsafe_code, reason = "an allocator is one")]
 
@@ -25,7 +26,7 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: everything is left to the system's allocator; what is done beside it allocates nothing.
+// SAFETY: everything is left to the system's allocator. The counting beside it allocates nothing.
 unsafe impl GlobalAlloc for Metered {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -48,7 +49,8 @@ unsafe impl GlobalAlloc for Metered {
     }
 }
 
-/// What `work` gives, and the bytes that this thread held at most meanwhile beyond what it held before.
+/// The result of `work`, and the most bytes that this thread held meanwhile, beyond those that it held
+/// before.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     MOST.set(before);

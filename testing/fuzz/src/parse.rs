@@ -1,24 +1,28 @@
 //! Requests of the Redis protocol out of bytes.
 //!
-//! Promised: the same bytes give the same requests and the same fault wherever they are cut; a request ends behind where
-//! it began and within its bytes; nothing is beyond the limits; memory follows what has come; and what was read is read
-//! again, the same, from its one canonical spelling.
+//! Promised:
+//! - The same bytes give the same requests and the same fault, wherever they are cut.
+//! - A request ends behind its beginning and within its bytes.
+//! - No request is beyond the limits.
+//! - Memory follows the bytes that have arrived.
+//! - A request that was read has one canonical spelling, which reads as the same request.
 
 use crate::cuts::Cut;
 use crate::memory;
 use ramhold_resp::{Fault, Limits, Parsed, Parser};
 
-/// A connection's own, one before it has given its password, and one so small that all of its edges are met.
+/// The limits of a connection, those before it has given its password, and limits so small that all of their
+/// edges are met.
 const LIMITS: [Limits; 3] = [
     Limits { args: 1024 * 1024, arg_bytes: 8 * 1024 * 1024, bytes: 64 * 1024 * 1024 },
     Limits { args: 10, arg_bytes: 4 * 1024, bytes: 16 * 1024 },
     Limits { args: 3, arg_bytes: 16, bytes: 64 },
 ];
-/// Inputs up to here are cut at every byte, too.
+/// Inputs up to this length are cut at every byte, too.
 const CUT_EVERYWHERE_BYTES_MAX: usize = 192;
-/// The place of an argument takes 16 bytes, in a list that doubles, whose old half stands beside it while it grows: 48 at
-/// most. The shortest argument of a line has two bytes with what parts it from the next one, that of an array six; what
-/// is unescaped of a line doubles, too.
+/// The place of an argument takes 16 bytes in a list that doubles. The old half stands beside the new list
+/// while it grows, so it takes 48 bytes at most. The shortest argument of a line has two bytes with its
+/// separator, and that of an array has six. The unescaped copy of a line doubles, too.
 const HELD_PER_LINE_BYTE: usize = 27;
 const HELD_PER_BYTE: usize = 8;
 const HELD_ALWAYS: usize = 256;
@@ -27,7 +31,7 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 
 type Request = Vec<Vec<u8>>;
 
-/// What bytes mean: the requests, where each ended, and what was wrong behind the last.
+/// The meaning of bytes: the requests, the end of each, and the fault behind the last.
 #[derive(PartialEq, Eq, Debug)]
 struct Meaning {
     requests: Vec<(usize, Request)>,
@@ -60,7 +64,7 @@ fn meaning(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: &Limits)
                 }
             }
         }
-        // What waits is within the limits: whoever feeds the parser need not hold more.
+        // The waiting bytes are within the limits, so the caller of the parser need not hold more.
         let most = limits.bytes.max(LINE_BYTES_MAX) + 64;
         assert!(end - start <= most, "{} bytes wait", end - start);
     }
@@ -92,7 +96,7 @@ pub fn run(input: &[u8]) {
     if cut.bytes.len() <= CUT_EVERYWHERE_BYTES_MAX {
         assert_eq!(meaning(cut.bytes, 1..=cut.bytes.len(), limits), whole, "cut everywhere");
     }
-    // A line may be shorter than its canonical spelling; that has room under the widest limits.
+    // A line may be shorter than its canonical spelling. The spelling has room under the widest limits.
     let requests = whole.requests.iter().map(|(_, request)| request);
     let again: Vec<u8> = requests.clone().flat_map(canonical).collect();
     let read = meaning(&again, [again.len()], &LIMITS[0]);
@@ -104,7 +108,7 @@ pub fn run(input: &[u8]) {
 mod tests {
     use super::*;
 
-    // Z4: the parser of a connection that once brought a large request does not keep what that took.
+    // Z4: the parser of a connection that once received a large request does not keep the memory of it.
     #[test]
     fn what_a_large_request_took_is_given_back() {
         let array = [&b"*100000\r\n"[..], &b"$0\r\n\r\n".repeat(100_000)].concat();

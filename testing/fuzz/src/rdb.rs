@@ -1,15 +1,19 @@
 //! Dump files of Redis and payloads of `DUMP`.
 //!
-//! Promised: reading goes on with every item and says where it stopped; strings and keys beyond what is asked for are
-//! told, not held; memory follows what has come. A payload's checksum keeps chance out, so the input is tried with a right
-//! one, too; a string that was read is written as a payload that reads the same.
+//! Promised:
+//! - Reading goes on with every item and says where it stopped.
+//! - Strings and keys beyond the requested size are reported and not held.
+//! - Memory follows the bytes that have arrived.
+//! - A string that was read is written as a payload that reads the same.
+//!
+//! A payload's checksum rejects random input, so the input is tried with a right checksum, too.
 
 use crate::memory;
 use ramhold_rdb::{File, Item, Kind, Value, crc64, read_dump, write_dump};
 
 const KEY_BYTES_MAX: u64 = 64;
 const VALUE_BYTES_MAX: u64 = 4096;
-/// What LZF makes is held beside what it is made of, and strings grow by doubling.
+/// The output of LZF is held beside its input, and strings grow by doubling.
 const HELD_MAX: usize = 64 * 1024;
 
 pub fn run(input: &[u8]) {

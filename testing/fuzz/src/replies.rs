@@ -1,6 +1,7 @@
-//! Whether bytes are whole replies of the Redis protocol, read strictly and without recursion.
+//! Checks that bytes are whole replies of the Redis protocol. It reads strictly and without recursion.
 
-/// Replies in `bytes`, pushes left out. Panics when they are none, or the last is cut off.
+/// The number of replies in `bytes`, without pushes. Panics when the bytes are no replies, or when the last
+/// one is cut off.
 pub fn count(bytes: &[u8]) -> usize {
     let (mut rest, mut count) = (bytes, 0);
     while let Some(kind) = rest.first() {
@@ -10,10 +11,10 @@ pub fn count(bytes: &[u8]) -> usize {
     count
 }
 
-/// What is behind the reply at the front.
+/// The bytes behind the first reply.
 fn behind(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes;
-    // Values still to come, of this one and of what it holds.
+    // Values still to come, of this reply and of its elements.
     let mut missing: u64 = 1;
     while missing > 0 {
         missing -= 1;
@@ -39,7 +40,7 @@ fn behind(bytes: &[u8]) -> &[u8] {
     rest
 }
 
-/// The kind, the rest of its line, and what is behind that.
+/// The kind, the rest of its line, and the bytes behind the line.
 fn head(bytes: &[u8]) -> (u8, &[u8], &[u8]) {
     let (kind, rest) = bytes.split_first().expect("a reply is whole");
     let end = rest.iter().position(|byte| *byte == b'\r').expect("a line ends");

@@ -1,8 +1,10 @@
 //! Bodies of the native protocol: those laid out by hand, and the messages of the control plane.
 //!
-//! Promised: a body laid out by hand has one encoding, so what was read is written as the same bytes; of a message, whose
-//! fields a newer program may have added to, what was read is read again from what is written; and reading takes memory in
-//! proportion to what has come.
+//! Promised:
+//! - A body laid out by hand has one encoding, so a body that was read is written as the same bytes.
+//! - A newer program may have added fields to a message of the control plane. A message that was read is read
+//!   again from its written form.
+//! - Reading takes memory in proportion to the bytes that have arrived.
 
 use crate::memory;
 use ramhold_wire::commit::{CommitRequest, encode_commit};
@@ -13,11 +15,11 @@ use ramhold_wire::multi::{MultiRequest, encode_item, encode_multi};
 use ramhold_wire::scan::{ScanRequest, decode_page, encode_object_head};
 use ramhold_wire::{copies, lease, membership, pubsub, recovery, status, table};
 
-/// The largest item of a list read, in relation to the fewest bytes that make one; lists double.
+/// The largest item of a list, in relation to the fewest bytes that encode one. Lists double.
 const HELD_PER_BYTE: usize = 256;
 const HELD_ALWAYS: usize = 4 * 1024;
 
-/// Reads a body with a decoder, and what is written of what was read; none: it is none.
+/// Reads a body with a decoder, and writes the result again; none: the body is invalid.
 type Through = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// Laid out by hand: one encoding each.
@@ -48,8 +50,8 @@ const BY_HAND: &[Through] = &[
     },
 ];
 
-/// What is read may have been written in other ways: an append without a certificate has room for one all the same, as has a page
-/// for where the next one begins.
+/// Bodies with several encodings: an append without a certificate has room for one all the same, as a page
+/// has for the place where the next one begins.
 const OTHERS: &[Through] = &[
     |body| {
         let (head, objects) = decode_page(body).ok()?;
@@ -129,7 +131,7 @@ where
     decode::<T>(body).ok().map(|read| written(|out| encode_into(out, &read)))
 }
 
-/// The first byte says which decoder.
+/// The first byte selects the decoder.
 pub fn run(input: &[u8]) {
     let Some((which, body)) = input.split_first() else { return };
     let which = usize::from(*which) % (BY_HAND.len() + OTHERS.len());

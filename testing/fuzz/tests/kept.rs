@@ -1,4 +1,5 @@
-//! What is kept is fed to its targets as any test: the corpus, among it what Redis clients sent, and what was once found.
+//! Runs the kept inputs through their targets as ordinary tests: the corpus, which includes recordings of
+//! Redis clients, and earlier findings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -6,7 +7,7 @@ use ramhold_fuzz::{TARGETS, Target, find};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of a folder; none when it is not there, as nothing was found yet.
+/// The files of a folder; none when there is no such folder, because nothing was found yet.
 fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -26,7 +27,7 @@ fn replay(name: &str) {
     assert!(!corpus.is_empty(), "{name} has a corpus");
     for (path, bytes) in &corpus {
         feed(target, path, bytes);
-        // Cut as its end chooses, and with its end's choices varied.
+        // Cut as the input's end chooses, and with the end's choices varied.
         for choice in [0x00, 0x13, 0x27, 0x4F, 0x6A] {
             feed(target, path, &[&bytes[..], &[choice]].concat());
         }

@@ -1,8 +1,9 @@
-//! The state of a whole cluster at rest, held against itself: owners, replicas, and what lies on the backups.
+//! Audits the state of a whole cluster at rest: owners, replicas, and the bytes on the backups must agree.
 //!
-//! A run waits until the cluster has settled (every segment on R backups, every recovery over, garbage collected); then
-//! everything that two places know must agree. What does not settle in time is itself a finding. Both look at a
-//! picture of each server, so that tests can falsify one.
+//! A run waits until the cluster has settled (every segment on R backups, every recovery over, garbage
+//! collected). Then all facts that two places know must agree. A cluster that does not settle in time is
+//! itself a finding. The wait and the audit both look at a picture of each server, so that tests can falsify
+//! a picture.
 //!
 //! Catalogue: J3, D6, D7, D9, B3.
 
@@ -19,15 +20,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type ClusterWorld = World<Actor<crate::cluster::Process, crate::cluster::ClusterSession>>;
 
-/// One server as its roles see themselves.
+/// One server, as its roles report themselves.
 #[derive(Clone, Debug)]
 pub struct ServerSeen {
     pub id: ServerId,
     pub phase: Phase,
-    /// How many servers its copy of the list has.
+    /// The number of servers in its copy of the list.
     pub listed: usize,
     pub master: Option<MasterSeen>,
-    /// What its backup holds.
+    /// The replicas that its backup holds.
     pub held: Vec<ReplicaState>,
 }
 
@@ -35,16 +36,17 @@ pub struct ServerSeen {
 pub struct MasterSeen {
     pub fully_replicated: bool,
     pub tablets: Vec<TabletSeen>,
-    /// How many replicas the segments of each stream have.
+    /// The number of replicas that the segments of each stream have.
     pub streams: BTreeMap<StreamId, u8>,
     pub segments: Vec<SegmentInfo>,
-    /// Its replicas, as it thinks of them.
+    /// Its replicas, as the master believes them to be.
     pub replicas: Vec<ReplicaSeen>,
-    /// Closed segments with damage in memory. Nobody looks for that in heads: it is found when it is read.
+    /// Closed segments with damage in memory. Damage in a head is not searched for: it is found when the head
+    /// is read.
     pub damaged: Vec<SegmentId>,
 }
 
-/// The servers of a world that run.
+/// The running servers of a world.
 pub fn servers(world: &ClusterWorld) -> Vec<&ServerNode> {
     (0..world.node_count())
         .filter_map(|node| match world.machine(node) {
@@ -62,13 +64,13 @@ pub fn in_charge(world: &ClusterWorld) -> Option<&Coordinator> {
     })
 }
 
-/// How long after its end nobody counts an object any more, when nothing stands in the way.
+/// The longest time after an object's end for which it may still be counted, when nothing holds the count up.
 const EXPIRED_MILLIS_MAX: u64 = 1000;
-/// By how much the cluster time of a server may be off.
+/// The greatest allowed error of a server's cluster time.
 const TIME_MICROS_MAX: u64 = 1000;
 
-/// Objects that are counted although their time has been over for a second, or a server whose cluster time is off by more
-/// than a millisecond. // A12
+/// Finds objects that are counted although their time to live has been over for a second, and servers whose
+/// cluster time is off by more than a millisecond. // A12
 pub fn overdue(world: &ClusterWorld) -> Option<String> {
     let process = |node: usize| match world.machine(node) {
         Some(Actor::Process(process)) => Some(process),
@@ -77,14 +79,14 @@ pub fn overdue(world: &ClusterWorld) -> Option<String> {
     let nodes = || (0..world.node_count()).filter_map(|node| Some((world.local_now(node), process(node)?)));
     let (now, coordinator) =
         nodes().find_map(|(now, process)| Some((now, process.coordinator().filter(|c| c.is_active())?)))?;
-    // Servers go on by their own clocks meanwhile, and who has enlisted since is ahead of the others.
+    // Servers go on by their own clocks meanwhile. A server that has enlisted since is ahead of the others.
     if coordinator.clock().is_standing(now) {
         return Some("the coordinator's clock stands still".into());
     }
     let micros = coordinator.clock().micros(now);
     nodes().filter_map(|(now, process)| Some((now, process.server()?))).find_map(|(now, server)| {
         let (id, time) = (server.id(), server.view().time(now));
-        // A server tells whole milliseconds.
+        // A server reports whole milliseconds.
         let off = (time.0 * 1000 + 500).abs_diff(micros);
         if off > TIME_MICROS_MAX + 500 {
             return Some(format!("the cluster time of {id} is off by {off} microseconds"));
@@ -95,7 +97,7 @@ pub fn overdue(world: &ClusterWorld) -> Option<String> {
     })
 }
 
-/// A range of hashes, and whose it is.
+/// A range of hashes, and its owner.
 pub type Owned = (u64, u64, ServerId);
 
 /// The tablets of all tables, as the coordinator has stored them.
@@ -106,7 +108,7 @@ pub fn stored(coordinator: &Coordinator) -> BTreeMap<TableId, Vec<Owned>> {
     coordinator.state().tables.values().map(|table| (table.id, tablets(table))).collect()
 }
 
-/// What the coordinator of a cluster has not brought to its end with its tables.
+/// The work on its tables that the coordinator of a cluster has not finished.
 pub fn changing(coordinator: &Coordinator) -> Option<String> {
     let mut tables = coordinator.state().tables.values();
     let changing = tables.find(|table| table.dropping || table.tablets.iter().any(|t| !t.taken));
@@ -145,9 +147,10 @@ fn damaged(master: &Master, closed: bool) -> Vec<SegmentId> {
     segments.map(|segment| segment.id).filter(|id| master.log().damage_in(*id).is_some()).collect()
 }
 
-/// What is still under way, or none when the cluster has settled.
+/// The work that is still under way, or none when the cluster has settled.
 pub fn unsettled(count: u8, servers: &[&ServerNode]) -> Option<String> {
-    // Most of the time it is not; a whole picture is made only when the first look finds nothing.
+    // Most of the time the cluster has not settled. A whole picture is made only when the first look finds
+    // nothing.
     let waiting = |server: &&&ServerNode| {
         server.phase() != Phase::Serving || !server.master().is_some_and(Master::is_fully_replicated)
     };
@@ -158,7 +161,7 @@ pub fn unsettled(count: u8, servers: &[&ServerNode]) -> Option<String> {
     under_way(count, &seen)
 }
 
-/// The same of a picture.
+/// The same for a picture.
 pub fn under_way(count: u8, servers: &[ServerSeen]) -> Option<String> {
     if servers.len() < usize::from(count) {
         return Some(format!("only {} servers run", servers.len()));
@@ -172,7 +175,8 @@ pub fn under_way(count: u8, servers: &[ServerSeen]) -> Option<String> {
             return Some(format!("{id} knows {} servers: a recovery is not over", server.listed));
         }
         let Some(master) = &server.master else { return Some(format!("{id} has no master")) };
-        // The coordinator's answer that makes it serve is on its way, or was lost and is asked for again.
+        // The coordinator's answer that makes the tablet serve is on its way, or was lost and is asked for
+        // again.
         if let Some(tablet) = master.tablets.iter().find(|tablet| !tablet.serving) {
             return Some(format!("{id} does not serve yet from {:?} of {}", tablet.first, tablet.table));
         }
@@ -209,15 +213,15 @@ fn masters(servers: &[ServerSeen]) -> impl Iterator<Item = (&ServerSeen, &Master
     servers.iter().filter_map(|server| Some((server, server.master.as_ref()?)))
 }
 
-/// Everything that does not agree, in words. `replicas`: what all streams must have, where all have the same. `tables`:
-/// what the coordinator has stored.
+/// All disagreements, in words. `replicas`: the number for all streams, where all have the same. `tables`:
+/// the tables as the coordinator has stored them.
 pub fn audit(
     replicas: Option<u8>,
     tables: &BTreeMap<TableId, Vec<Owned>>,
     servers: &[&ServerNode],
 ) -> Vec<String> {
     for server in servers {
-        // The checksum of a damaged head does not hold, as it must.
+        // The checksum of a damaged head must not hold.
         if server.master().is_none_or(|master| damaged(master, false).is_empty()) {
             server.check_invariants();
         }
@@ -226,7 +230,7 @@ pub fn audit(
     disagreements(replicas, tables, &seen)
 }
 
-/// A server that is gone is not there, and each data directory is expected once. // B1
+/// Finds servers that are gone but present, and data directories that are expected twice. // B1
 pub fn gone_and_there(coordinator: &Coordinator) -> Vec<String> {
     let state = coordinator.state();
     let mut directories: BTreeSet<_> = state.all_up().map(|server| server.entry.directory).collect();
@@ -245,7 +249,7 @@ pub fn gone_and_there(coordinator: &Coordinator) -> Vec<String> {
     findings
 }
 
-/// The same of a picture.
+/// The same for a picture.
 pub fn disagreements(
     replicas: Option<u8>,
     tables: &BTreeMap<TableId, Vec<Owned>>,
@@ -288,7 +292,7 @@ fn one_owner_for_every_hash(
     }
 }
 
-/// Cuts and joins have come to whoever serves the tablets. // A8
+/// Every cut and join has reached the owners of the tablets. // A8
 fn tablets_are_as_stored(
     stored: &BTreeMap<TableId, Vec<Owned>>,
     servers: &[ServerSeen],
@@ -332,7 +336,8 @@ fn replicas_are_what_masters_think(replicas: Option<u8>, servers: &[ServerSeen],
                 continue;
             };
             let certified = replica.certificate.map(|c| (c.length, c.crc));
-            // Replicas of a segment that was compacted hold it as it was then, or as it was at some compaction since.
+            // Replicas of a compacted segment hold the segment as it was before, or as some compaction since
+            // left it.
             let as_before =
                 segment.is_compacted && certified.is_some_and(|(length, _)| length > segment.len_bytes);
             if wanted.closed && !as_before && certified != Some((segment.len_bytes, segment.crc)) {

@@ -1,25 +1,29 @@
 //! Judges whether a history of one object per key is linearizable, in time O(n log n).
 //!
-//! Every mutation returns its version and versions only grow, so the versions witness the order: per key the mutations
-//! in order of version, each followed by the reads that saw it, must not contradict real time. What carries no version
-//! (an absence) is put into the earliest gap that real time allows. Unknown mutations count only where somebody
-//! observed them: writes by their unique values, removes by an absence that nothing else explains.
+//! Every mutation returns its version and versions only grow, so the versions witness the order. For each
+//! key, the mutations in order of version, each followed by the reads that saw it, must not contradict real
+//! time. An observation without a version (an absence) is put into the earliest gap that real time allows.
+//! Unknown mutations count only where an operation observed them: writes by their unique values, removes by
+//! an absence that nothing else explains.
 //!
-//! An object with a time to live is removed by time itself, once, without a version that anybody is told: not before
-//! the call of its write plus that time, and not after the return of its write, or of the first read that saw it, plus
-//! that time, but for the spread of the clocks. So it may be seen absent from the first moment on, must not be seen
-//! after the second, and once seen absent it does not come back.
+//! Time itself removes an object with a time to live, once, without a version that any client learns. The
+//! earliest moment is the call of its write plus the time to live. The latest moment is the return of its
+//! write, or of the first read that saw it, plus the time to live. Both bounds are widened by the spread of
+//! the clocks. So the object may be seen absent from the first moment on, and must not be seen after the
+//! second. Once it was seen absent, it does not come back.
 //!
-//! Who speaks the Redis protocol is told no versions: a value that was read alone belongs to the version that somebody
-//! else told of it, and an acknowledged write without one is newer than all that was over before it began. What that
-//! leaves open is for the search (`search`), which needs no versions.
+//! Clients of the Redis protocol learn no versions. A value that was read alone belongs to the version that
+//! another answer gave for it. An acknowledged write without a version is newer than everything that was over
+//! before it began. These two rules leave some histories undecided. They go to the search (`search`), which
+//! needs no versions.
 //!
-//! Objects that are only incremented and read are judged by their sums (`counters`). What is known of one object of a
-//! commit is known of the others (`commits`).
+//! Objects that are only incremented and read are judged by their sums (`counters`). Knowledge of one object
+//! of a commit is applied to the others (`commits`).
 //!
 //! Invariant: when nothing is reported, the order found is a linearization.
 //!
-//! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, A12, J2, J3.
+//! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11,
+//! A12, J2, J3.
 
 mod absence;
 mod commits;
@@ -31,7 +35,7 @@ pub mod search;
 pub use commits::bind;
 pub use counters::{COUNTERS, PLACE_COUNT, amount};
 
-/// What scans have in the place of a key.
+/// The key number of scans.
 pub const SCANS: u32 = u32::MAX;
 
 use crate::history::{Action, Operation, Outcome};
@@ -43,7 +47,7 @@ pub enum ViolationKind {
     DuplicateVersion,
     /// A value was read under a version that another value was written with.
     WrongValue,
-    /// A value or version was read that nobody can have written.
+    /// A value or version was read that no operation can have written.
     NeverWritten,
     /// An old version was observed after a newer one was known.
     StaleRead,
@@ -51,15 +55,15 @@ pub enum ViolationKind {
     FutureRead,
     /// A mutation got a version below one that was returned before it began.
     VersionWentBack,
-    /// A conditional mutation, or a remove, took effect on a state that it must not.
+    /// A conditional mutation, or a remove, took effect on a state that forbids it.
     ConditionIgnored,
-    /// A condition was said to fail that held.
+    /// A condition that held was reported as failed.
     RefusedWrongly,
-    /// The object was said to be absent when it cannot have been: a lost write.
+    /// The object was reported absent when it must have been present: a lost write.
     ImpossibleAbsence,
-    /// The object was said to exist when it cannot have.
+    /// The object was reported present when it must have been absent.
     ImpossiblePresence,
-    /// An object was seen when its time was over.
+    /// An object was seen when its time to live was over.
     SeenAfterExpiry,
     /// An increment is in a sum more than once.
     CountedTwice,
@@ -91,7 +95,7 @@ impl Violation {
     }
 }
 
-/// How much a check saw: a checker that saw nothing proves nothing.
+/// How much a check saw. A check that saw nothing proves nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub operations: u64,
@@ -104,14 +108,15 @@ pub struct Seen {
     pub conditions_failed: u64,
     /// Commits of several keys that took effect.
     pub commits: u64,
-    /// Those of unknown outcome that somebody observed.
+    /// Commits of unknown outcome that some operation observed.
     pub commits_bound: u64,
     pub unknown: u64,
-    /// Unknown mutations that somebody observed.
+    /// Unknown mutations that some operation observed.
     pub unknown_bound: u64,
     /// Objects that were seen to be absent because their time was over.
     pub expired: u64,
-    /// Absences of an object that would have been a violation to be seen, its time being over on every clock.
+    /// Absences of objects whose time was over on every clock, so that seeing them would have been a
+    /// violation.
     pub overdue: u64,
 }
 

@@ -1,8 +1,8 @@
-//! A simulated client: one session, one operation at a time in each of its lanes, everything written down.
+//! A simulated client: one session, one operation at a time in each of its lanes, and a record of everything.
 //!
-//! The shared history gets an operation when it begins, as unknown; its end is filled in when it is known. So whatever
-//! happens to the client, what it left open counts as unknown. After an unknown outcome a new session takes over, or,
-//! where that may be, the same goes on.
+//! An operation enters the shared history when it begins, as unknown. Its end is filled in when the end is
+//! known. So whatever happens to the client, its open operations count as unknown. After an unknown outcome a
+//! new session takes over. Where that is allowed, the same session may go on instead.
 
 use crate::checker::{COUNTERS, SCANS};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
@@ -21,7 +21,7 @@ pub type SharedHistory = Rc<RefCell<Vec<Operation>>>;
 /// How long a client waits after a refusal.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
-/// One life of a client in so many only reads.
+/// One client life in this many only reads.
 const READER_ONE_IN: u64 = 5;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,12 +49,13 @@ pub struct Client<S: Session> {
     counter: u64,
 }
 
-/// What may be under way beside others.
+/// An operation slot. Several may be in use at once.
 #[derive(Clone, Default)]
 struct Lane {
     /// The place of the open operation in the history.
     open: Option<usize>,
-    /// Of a commit: the places of all its operations, and what those that only check tell if it is done.
+    /// For a commit: the places of all its operations, and, for those that only check, their outcome if the
+    /// commit is done.
     parts: Vec<(usize, Option<Outcome>)>,
     next: Option<Instant>,
 }
@@ -69,7 +70,8 @@ impl<S: Session> Client<S> {
         history: SharedHistory,
     ) -> Client<S> {
         let mut rng = Rng::new(seed);
-        // Who changes nothing keeps to the servers it knows: nobody sends it elsewhere while they answer.
+        // A client that changes nothing keeps to the servers it knows: no server redirects it while they
+        // answer.
         let workload = if rng.chance(1, READER_ONE_IN) { workload.of_reader() } else { workload };
         let session = make_session(rng.u64());
         Client {
@@ -97,7 +99,7 @@ impl<S: Session> Client<S> {
         self.task = task;
     }
 
-    /// Nothing open and nothing to do.
+    /// Whether no operation is open and there is no task.
     pub fn is_at_rest(&self) -> bool {
         self.lanes.iter().all(|lane| lane.open.is_none()) && self.task == Task::Rest
     }
@@ -140,13 +142,13 @@ impl<S: Session> Client<S> {
         self.ask(now, lane, key, action, &value, effects);
     }
 
-    /// What makes a value unique.
+    /// The part that makes a value unique.
     fn next_tag(&mut self) -> u64 {
         self.counter += 1;
         u64::from(self.number) << 40 | self.counter
     }
 
-    /// Writes the same value to some keys, removes or only checks others, as one.
+    /// Writes the same value to some keys, and removes or only checks others, as one commit.
     fn begin_commit(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
         let keys = self.workload.keys(&mut self.rng);
         let tag = self.next_tag();
@@ -168,7 +170,7 @@ impl<S: Session> Client<S> {
         let mut asked = Vec::new();
         for (key, bytes) in keys.into_iter().zip(&bytes) {
             let last_seen = self.memory.version(key);
-            // What a check finds is known if somebody was told the value of this version.
+            // The outcome of a check is known if some operation was told the value of this version.
             let known = last_seen.and_then(|version| told(&history, key, version));
             let (condition, change, action, told) = match (self.rng.below(10), last_seen, known) {
                 (0, Some(version), _) => {
@@ -196,7 +198,7 @@ impl<S: Session> Client<S> {
         self.session.begin(now, lane, &request, effects);
     }
 
-    /// Fills in what each operation of a commit came to, and learns from it.
+    /// Fills in the outcome of each operation of a commit, and learns from it.
     fn finish_parts(
         &mut self,
         now: Instant,
@@ -210,7 +212,7 @@ impl<S: Session> Client<S> {
             operation.outcome = match (end.outcome, told) {
                 (Outcome::Done { .. }, Some(told)) => *told,
                 (Outcome::ConditionFailed { version }, told) if refusing == Some(number) => {
-                    // As if a write had been refused; nobody finds its value.
+                    // This counts like a refused write: no operation finds its value.
                     if let Some(told) = told {
                         let condition = match told {
                             Outcome::Found { version, .. } => Condition::VersionIs(*version),
@@ -321,7 +323,7 @@ impl<S: Session> Client<S> {
             let met = self.session.take_met(lane);
             self.note_scan(call, now, met);
         }
-        // As many operations in all, however many lanes there are.
+        // The total rate of operations is the same, however many lanes there are.
         let think_max = self.workload.think_max.max(MILLI) * self.lanes.len() as u64;
         let mut pause = Duration::from_nanos(self.rng.below(think_max));
         let answered = match end.outcome {
@@ -367,8 +369,8 @@ impl<S: Session> Client<S> {
         }
     }
 
-    /// A scan is a read of each object that it met, in its page, and of the absence of each other one at some time from
-    /// its beginning to its end.
+    /// A scan is a read of each object that it met, in its page. It is also a read of the absence of each
+    /// other object, at some time between the scan's beginning and end.
     fn note_scan(&mut self, call: u64, now: Instant, met: Vec<Met>) {
         let mut history = self.history.borrow_mut();
         let mut absent: BTreeSet<u32> = history.iter().filter(|o| o.key != SCANS).map(|o| o.key).collect();
@@ -404,7 +406,7 @@ impl<S: Session> Client<S> {
         history.extend(absent.into_iter().map(|key| Operation { key, action: action(key), ..read }));
     }
 
-    /// What the session before had under way stays unknown.
+    /// Operations that the session before had under way stay unknown.
     fn renew_session(&mut self, now: Instant, effects: &mut Effects) {
         self.session.leave(effects);
         self.session = (self.make_session)(self.rng.u64());
@@ -420,7 +422,7 @@ impl<S: Session> Client<S> {
     }
 }
 
-/// What a read of a key at this version finds, if somebody was told.
+/// The result of a read of a key at this version, if an answer told it.
 fn told(history: &[Operation], key: u32, version: Version) -> Option<Outcome> {
     history.iter().rev().filter(|operation| operation.key == key).find_map(|operation| {
         match (operation.action, operation.outcome) {
@@ -454,7 +456,7 @@ impl<S: Session> Machine for Client<S> {
             if next.is_some_and(|next| next <= now) {
                 self.lanes[lane].next = None;
                 self.begin(now, lane, effects);
-                // A session may know the end at once.
+                // A session may know the outcome at once.
                 self.finish(now, effects);
             }
         }

@@ -1,7 +1,8 @@
-//! The real cluster as a system of the simulator: a coordinator and storage servers, wired as on Linux, with small
-//! limits so that rare paths are common.
+//! The real cluster as a system of the simulator: a coordinator and storage servers, wired as on Linux.
+//! Limits are small, so that rare paths are common.
 //!
-//! Not here: which faults strike and what counts as right (fault, checker); what is audited at the end (audit).
+//! Not here: which faults strike (fault), which outcomes are right (checker), and the audit at the end
+//! (audit).
 //! Catalogue: J3, E1.
 
 mod dividing;
@@ -51,7 +52,7 @@ const SEGLET_BYTES: u32 = 4 * 1024;
 const LOG_BYTES: u64 = 1024 * 1024;
 /// Cleaning begins as soon as a few segments are in use, so that every run does much of it.
 const USED_BEFORE_CLEANING: u64 = 4 * SEGMENT_BYTES as u64;
-/// Less than what the clients of a tight cluster would keep alive.
+/// Less than the data that the clients of a tight cluster would keep alive.
 const TIGHT_LOG_BYTES: u64 = 256 * 1024;
 const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
@@ -60,7 +61,7 @@ const TABLES: [&str; 2] = [TABLE, "world-second"];
 const LANES_MAX: u64 = 4;
 /// How long a session tries an operation.
 const DEADLINE: Duration = Duration::from_secs(8);
-/// Of a session that starts them together: enough that several go to one server.
+/// The lanes of a session that starts them together: enough that several go to one server.
 const PACKED_LANES_MAX: u64 = 16;
 
 /// Crash points of masters; those of backups are listed there.
@@ -112,19 +113,21 @@ pub enum Process {
     Coordinator(Box<Coordinator>),
 }
 
-/// A storage server that states a fact `time MILLIS` whenever it begins to count the cluster time from another point.
+/// A storage server that states a fact `time MILLIS` whenever it begins to count the cluster time from
+/// another point.
 pub struct Server {
     pub node: ServerNode,
     /// Cluster time less the own clock, nanoseconds, as last stated.
     stated: Option<i128>,
-    /// Whether the memory was full once: counted once per life.
+    /// Whether the memory was full in this life. It is counted once per life.
     was_full: bool,
-    /// What the Redis front had counted after the step before.
+    /// The counters of the Redis front after the step before.
     counted: RespStats,
     door: Door,
 }
 
-/// Differences from what was stated that are not stated: more than what rounding to milliseconds makes.
+/// The stated time may be off by this much before it is stated again: more than rounding to milliseconds
+/// makes.
 const TIME_SLACK: u64 = 2 * MILLI;
 
 impl Server {
@@ -132,7 +135,7 @@ impl Server {
         Server { node, stated: None, was_full: false, counted: RespStats::default(), door: Door::default() }
     }
 
-    /// Counts `memory_98`: 98 % of what writes may use is used.
+    /// Counts `memory_98` when 98 % of the memory for writes is used.
     fn mark_full(&mut self, effects: &mut Effects) {
         let Some(usage) = self.node.master().map(|master| master.log().usage()).filter(|_| !self.was_full)
         else {
@@ -145,7 +148,7 @@ impl Server {
         }
     }
 
-    /// Counts what the Redis front came by, once for each step in which it did.
+    /// Counts the events of the Redis front, once for each step in which they happened.
     fn mark_resp(&mut self, effects: &mut Effects) {
         let Some(stats) = self.node.resp_stats() else { return };
         let before = std::mem::replace(&mut self.counted, stats);
@@ -241,24 +244,27 @@ pub struct Cluster {
     pub replicas: u8,
     /// Tables are `synced`, not `buffered`.
     pub synced: bool,
-    /// Half of the keys are in a second table, which is kept in this other way: never worse than the first one.
+    /// Half of the keys are in a second table with this durability and replica count. It is never worse than
+    /// the first table.
     pub second: Option<(Durability, u8)>,
-    /// So little memory that clients fill it: writes are refused, and everything else has to go on.
+    /// So little memory that clients fill it. Writes are refused, and everything else must go on.
     pub tight: bool,
-    /// Draws limits and timeouts, so that what is rare with good ones is common; none: the usual ones.
+    /// Draws limits and timeouts, so that cases that are rare with good values become common. None: the usual
+    /// values.
     pub limits: Option<u64>,
-    /// Servers speak the Redis protocol, and half of the sessions do; database 0 is the table of all.
+    /// Servers speak the Redis protocol, and half of the sessions use it. Database 0 is the table that all
+    /// sessions share.
     pub resp: bool,
     pub placement: ReplicaPlacement,
     /// Frames for replicas on each server; none: more than are ever used.
     pub frames: Option<u32>,
 }
 
-/// One of so many seeds has Redis clients among the others.
+/// One seed in this many has Redis clients among the others.
 const RESP_ONE_IN: u64 = 3;
-/// One of so many of the others has synced tables.
+/// One in this many of the other seeds has synced tables.
 const SYNCED_ONE_IN: u64 = 4;
-/// And one of so many two tables that are kept in two ways.
+/// And one in this many has two tables of different durability or replica count.
 const SECOND_ONE_IN: u64 = 2;
 
 impl Default for Cluster {
@@ -282,8 +288,9 @@ fn coordinator_address() -> SocketAddr {
 }
 
 impl Cluster {
-    /// Half of the seeds have limits of their own, and some fewer replicas: what only their loss shows is common there.
-    /// Half place by copysets. Some keep synced tables, and lose the power of all their servers at once.
+    /// Half of the seeds have limits of their own, and some have fewer replicas: cases that only the loss of
+    /// replicas shows are common there. Half of the seeds place by copysets. Some keep synced tables, and
+    /// lose the power of all their servers at once.
     #[must_use]
     pub fn varied(self, seed: u64) -> Cluster {
         if self.tight {
@@ -307,7 +314,7 @@ impl Cluster {
         Cluster { second: drawn.draw_second(seed), ..drawn }
     }
 
-    /// Redis clients know one table only, and where frames are few, more copies may have no room for ever.
+    /// Redis clients know one table only. Where frames are few, there may never be room for more copies.
     fn draw_second(self, seed: u64) -> Option<(Durability, u8)> {
         let mut rng = Rng::new(seed ^ 0x2C1A_5500);
         if self.resp || self.frames.is_some() || !rng.chance(1, SECOND_ONE_IN) {
@@ -320,7 +327,7 @@ impl Cluster {
         is_other.then_some((durability, replicas))
     }
 
-    /// Limits that need not be what they are: safety must not depend on them.
+    /// Draws limits that safety must not depend on.
     fn draw_limits(self, config: &mut ServerConfig) {
         let Some(seed) = self.limits else { return };
         let mut rng = Rng::new(seed ^ 0x11A1_7500);
@@ -340,7 +347,8 @@ impl Cluster {
         config.backup_config.frames_grow_by = *rng.pick(&[1, 4, 16]).expect("three steps");
     }
 
-    /// How soon a server that does not answer is dead, where limits are drawn: also sooner than the read lease lasts.
+    /// The time after which a server that does not answer is dead, where limits are drawn. It may be shorter
+    /// than the read lease.
     fn verify_timeout(self) -> Option<Duration> {
         let mut rng = Rng::new(self.limits? ^ 0x7E81_F700);
         rng.pick(&[100, 100, 300, 1000]).map(|millis| Duration::from_millis(*millis))
@@ -348,14 +356,14 @@ impl Cluster {
 
     fn resp_config(self) -> RespConfig {
         let plain = RespConfig::new(coordinator_address());
-        // Short ones end while what was sent may still arrive.
+        // Short leases end while requests that were sent may still arrive.
         let drawn = self.limits.map(|seed| Rng::new(seed ^ 0xDEAD_1100).between(200, 8000));
         RespConfig {
             deadline: drawn.map_or(plain.deadline, Duration::from_millis),
             tables: vec![(0, TABLE.into())],
-            // The servers decide which keys may take effect together, so that their check is tried, too.
+            // The servers decide which keys may take effect together, so that their check is tested, too.
             cross_slot: CrossSlot::Allow,
-            // Few, so that connections are held.
+            // A low limit, so that connections are held.
             running_count_max: 8,
             ..plain
         }
@@ -371,7 +379,7 @@ impl Cluster {
             labels: vec![Label { name: "host".into(), value: host.into() }],
             master: true,
             master_config: MasterConfig {
-                // Small, so that a copy of a segment takes several messages.
+                // Small messages, so that a copy of a segment takes several.
                 replication: ReplicationConfig {
                     append_bytes_max: SEGLET_BYTES,
                     ..ReplicationConfig::new(ShardId(0))
@@ -381,7 +389,7 @@ impl Cluster {
                 lease_sweep_interval: Duration::from_secs(2),
                 // A walk has many slices, and much happens between them.
                 recount_buckets: 2,
-                // So has what is moved to another stream, in many stretches.
+                // Moving a tablet to another stream also takes many steps, one per stretch.
                 gather_count_max: 300,
                 migration_stretch_bytes: 12_000,
                 // Some dozen arrays: tablets are large beside the log here.
@@ -419,7 +427,8 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// From partitions for every master to one for all, which is usual: so much is not written in a run.
+    /// From partitions for every master to one for all, which is the usual case: a run writes too little for
+    /// more.
     fn partition_bytes_min(&self) -> u64 {
         if self.frames.is_some() {
             return 4 * u64::from(SEGMENT_BYTES); // As in production, so that as many frames go to heads and last segments.
@@ -490,7 +499,7 @@ impl System for Cluster {
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
                     placement: cluster.placement,
-                    // Leases end within a run, some of them under what still waits.
+                    // Leases end within a run, and some of them end while requests under them still wait.
                     lease_term_min: Duration::from_secs(1),
                     rebuild: life.store_lost.then(Rebuild::default),
                     ..plain
@@ -511,9 +520,10 @@ impl System for Cluster {
 
     fn sessions(&self) -> MakeSession<ClusterSession> {
         let (replicas, resp, second) = (self.replicas, self.resp, self.second);
-        // Where frames are few, more copies may have no room for ever.
+        // Where frames are few, there may never be room for more copies.
         let may_grow = self.frames.is_none();
-        // Where memory is full, so may copies; and what cannot be moved is not cut either (docs/protocols/migration.md).
+        // Where memory is full, there may never be room for copies. A stretch that cannot be moved is not cut
+        // either (docs/protocols/migration.md).
         let may_alter = !self.tight;
         let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =
@@ -534,9 +544,11 @@ impl System for Cluster {
 
     fn tolerance(&self) -> Tolerance {
         Tolerance {
-            // Killed processes keep what they held: any number may be down for a while.
+            // Killed processes keep the contents of their files and buffers, so any number may be down for a
+            // while.
             down_at_once: usize::from(self.servers) - 1,
-            // What takes one replica away for good needs two others, since the next may be lost before it is made anew.
+            // A fault that takes one replica away for good needs two others, since the next may be lost
+            // before the replica is replaced.
             power_cut: self.replicas >= 3 || self.synced,
             power_cut_of_all: self.synced,
             rotting: usize::from(self.replicas).saturating_sub(2),
@@ -558,13 +570,14 @@ impl System for Cluster {
         true
     }
 
-    /// Every acknowledged write is on R whole backups again: another host may lose its buffers. If it was on R devices
-    /// before it was acknowledged, nobody need wait for that.
+    /// Whether every acknowledged write is on R whole backups again, so that another host may lose its
+    /// buffers. If writes were on R devices before they were acknowledged, there is nothing to wait for.
     fn may_cut_power(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
         self.synced || self.unsettled(world).is_none()
     }
 
-    /// As long as the new coordinator asks, no further server dies; so those that must be there are there now, but for one.
+    /// While the new coordinator collects the state, no further server dies. So the servers that it needs are
+    /// there at this moment, but for one.
     fn may_lose_store(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
         let Some(coordinator) = crate::audit::in_charge(world) else { return false };
         let processes = crate::audit::servers(world);
@@ -577,7 +590,8 @@ impl System for Cluster {
             && missing + 2 < up.len().min(4)
     }
 
-    /// All but one of those that hold a segment's replicas. With little memory the others might have no room.
+    /// All but one of the servers that hold a segment's replicas. With little memory the others might have no
+    /// room.
     fn may_stay_dead(&self) -> usize {
         if self.tight { 0 } else { usize::from(self.replicas) - 1 }
     }
@@ -591,7 +605,7 @@ impl System for Cluster {
             Role::Server => ramhold_backup::MARKS
                 .iter()
                 .chain(&SERVER_MARKS)
-                // Passed less often than the others: a share more.
+                // These points are passed less often than the others, so they get a further share.
                 .chain(&SERVER_MARKS[1..8])
                 .chain(&SERVER_MARKS[9..15])
                 .chain(&SERVER_MARKS[19..])
@@ -601,9 +615,10 @@ impl System for Cluster {
         }
     }
 
-    /// The cluster time of two servers differs by much: a server hears it late (a frame that is held, a process that
-    /// stands still), and who enlists soon after a coordinator's start is told the ceiling, up to 10 s ahead. All that
-    /// is in the facts; to it comes what the servers' own clocks drift apart in the meantime, and rounding.
+    /// The cluster time of two servers differs by much in two cases. A server may hear it late (a frame that
+    /// is held, a process that stands still). A server that enlists soon after a coordinator's start is told
+    /// the ceiling, up to 10 s ahead. The facts contain both. Added are the drift of the servers' own clocks
+    /// in the meantime, and rounding.
     fn clock_spread(&self, world: &World<Actor<Process, ClusterSession>>) -> u64 {
         let offsets = world.facts.iter().filter_map(|fact| {
             let millis: i64 = fact.text.strip_prefix("time ")?.parse().ok()?;
@@ -635,7 +650,7 @@ impl System for Cluster {
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
         use crate::audit::{audit, servers, stored};
         let coordinator = crate::audit::in_charge(world).expect("a settled cluster has a coordinator");
-        // At least: a second table, and what is kept in other ways later, has no fewer.
+        // This is a minimum: a second table, and tables altered later, have no fewer.
         let mut findings = audit(Some(self.replicas), &stored(coordinator), &servers(world));
         findings.extend(crate::audit::gone_and_there(coordinator));
         let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
@@ -725,37 +740,39 @@ impl Machine for ClusterSession {
     }
 }
 
-/// A session of the real client, with some operations under way at once, on a table that it makes sure exists first.
+/// A session of the real client, with several operations under way at once, on a table that it creates first
+/// if needed.
 pub struct NativeSession {
     session: core::Session,
-    /// How the tables that all sessions share are kept: one, or two of which each has the keys of half of the tags.
+    /// The durability and replicas of the tables that all sessions share: one table, or two of which each has
+    /// the keys of half of the tags.
     options: Vec<TableOptions>,
-    /// Those of which the id is known, in the order of `options`.
+    /// The tables whose id is known, in the order of `options`.
     tables: Vec<TableId>,
     creating: Option<OperationId>,
     lanes: usize,
     packs: bool,
-    /// Begun in this step, to be started together.
+    /// Operations that began in this step, to be started together.
     begun: Vec<(usize, Wanted)>,
-    /// Asked for before the table was known.
+    /// Operations that were requested before the table was known.
     waiting: Vec<(usize, Wanted)>,
     running: BTreeMap<OperationId, (usize, Asked)>,
     /// By lane.
     scans: BTreeMap<usize, Scanning>,
-    /// What the scan of a lane met that has ended.
+    /// The objects that the scan of a lane met, once it has ended.
     met: BTreeMap<usize, Vec<Met>>,
-    /// The part of a lane's commit whose condition refused it.
+    /// The part of a lane's commit whose condition refused the commit.
     refusing: BTreeMap<usize, usize>,
-    /// Made and dropped beside the table of all.
+    /// Tables made and dropped beside the shared table.
     beside: Tables,
-    /// Cuts and joins its tablets.
+    /// Cuts and joins the tablets of the shared table.
     dividing: Dividing,
     rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
 }
 
-/// An operation that is to be started.
+/// An operation that waits for its start.
 #[derive(Clone)]
 struct Wanted {
     key: Vec<u8>,
@@ -770,7 +787,7 @@ enum Kind {
     Increment(Number, RejectRules),
     Count,
     Scan,
-    /// The table of its items is not known yet.
+    /// A commit whose items' table is not known yet.
     Commit(Vec<core::CommitItem>),
 }
 
@@ -945,12 +962,12 @@ enum Asked {
     Commit,
 }
 
-/// What a read came to, in the terms of histories.
+/// The end of a read, in the terms of histories.
 pub fn end_of_read(outcome: core::Outcome) -> End {
     end_of(Asked::Read, outcome)
 }
 
-/// What a write or a remove came to.
+/// The end of a write or a remove, in the terms of histories.
 pub fn end_of_mutation(outcome: core::Outcome) -> End {
     end_of(Asked::Mutation, outcome)
 }
@@ -1003,7 +1020,7 @@ fn commit_item(part: &Part<'_>) -> core::CommitItem {
     core::CommitItem { table: TableId::NONE, key: part.key.to_vec(), rules: rules(part.condition), action }
 }
 
-/// The rules that a condition of histories stands for.
+/// The reject rules that a condition of histories stands for.
 pub fn rules(condition: Condition) -> RejectRules {
     match condition {
         Condition::Free => RejectRules::default(),

@@ -1,21 +1,24 @@
-//! The files of one simulated host: what a process sees, what a loss of power leaves.
+//! The files of one simulated host, as a process sees them and as a loss of power leaves them.
 //!
-//! A file has a current content (the page cache) and a durable one (the device). Writes between the two wait in order;
-//! a completed sync moves those that came before it. A killed process loses nothing that was written. At a power cut
-//! each waiting write of a device file survives, is lost, or is torn at 512-byte sectors, by chance; the buffers,
-//! being memory, are empty afterwards unless the host is said to keep them.
+//! A file has a current content (the page cache) and a durable one (the device). Writes between the two wait
+//! in order. A completed sync moves the writes that came before it to the durable content. A killed process
+//! loses nothing that was written. At a power cut each waiting write of a device file survives, is lost, or
+//! is torn at 512-byte sectors, by chance. The buffers are memory: they are empty afterwards, unless the host
+//! is configured to keep them.
 //!
-//! Invariant: `current` = `durable` with all waiting writes applied in order, but for what a failed sync gave up.
+//! Invariant: `current` = `durable` with all waiting writes applied in order, except for writes that a failed
+//! sync gave up.
 //!
-//! Not here: how long anything takes (world). Catalogue: J3, D2. Source: fsync facts of ext4 (a failed sync marks
-//! pages clean, so what waited then is never written).
+//! Not here: how long anything takes (world). Catalogue: J3, D2.
+//! Source: fsync facts of ext4 (a failed sync marks pages clean, so the writes that waited then are never
+//! written).
 
 use ramhold_base::{DiskError, DiskFile, Rng};
 
-/// What a device writes whole or not at all.
+/// The unit that a device writes whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Writes that wait unsynced at most; bounds the memory of a world.
+/// The limit of unsynced writes that wait. It bounds the memory of a world.
 const WAITING_MAX: usize = 1024;
 
 /// Chances per million operations, and room.
@@ -25,7 +28,7 @@ pub struct DiskOptions {
     pub sync_error_ppm: u32,
     /// The greatest length of the frames file; beyond it is `Full`.
     pub frames_bytes_max: u64,
-    /// Somebody else has taken all that was free: the frames file may not grow, and nothing is lost.
+    /// Another program has taken all free space. The frames file may not grow, and nothing is lost.
     pub is_full: bool,
     /// Buffers in memory that outlives the power (NVDIMM).
     pub buffers_survive_power: bool,
@@ -63,7 +66,7 @@ impl File {
         &self.current
     }
 
-    /// What a power cut that loses all waiting writes would leave.
+    /// The content after a power cut that loses all waiting writes.
     pub fn durable_bytes(&self) -> &[u8] {
         &self.durable
     }
@@ -79,7 +82,7 @@ impl File {
         }
     }
 
-    /// The bytes there, fewer than asked at the end of the file.
+    /// The bytes there; fewer than asked at the end of the file.
     pub fn read(&self, offset: u64, bytes: u32) -> &[u8] {
         let start = offset.min(self.current.len() as u64) as usize;
         let end = (offset.saturating_add(u64::from(bytes))).min(self.current.len() as u64) as usize;
@@ -97,7 +100,7 @@ impl File {
         self.number
     }
 
-    /// Everything up to the write of this number is on the device.
+    /// Moves everything up to the write of this number to the device.
     pub fn sync_through(&mut self, number: u64) {
         if self.durable.len() < self.current.len() {
             self.durable.resize(self.current.len(), 0);
@@ -108,12 +111,12 @@ impl File {
         self.waiting.retain(|w| w.number > number);
     }
 
-    /// A sync failed: what waited is marked clean and never reaches the device.
+    /// Plays a failed sync: the waiting writes are marked clean and never reach the device.
     pub fn forget_through(&mut self, number: u64) {
         self.waiting.retain(|w| w.number > number);
     }
 
-    /// The power is gone and back: each waiting write met its own fate. Answers how many were torn.
+    /// Plays a power cut: each waiting write meets its own fate. Returns the number of torn writes.
     pub fn cut_power(&mut self, rng: &mut Rng) -> u64 {
         let mut torn = 0;
         // One cut favours one fate, so that "all lost" and "all kept" are as common as mixtures.
@@ -213,7 +216,7 @@ impl Disks {
         }
     }
 
-    /// Answers how many writes were torn.
+    /// Returns the number of torn writes.
     pub fn cut_power(&mut self, rng: &mut Rng) -> u64 {
         if !self.options.buffers_survive_power {
             self.buffers = File::default();
@@ -221,7 +224,7 @@ impl Disks {
         self.superblock.cut_power(rng) + self.frames.cut_power(rng)
     }
 
-    /// The host is replaced by an empty one.
+    /// Replaces the host by an empty one.
     pub fn wipe(&mut self) {
         *self = Disks { options: self.options.clone(), ..Disks::default() };
     }

@@ -1,6 +1,8 @@
-//! Which faults happen when: drawn from the seed, within what the system promises to survive.
+//! Decides which faults happen when. They are drawn from the seed, within the limits that the system promises
+//! to survive.
 //!
-//! Every seed leaves out some kinds of faults (swarm), so that rare combinations of the others become common.
+//! Every seed leaves out some kinds of faults (swarm testing), so that rare combinations of the others become
+//! common.
 
 use crate::disk::DiskOptions;
 use crate::network::{MICRO, MILLI, NetworkOptions, SECOND};
@@ -14,15 +16,16 @@ use std::collections::BTreeMap;
 pub enum FaultKind {
     CrashServer,
     CrashServerInStep,
-    /// Dies at a named crash point, when it next comes there.
+    /// A process dies when it next passes a named crash point.
     CrashAtPoint,
     CrashCoordinator,
     CrashClient,
     CutPower,
-    /// A process dies, starts again, and soon the power goes: what the new life took over may not be durable.
+    /// A process dies and starts again, and soon the power goes. State that the new life took over may not be
+    /// durable.
     CrashThenCutPower,
     CutPowerOfAll,
-    /// Every process dies at once, as by `kill -9`; what they wrote stays.
+    /// Every process dies at once, as by `kill -9`. Written data stays.
     CrashAll,
     Stall,
     StallCoordinator,
@@ -36,7 +39,7 @@ pub enum FaultKind {
     MemoryFlip,
     /// The coordinator dies, and its store is deleted.
     LoseStore,
-    /// Devices of servers have no room for a while, and then they have: nothing is lost by it.
+    /// Devices of servers have no room for a while, and then they have room again. Nothing is lost by this.
     FillDisks,
 }
 
@@ -63,25 +66,25 @@ const KINDS: [FaultKind; 20] = [
     FaultKind::FillDisks,
 ];
 
-/// What one seed does to its cluster.
+/// The faults that one seed plays on its cluster.
 #[derive(Clone, Debug)]
 pub struct Swarm {
     pub kinds: Vec<FaultKind>,
     pub network: NetworkOptions,
     /// Nanoseconds between two faults, at most.
     pub interval_max: u64,
-    /// How long something stays down, cut or stalled, at most.
+    /// The longest time for which something stays down, cut or stalled.
     pub duration_max: u64,
     /// Whether faults come faster while the network is cut, and processes that die then are soon back.
     pub bursts: bool,
-    /// Whether devices are full when the faults begin: nobody has many frames then.
+    /// Whether devices are full when the faults begin. No server has many frames then.
     pub begins_full: bool,
-    /// Whether cuts are between processes alone, so that clients reach those on every side.
+    /// Whether cuts are between processes alone, so that clients reach the processes on every side.
     pub clients_reach_all: bool,
     pub read_error_ppm: u32,
     pub sync_error_ppm: u32,
     pub store_failure_ppm: u32,
-    /// How slow processors, devices and the store are.
+    /// The cost of processors, devices and the store.
     pub costs: Costs,
 }
 
@@ -106,18 +109,20 @@ impl Swarm {
             break_ppm: some(1_000),
             ..NetworkOptions::calm()
         };
-        // A failed sync ends a device for good, so it must be rare enough that R replicas outlive it.
+        // A failed sync ends a device for good, so failed syncs must be rare enough that R replicas outlive
+        // them.
         let (read_error, sync_error) = if tolerance.disk_errors { (2_000, 100) } else { (1, 1) };
         let (read_error_ppm, sync_error_ppm, store_failure_ppm) =
             (some(read_error), some(sync_error), some(20_000));
         let hold_max = rng.between(1, 400) * MILLI;
-        // Every sixth network doubles much, and soon: what is answered and what its copy does are close together.
+        // One network in six doubles many frames, with a short delay. Then an answer and the effect of a
+        // request's copy are close together.
         let doubles = rng.chance(1, 6);
         let duplicate_ppm = if doubles { rng.between(50_000, 300_000) as u32 } else { network.duplicate_ppm };
         let network = NetworkOptions {
             hold_max,
             duplicate_ppm,
-            // Some networks keep a copy until nobody remembers what it was of.
+            // Some networks keep a copy until no process remembers the original.
             again_max: if doubles || rng.chance(1, 2) { 0 } else { rng.between(1, 40) * SECOND },
             latency_max: rng.between(1, 30) * MILLI / 10,
             ..network
@@ -150,15 +155,15 @@ pub struct Faults {
     servers: Vec<usize>,
     coordinators: Vec<usize>,
     clients: Vec<usize>,
-    /// Servers, those whose devices rot first.
+    /// Servers; those whose devices rot come first.
     rotting: Vec<usize>,
     next_at: u64,
     heal_at: Option<u64>,
-    /// Whose power goes when, and when it is back.
+    /// The planned power cut: its time, the server, and the time at which the power is back.
     cut_at: Option<(u64, usize, u64)>,
-    /// The coordinator makes its state anew from the servers, which live meanwhile.
+    /// The coordinator rebuilds its state from the servers, which must stay alive meanwhile.
     rebuilding: bool,
-    /// Whose device has room again when.
+    /// The time at which each full device has room again.
     full_until: BTreeMap<usize, u64>,
 }
 
@@ -190,14 +195,14 @@ impl Faults {
         }
     }
 
-    /// Faults that are there from the beginning on.
+    /// Begins the faults that are there from the start.
     pub fn begin<T: System>(&mut self, system: &T, world: &mut World<Actor<T::Process, T::Session>>) {
         if self.swarm.begins_full {
             self.strike(FaultKind::FillDisks, system, world);
         }
     }
 
-    /// When it wants to act next.
+    /// The time of the next fault action.
     pub fn due(&self) -> u64 {
         let emptied = self.full_until.values().min().copied();
         let others = [self.heal_at, self.cut_at.map(|(at, _, _)| at), emptied];
@@ -225,7 +230,7 @@ impl Faults {
             world.disks_mut(node).options.is_full = false;
         }
         if self.next_at <= world.now() {
-            // Now and then the next fault comes while the cluster has not yet done with this one.
+            // Now and then the next fault comes while the cluster still handles this one.
             let interval = match self.swarm.interval_max {
                 _ if self.rng.chance(1, 4) => 300 * MILLI,
                 usual if self.is_burst() => usual / 8,
@@ -238,7 +243,7 @@ impl Faults {
         }
     }
 
-    /// Ends everything that was done; processes that are down start.
+    /// Ends all faults. Processes that are down start.
     pub fn end<T: System>(&self, system: &T, world: &mut World<Actor<T::Process, T::Session>>) {
         let silence = world.network.options.silence;
         world.network.options = NetworkOptions { silence, ..NetworkOptions::calm() };
@@ -249,7 +254,7 @@ impl Faults {
             let disk = &mut world.disks_mut(node).options;
             *disk = DiskOptions { read_error_ppm: 0, sync_error_ppm: 0, is_full: false, ..disk.clone() };
             world.spare_process(node);
-            // What an operator does with a server whose device has failed: another device, another life.
+            // As an operator does with a server whose device has failed: another device, another life.
             let broken = match world.machine(node) {
                 Some(Actor::Process(process)) => system.is_broken(process),
                 Some(Actor::Client(_)) | None => false,
@@ -263,7 +268,7 @@ impl Faults {
         }
     }
 
-    /// Every third cut is long enough for both sides to go on without each other.
+    /// One cut in three is long enough for both sides to go on without each other.
     fn long_cut(&mut self) -> u64 {
         if self.rng.chance(1, 3) { 4 * SECOND } else { 0 }
     }
@@ -276,12 +281,12 @@ impl Faults {
         if self.is_burst() && self.rng.chance(1, 2) {
             return 1 + self.rng.below(100 * MILLI);
         }
-        // Short ones are more interesting: they end in the middle of what they caused.
+        // Short faults are more interesting: they end in the middle of their consequences.
         let max = if self.rng.chance(1, 2) { self.swarm.duration_max / 8 } else { self.swarm.duration_max };
         20 * MILLI + self.rng.below(max)
     }
 
-    /// A server that may go down now.
+    /// A server that may go down at this moment.
     fn victim<T: System>(
         &mut self,
         system: &T,
@@ -310,7 +315,7 @@ impl Faults {
             FaultKind::CrashServerInStep => {
                 if let Some(node) = self.victim(system, world) {
                     world.crash_after_effects(node, self.rng.below(40) as u32);
-                    // Should it not have died by then, this does nothing.
+                    // If the process has not died by then, this does nothing.
                     world.restart_at(node, until);
                     world.restart_at(node, until + self.swarm.duration_max);
                 }
@@ -358,7 +363,7 @@ impl Faults {
                 {
                     world.crash(node);
                     let up_at = world.now() + self.rng.below(20 * MILLI);
-                    // It reads its files first, which takes a while; then it serves for a moment.
+                    // The process reads its files first, which takes a while. Then it serves for a moment.
                     let cut_at = up_at + self.rng.below(60 * MILLI + 2 * self.swarm.costs.disk_max);
                     world.restart_at(node, up_at);
                     self.cut_at = Some((cut_at, node, cut_at + duration));
@@ -377,7 +382,7 @@ impl Faults {
             FaultKind::CrashAll => {
                 if self.rng.chance(1, 3) {
                     world.note_fault("crash of all", 0);
-                    // One of them may lose its power: the others keep what that one had in its buffers.
+                    // One of them may lose its power: the others keep the data that it had in its buffers.
                     let may_cut = system.tolerance().power_cut && system.may_cut_power(world);
                     let dark = self.rng.pick(&self.servers).filter(|_| may_cut).copied();
                     for node in [&self.servers[..], &self.coordinators[..]].concat() {
@@ -448,7 +453,7 @@ impl Faults {
                 world.note_fault("clog", from);
             }
             FaultKind::BitRot => {
-                // The same devices in the whole run: what rots stays rotten until it is read.
+                // The same devices rot in the whole run: rotten data stays rotten until it is read.
                 let rotting = &self.rotting[..system.tolerance().rotting.min(self.rotting.len())];
                 if let Some(node) = self.rng.pick(rotting).copied() {
                     world.rot(node);

@@ -1,15 +1,15 @@
-//! What clients asked and what they were told: the material of every check.
+//! The requests of clients and the answers that they got: the material of every check.
 //!
-//! Times are the world's, taken before an operation is handed over and after its outcome is known. There are three
-//! kinds of outcome: done, refused (surely without effect) and unknown, whose effect may come at any later time or
-//! never; such an operation's `ret` is `NEVER`.
+//! Times are the world's. They are taken before an operation is handed over and after its outcome is known.
+//! There are three kinds of outcome: done, refused (surely without effect) and unknown. The effect of an
+//! unknown operation may come at any later time or never. Its `ret` is `NEVER`.
 
 use crate::trace::fingerprint;
 use ramhold_base::{ServerId, Status, Version};
 use std::fmt;
 use std::time::Duration;
 
-/// The end of an operation whose outcome nobody knows.
+/// The end of an operation whose outcome is unknown.
 pub const NEVER: u64 = u64::MAX;
 
 /// A value, known by its fingerprint.
@@ -22,7 +22,7 @@ impl ValueId {
     }
 }
 
-/// What an operation demands of the object before it.
+/// The state that an operation requires before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
     Free,
@@ -35,7 +35,7 @@ pub enum Condition {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Read,
-    /// With a time to live the object ends so long after the write took effect.
+    /// With a time to live, counted from the moment at which the write took effect.
     Write {
         value: ValueId,
         condition: Condition,
@@ -51,7 +51,7 @@ pub enum Action {
     },
     /// Reads a counter.
     Count,
-    /// Meets all objects; each that it meets, and each absence, is a read of its own beside it.
+    /// Meets all objects. Each object that it meets, and each absence, is a separate read beside it.
     Scan,
 }
 
@@ -73,13 +73,13 @@ pub enum Outcome {
         version: Version,
         sum: i64,
     },
-    /// A read found this; who answered does not tell versions.
+    /// A read found this. The answer has no version.
     Seen {
         value: ValueId,
     },
-    /// A mutation took effect; its version was not told.
+    /// A mutation took effect. The answer has no version.
     Acknowledged,
-    /// A counter has this sum: after an increment, or as it was read. The version was not told.
+    /// A counter has this sum, after an increment or as it was read. The answer has no version.
     Summed {
         sum: i64,
     },
@@ -87,11 +87,12 @@ pub enum Outcome {
     Scanned,
     /// A scan met an object a second time.
     MetTwice,
-    /// The condition did not hold: the object had this version, 0 when it was absent, none when that was not told.
+    /// The condition did not hold. The object had this version: 0 when it was absent, none when the answer
+    /// has no version.
     ConditionFailed {
         version: Option<Version>,
     },
-    /// Surely without effect, and nothing learnt of the object.
+    /// Surely without effect. The answer says nothing about the object.
     Refused {
         status: Status,
     },
@@ -108,9 +109,9 @@ pub struct Operation {
     pub call: u64,
     pub ret: u64,
     pub outcome: Outcome,
-    /// What was asked for as one with it: operations of one commit have the same number.
+    /// Operations of one commit have the same number here.
     pub commit: Option<u64>,
-    /// Who answered, where that is known; tells reads by servers that were declared dead.
+    /// The server that answered, where it is known. It reveals reads by servers that were declared dead.
     pub answered_by: Option<ServerId>,
 }
 

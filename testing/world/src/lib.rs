@@ -1,7 +1,9 @@
-//! Whole clusters, simulated: one thread, one seed, virtual time, faults, and checkers of what the clients saw.
+//! Whole clusters, simulated: one thread, one seed, virtual time, faults, and checkers of the clients'
+//! answers.
 //!
-//! `world` runs machines and knows nothing of what they are; `system` is the seam to a real system; `scenario` lets
-//! clients work on it while `fault` strikes, and `checker` judges the history. Every run is a function of its seed.
+//! `world` runs machines without knowing their kind. `system` is the seam to a real system. `scenario` lets
+//! clients work on a system while `fault` strikes, and `checker` judges the history. Every run is a function
+//! of its seed.
 //!
 //! Not here: real processes (`testing/cluster`). Catalogue: J3, E1.
 

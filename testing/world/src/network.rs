@@ -1,8 +1,9 @@
-//! Which way a frame takes between two hosts: late, twice, in another order, changed, or nowhere.
+//! The fate of a frame between two hosts: late, twice, in another order, changed, or lost.
 //!
-//! Links are directed, so that a partition may cut one way only. Chances are per million frames and drawn per seed.
+//! Links are directed, so that a partition may cut one way only. Chances are per million frames and drawn per
+//! seed.
 //!
-//! Not here: connections and who is told of their end (world).
+//! Not here: connections, and who is told of their end (world).
 
 use ramhold_base::Rng;
 
@@ -15,18 +16,18 @@ pub const SECOND: u64 = 1_000_000_000;
 pub struct NetworkOptions {
     pub latency_min: u64,
     pub latency_max: u64,
-    /// How long a frame that is held back by chance is held at most; later ones overtake it.
+    /// The longest time for which a frame that is held back by chance is held. Later frames overtake it.
     pub hold_max: u64,
     pub hold_ppm: u32,
     pub loss_ppm: u32,
     pub duplicate_ppm: u32,
-    /// How long after a frame its second copy comes at most, if that is longer.
+    /// The longest time after a frame at which its second copy arrives, if that is longer.
     pub again_max: u64,
     /// One bit flipped.
     pub corrupt_ppm: u32,
     /// The connection breaks under the frame, which may arrive or not.
     pub break_ppm: u32,
-    /// How long silence lasts until a sender believes its connection broken, about.
+    /// About the silence after which a sender believes its connection broken.
     pub silence: u64,
 }
 
@@ -54,10 +55,10 @@ struct Link {
     clogged_until: u64,
 }
 
-/// What becomes of one frame.
+/// The fate of one frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passage {
-    /// How long it is under way; `None`: it never arrives.
+    /// The time that it is under way; `None`: it never arrives.
     pub delay: Option<u64>,
     /// A second arrival.
     pub again: Option<u64>,

@@ -1,14 +1,15 @@
 //! A Redis client's connection: one at a time, commands out, replies in.
 //!
-//! A connection begins with an `ECHO` of a token of its own, as others begin with `HELLO`: whatever comes before its
-//! reply belongs to a connection of before. So a reply is never taken for that of another connection's command.
+//! A connection begins with an `ECHO` of a token of its own, as native connections begin with `HELLO`. Bytes
+//! before the reply to that `ECHO` belong to an earlier connection. So a reply is never taken for that of
+//! another connection's command.
 //!
-//! Not here: what is asked and what replies mean (`cluster::resp`, stage).
+//! Not here: the choice of commands and the meaning of replies (`cluster::resp`, stage).
 
 use ramhold_base::{ConnId, Effect, Effects, Lost, Peer, Rest, Taken};
 use std::net::SocketAddr;
 
-/// A reply, as RESP2 has it.
+/// A reply of RESP2.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     Simple(String),
@@ -27,7 +28,7 @@ impl Answer {
         matches!(self, Answer::Bulk(None) | Answer::Array(None))
     }
 
-    /// The first whole reply, and its length; none while it is not whole. Panics when it is no reply.
+    /// The first whole reply, and its length; none while it is not whole. Panics when the bytes are no reply.
     pub fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
         let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
         let text = || String::from_utf8_lossy(&bytes[1..end]).into_owned();
@@ -82,21 +83,21 @@ fn write(command: &[Vec<u8>], out: &mut Vec<u8>) {
     }
 }
 
-/// What came of some bytes.
+/// The meaning of some received bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// The connection stands: its greeting was answered.
     Open,
     Reply(Answer),
-    /// It does not serve.
+    /// The server does not serve.
     Refused,
 }
 
 #[derive(Debug)]
 pub struct Link {
-    /// Whom it is connected to, or is being.
+    /// The address that it is connected to, or is being connected to.
     pub addr: Option<SocketAddr>,
-    /// Its name here; none before the reply to its greeting.
+    /// The connection's id here; none before the reply to its greeting.
     conn: Option<ConnId>,
     /// No two links of a world have the same.
     name: u64,
@@ -138,7 +139,7 @@ impl Link {
         effects.send_with(Peer::Conn(conn), |out| commands.iter().for_each(|command| write(command, out)));
     }
 
-    /// Takes what came over a connection; replies of connections of before are passed over.
+    /// Takes bytes that came over a connection. Replies of earlier connections are skipped.
     pub fn on_bytes(&mut self, from: ConnId, bytes: &[u8], effects: &mut Effects) -> Vec<Heard> {
         let mut taken = 0;
         let mut heard = Vec::new();
@@ -161,11 +162,11 @@ impl Link {
         heard
     }
 
-    /// Whether the connection is lost by this.
+    /// Whether this loss ends the connection.
     pub fn on_lost(&mut self, addr: SocketAddr, _: Lost, effects: &mut Effects) -> bool {
         let is_lost = self.addr == Some(addr);
         if is_lost {
-            // Should it be another one of this host's that is lost.
+            // The lost connection may be another one of this host.
             self.abandon(effects);
         }
         is_lost

@@ -1,9 +1,10 @@
-//! One seed, from birth to verdict: a system comes up, clients work while faults strike, everything heals, all is
-//! read back, and the history is judged.
+//! One seed, from birth to verdict. A system comes up, and clients work while faults strike. Then everything
+//! heals, all is read back, and the history is judged.
 //!
-//! Safety is judged over everything that clients saw; liveness by bounds on the time after the last fault.
+//! Safety is judged over all answers that clients got. Liveness is judged by bounds on the time after the
+//! last fault.
 //!
-//! Not here: which system (system), which faults (fault), what counts as right (checker). Catalogue: J3.
+//! Not here: which system (system), which faults (fault), which outcomes are right (checker). Catalogue: J3.
 
 use crate::checker::search::{Searched, second_opinion};
 use crate::checker::{Seen, Verdict, bind, version_witness};
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Who runs on a host.
+/// The process or client of a host.
 pub enum Actor<P: Machine, S: Session> {
     Process(Box<P>),
     Client(Box<Client<S>>),
@@ -29,10 +30,10 @@ pub enum Actor<P: Machine, S: Session> {
 /// By how much the clocks of processes run too fast or too slow.
 pub const RATE_PPM_MAX: u32 = 200;
 
-/// For so long a server retries what a client of another protocol asked for, at most.
+/// The longest time for which a server retries a request of a client of another protocol.
 const STRAY_MAX: u64 = 12 * SECOND;
 
-/// How long a run is, in simulated nanoseconds, and how patient.
+/// The length of a run, in simulated nanoseconds, and its limits.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub fault_time: u64,
@@ -61,21 +62,23 @@ impl Plan {
     }
 }
 
-/// What one run showed.
+/// The results of one run.
 #[derive(Debug)]
 pub struct Report {
     pub seed: u64,
     pub history: Vec<Operation>,
     pub verdict: Verdict,
-    /// What trying the orders of small keys showed; disagreements are among the findings.
+    /// The results of the search for orders of small keys. Disagreements are among the findings.
     pub searched: Searched,
-    /// By how much processes took different times for the present one, in nanoseconds: what expiry may be off by.
+    /// The greatest difference between the times that processes took for the present, in nanoseconds: the
+    /// possible error of expiry.
     pub clock_spread: u64,
-    /// Reads answered by a server after it was declared dead, stale or not: the hole was tried so often.
+    /// Reads that a server answered after it was declared dead, stale or not. It counts how often that hole
+    /// was tried.
     pub reads_by_the_dead: u64,
-    /// What did not come to life again in time.
+    /// The part of the system that did not recover in time.
     pub stuck: Option<String>,
-    /// What did not agree at rest.
+    /// The disagreements at rest.
     pub findings: Vec<String>,
     pub faults: BTreeMap<&'static str, u64>,
     pub marks: BTreeMap<String, u64>,
@@ -93,7 +96,7 @@ impl Report {
     }
 }
 
-/// Runs one seed. `log` gets a line for everything that is worth one.
+/// Runs one seed. `log` gets a line for each notable event.
 pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> Report {
     let mut scenario = Scenario::new(system, seed, log);
     let mut stuck = scenario.live(plan).err();
@@ -109,7 +112,7 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     let mut verdict = version_witness(&history, clock_spread);
     (verdict.seen.commits, verdict.seen.commits_bound) = (seen.commits, seen.commits_bound);
     let searched = second_opinion(&history, &verdict, clock_spread);
-    // Of several keys: a search of one has no opinion on them.
+    // These are about several keys. The search, which looks at one key, cannot judge them.
     verdict.violations.extend(torn);
     findings.extend(searched.disagreements.iter().cloned());
     findings.extend(watch.reads_of_the_dead(&history));
@@ -236,9 +239,10 @@ impl<'a, T: System> Scenario<'a, T> {
         self.settle(plan.settle_max)
     }
 
-    /// Some servers die at once and stay dead: whatever can be read is served, whether R copies can be held or not.
+    /// Some servers die at once and stay dead. Everything that can be read must be served, whether R replicas
+    /// are possible or not.
     fn be_bereaved(&mut self, limit: u64) -> Result<(), String> {
-        // A replica that has rotted is found when it is read, and so it may be the only one that is left.
+        // A rotten replica is found only when it is read, so it may be the only one that is left.
         let rotten = usize::from(self.world.faults.contains_key("bit rot"));
         let most = self.system.may_stay_dead().saturating_sub(rotten);
         if most == 0 {
@@ -302,7 +306,7 @@ impl<'a, T: System> Scenario<'a, T> {
         faults.end(self.system, &mut self.world);
     }
 
-    /// Lets everything happen up to `time`, and looks at it now and then.
+    /// Runs the world up to `time`, and checks the rules of every moment now and then.
     fn run_until(&mut self, time: u64) {
         while self.world.now() < time {
             let next = (self.world.now() + watch::INTERVAL).min(time);
@@ -311,7 +315,7 @@ impl<'a, T: System> Scenario<'a, T> {
         }
     }
 
-    /// Every client gets an operation done that began after the last fault.
+    /// Waits until every client has done an operation that began after the last fault.
     fn heal(&mut self, limit: u64) -> Result<(), String> {
         let healed_at = self.world.now();
         let wanted: BTreeSet<u32> =
@@ -329,7 +333,8 @@ impl<'a, T: System> Scenario<'a, T> {
             self.run_until(now + 50 * MILLI);
             let history = self.history.borrow();
             let full = Outcome::Refused { status: Status::OutOfMemory };
-            // What a scan has met counts from its beginning, and stands behind what began later.
+            // An operation that a scan records counts from the scan's beginning, and stands behind operations
+            // that began later.
             let is_served = |o: &&Operation| {
                 let is_new = o.call >= healed_at;
                 is_new && (is_answered(o) || (self.system.is_tight() && o.outcome == full))
@@ -337,7 +342,7 @@ impl<'a, T: System> Scenario<'a, T> {
             for operation in history[from..].iter().filter(is_served) {
                 missing.remove(&operation.client);
             }
-            // Those still open may be answered later: begin again at the first of them.
+            // Open operations may be answered later: begin again at the first of them.
             from += history[from..].iter().position(|o| !is_answered(o)).unwrap_or(history.len() - from);
         }
         Ok(())
@@ -396,7 +401,7 @@ impl<'a, T: System> Scenario<'a, T> {
     }
 }
 
-/// Whether somebody told the client something of the object.
+/// Whether the outcome told the client something about the object.
 fn is_answered(operation: &Operation) -> bool {
     match operation.outcome {
         Outcome::Found { .. }

@@ -1,9 +1,10 @@
-//! A small store with faults that can be planted in it: proves that the scenario finds what it should.
+//! A small store in which faults can be planted. It proves that the scenario finds such faults.
 //!
-//! Each server owns a part of the keys and keeps them in memory and in a log on its device; it answers a mutation once
-//! its record is synced. That is correct; each `Planted` breaks one thing in a way that real stores have been broken.
+//! Each server owns a part of the keys and keeps them in memory and in a log on its device. It answers a
+//! mutation once the record is synced. That is correct. Each `Planted` breaks one thing in a way that real
+//! stores have been broken.
 //!
-//! Not here: replication, recovery by others; for those the real cluster is run.
+//! Not here: replication, and recovery by other servers; the real cluster is run for those.
 
 mod server;
 mod session;
@@ -17,18 +18,19 @@ use crate::workload::Workload;
 use ramhold_base::Rng;
 use std::net::SocketAddr;
 
-/// One thing done wrongly on purpose.
+/// One deliberate defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
     /// Acknowledges when a write is in the page cache.
     AcknowledgeUnsynced,
-    /// Reads see what is not synced yet.
+    /// Reads see writes that are not synced yet.
     ReadUnsynced,
-    /// After a restart serves what the page cache held without syncing it.
+    /// After a restart it serves the contents of the page cache without syncing them.
     ServeUnsynced,
-    /// Carries out a request that arrives twice twice.
+    /// A request that arrives twice is carried out twice.
     ForgetRequests,
-    /// Forgets requests that it refused because it was not ready or busy: a second copy may be carried out later.
+    /// Forgets requests that it refused because it was not ready or was busy. A second copy may be carried
+    /// out later.
     ForgetRefused,
     /// A removed key begins again at version 1.
     RestartVersions,
@@ -36,7 +38,7 @@ pub enum Planted {
     CheckConditionsEarly,
     /// Answers a remove before it is written.
     RemoveInMemory,
-    /// Answers reads from what was there before the last write of the key, now and then.
+    /// Now and then answers a read with the object before the last write of the key.
     ReadOld,
 }
 
@@ -79,7 +81,7 @@ impl System for Specimen {
         self.addresses().into_iter().map(member).collect()
     }
 
-    /// Its objects do not end by themselves.
+    /// The specimen's objects do not expire.
     fn workload(&self, rng: &mut Rng) -> Workload {
         Workload { ttl_percent: 0, ..Workload::draw(rng) }
     }

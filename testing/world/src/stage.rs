@@ -1,9 +1,9 @@
-//! A stage for scripted scenarios: a real cluster on a calm network, clients that do what they are told, and faults at
-//! the places where the script wants them.
+//! A stage for scripted scenarios: a real cluster on a calm network, clients that follow the script, and
+//! faults at the places where the script wants them.
 //!
-//! The script speaks of servers by their place (0 is the first) and of time by `pass` and `wait`; nothing happens by
-//! chance but what the seed of the stage decides. At the end `close` heals everything, lets the cluster come to rest,
-//! reads every key back, and judges state and history as a random run is judged.
+//! The script speaks of servers by their place (0 is the first) and of time by `pass` and `wait`. Only the
+//! seed of the stage brings chance into a run. At the end `close` heals everything, lets the cluster come to
+//! rest and reads every key back. It then judges state and history as a random run is judged.
 //!
 //! Not here: random faults and workloads (scenario, fault). Catalogue: J3.
 
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Who runs on a host of the stage.
+/// The process or client of a host of the stage.
 pub enum Player {
     Process(Box<Process>),
     Client(Box<Scripted>),
@@ -53,12 +53,12 @@ impl Machine for Player {
     }
 }
 
-/// A session of the real client that starts what the script gave it.
+/// A session of the real client that starts the script's operations.
 pub struct Scripted {
     session: core::Session,
     given: VecDeque<(usize, core::Operation)>,
     running: BTreeMap<OperationId, usize>,
-    /// Outcomes by the number that the script got, and when they were known.
+    /// Outcomes by the number that the script got, with the moment at which they were known.
     ended: BTreeMap<usize, (u64, core::Outcome)>,
 }
 
@@ -81,23 +81,23 @@ impl Machine for Scripted {
     }
 }
 
-/// An operation that was begun.
+/// An operation that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun {
     client: usize,
     number: usize,
-    /// Its place in the history, when it is about an object.
+    /// Its place in the history, if it is about an object.
     at: Option<usize>,
 }
 
-/// How a stage is set up.
+/// The set-up of a stage.
 pub struct Setting {
     pub cluster: Cluster,
     pub seed: u64,
     pub clients: usize,
-    /// Redis clients; servers speak their protocol if there are any.
+    /// Redis clients. Servers speak their protocol if there are any.
     pub speakers: usize,
-    /// How long a client tries before an operation ends as refused or unknown.
+    /// The longest time that a client tries before an operation ends as refused or unknown.
     pub patience: Duration,
     /// The term that clients ask for their leases.
     pub lease_term: Duration,
@@ -125,10 +125,10 @@ pub struct Stage {
     /// Redis clients.
     pub speakers: Vec<usize>,
     asked: Vec<resp::Asked>,
-    /// How many commands each of them was given since it was connected.
+    /// The number of commands that each of them was given since it was connected.
     given: Vec<usize>,
     history: Vec<Operation>,
-    /// Which table and which bytes a key number of the history stands for.
+    /// The table and the bytes of each key number of the history.
     keys: BTreeMap<u32, (TableId, Vec<u8>)>,
     open: Vec<Begun>,
     number: usize,
@@ -137,7 +137,7 @@ pub struct Stage {
 const WAIT_MAX: u64 = 60 * SECOND;
 
 impl Stage {
-    /// A cluster of so many servers, serving, with two clients.
+    /// A serving cluster with this number of servers, and two clients.
     pub fn new(servers: u8) -> Stage {
         Stage::with(Setting::of(servers))
     }
@@ -219,12 +219,12 @@ impl Stage {
         self.world.run_until(end);
     }
 
-    /// Runs until this holds, looking every millisecond; it must within a minute.
+    /// Runs until this holds, and looks every millisecond. It must hold within a minute.
     pub fn wait(&mut self, what: &str, wanted: impl Fn(&Stage) -> bool) {
         assert!(self.try_for(WAIT_MAX / MILLI, wanted), "never came about: {what}; {}", self.troubles());
     }
 
-    /// Runs until this holds, for so many milliseconds at most; whether it does.
+    /// Runs until this holds, for this many milliseconds at most. Returns whether it does.
     pub fn try_for(&mut self, millis: u64, wanted: impl Fn(&Stage) -> bool) -> bool {
         let end = self.world.now() + millis * MILLI;
         while !wanted(self) {
@@ -236,7 +236,7 @@ impl Stage {
         true
     }
 
-    /// Whether something stays so for so many milliseconds.
+    /// Whether this stays true for this many milliseconds.
     pub fn stays(&mut self, millis: u64, wanted: impl Fn(&Stage) -> bool) -> bool {
         !self.try_for(millis, |stage| !wanted(stage))
     }
@@ -248,7 +248,7 @@ impl Stage {
         format!("exits {:?}, errors {:?}, recoveries {recoveries:?}", self.world.exits, self.world.errors)
     }
 
-    // What is there.
+    // State.
 
     /// The process of a server, while it runs.
     pub fn node(&self, server: usize) -> Option<&ServerNode> {
@@ -262,7 +262,7 @@ impl Stage {
         self.node(server).map_or(ServerId::NONE, ServerNode::id)
     }
 
-    /// What the coordinator knows, while it runs and is in charge.
+    /// The coordinator's state, while it runs and is in charge.
     pub fn state(&self) -> Option<&State> {
         self.in_charge().map(Coordinator::state)
     }
@@ -275,7 +275,7 @@ impl Stage {
         }
     }
 
-    /// Who serves this table, all of whose hashes are one tablet.
+    /// The owner of this table, all of whose hashes are one tablet.
     pub fn owner(&self, table: TableId) -> Option<usize> {
         let serves = |server: &usize| {
             let master = self.node(*server).and_then(ServerNode::master);
@@ -301,7 +301,7 @@ impl Stage {
             .expect("a head")
     }
 
-    /// Who holds the replicas of a segment, in order of place.
+    /// The holders of a segment's replicas, in order of place.
     pub fn backups(&self, server: usize, segment: SegmentId) -> Vec<usize> {
         let master = self.node(server).and_then(ServerNode::master).expect("a master");
         let ids: Vec<ServerId> = master.replicator().replicas_of(segment).map(|r| r.backup).collect();
@@ -326,7 +326,7 @@ impl Stage {
         self.world.marks.get(mark).copied().unwrap_or(0)
     }
 
-    /// Servers that the coordinator declared dead, in all.
+    /// All servers that the coordinator has declared dead, in this run.
     pub fn deaths(&self) -> Deaths {
         let mut deaths = Deaths::new();
         for fact in &self.world.facts {
@@ -338,12 +338,12 @@ impl Stage {
         deaths
     }
 
-    /// The tables that the coordinator knows, and whose their tablets are.
+    /// The tables that the coordinator knows, and the owners of their tablets.
     pub fn tables(&self) -> BTreeMap<TableId, Vec<crate::audit::Owned>> {
         self.in_charge().map(crate::audit::stored).unwrap_or_default()
     }
 
-    /// What each tablet of a table weighs, by its owner.
+    /// The bytes of each tablet of a table, as its owner counts them.
     pub fn tablet_bytes(&self, table: TableId) -> Vec<u64> {
         let tablets = self.tables().remove(&table).expect("the table is there");
         let of = |(first, _, owner): &crate::audit::Owned| {
@@ -355,7 +355,7 @@ impl Stage {
         tablets.iter().map(of).collect()
     }
 
-    // What clients do.
+    // Requests of clients.
 
     fn give(&mut self, client: usize, operation: core::Operation, at: Option<usize>) -> Begun {
         self.number += 1;
@@ -370,7 +370,7 @@ impl Stage {
         begun
     }
 
-    /// What an operation came to, once that is known.
+    /// The outcome of an operation, once it is known.
     pub fn outcome(&self, begun: Begun) -> Option<&core::Outcome> {
         match self.world.machine(self.clients[begun.client])? {
             Player::Client(client) => client.ended.get(&begun.number).map(|(_, outcome)| outcome),
@@ -378,13 +378,13 @@ impl Stage {
         }
     }
 
-    /// Waits for an operation's end.
+    /// Waits for the end of an operation.
     pub fn finish(&mut self, begun: Begun) -> core::Outcome {
         self.wait("the end of an operation", |stage| stage.outcome(begun).is_some());
         self.outcome(begun).expect("waited for it").clone()
     }
 
-    /// What the coordinator tells of recoveries, newest first.
+    /// The coordinator's reports of recoveries, newest first.
     pub fn recoveries(&mut self) -> Vec<RecoveryReport> {
         let begun = self.give(1, core::Operation::Recoveries, None);
         match self.finish(begun) {
@@ -393,7 +393,7 @@ impl Stage {
         }
     }
 
-    /// An operator says that all who are away for a recovery are switched off.
+    /// An operator confirms that all servers that a recovery waits for are switched off.
     pub fn accept_loss(&mut self, report: &RecoveryReport) -> LossAccepted {
         let directories = report.away.iter().map(|away| away.directory).collect();
         let accept = core::Operation::AcceptLoss { recovery: report.recovery, directories };
@@ -404,13 +404,13 @@ impl Stage {
         }
     }
 
-    /// A table of one tablet with so many replicas of each segment.
+    /// A table of one tablet with this number of replicas of each segment.
     pub fn table(&mut self, name: &str, replicas: u8) -> TableId {
         let begun = self.begin_table(name, replicas);
         self.finish_table(begun)
     }
 
-    /// The same as soon as there are servers for it.
+    /// The same, as soon as there are servers for it.
     pub fn table_when_possible(&mut self, name: &str, replicas: u8) -> TableId {
         loop {
             let begun = self.begin_table(name, replicas);
@@ -474,7 +474,7 @@ impl Stage {
         self.give(0, core::Operation::DivideTable { table, division }, None)
     }
 
-    /// Cuts or joins tablets of a table; answers how many it has then.
+    /// Cuts or joins tablets of a table. Returns the number of tablets after that.
     pub fn divide(&mut self, table: TableId, division: Division) -> u32 {
         let begun = self.begin_divide(table, division);
         match self.finish(begun) {
@@ -483,7 +483,7 @@ impl Stage {
         }
     }
 
-    /// Has a table kept in another way, and does not wait for its tablets.
+    /// Alters a table's durability or replicas, and does not wait for its tablets.
     pub fn alter(&mut self, table: TableId, durability: Option<Durability>, replicas: Option<u8>) {
         let begun = self.begin_alter(table, durability, replicas);
         let outcome = self.finish(begun);
@@ -549,7 +549,7 @@ impl Stage {
         self.give(client, core::Operation::Remove { table, key: key.as_bytes().to_vec(), rules }, Some(at))
     }
 
-    /// Writes to several keys as one, each with its condition.
+    /// Begins a commit that writes to several keys, each with its condition.
     pub fn begin_commit(
         &mut self,
         client: usize,
@@ -592,7 +592,7 @@ impl Stage {
         matches!(self.outcome(begun), Some(core::Outcome::Done(_)))
     }
 
-    /// A plain write that must be done; answers its version.
+    /// A plain write that must succeed. Returns its version.
     pub fn write(&mut self, table: TableId, key: &str, value: &[u8]) -> u64 {
         let begun = self.begin_write(0, table, key, value, Condition::Free);
         match self.end(begun) {
@@ -614,7 +614,7 @@ impl Stage {
         self.end(begun)
     }
 
-    /// How many objects a table has.
+    /// The number of objects of a table.
     pub fn count(&mut self, table: TableId) -> u64 {
         let mut count = core::TableCount::new(table);
         while let Some(operation) = count.ask() {
@@ -636,7 +636,7 @@ impl Stage {
         }
     }
 
-    /// So many writes to keys `PREFIX0`.. of 1,000 bytes each, each done.
+    /// This many writes to keys `PREFIX0`.. of 1,000 bytes each. Each must succeed.
     pub fn fill(&mut self, table: TableId, prefix: &str, count: u32) {
         for number in 0..count {
             self.write(table, &format!("{prefix}{number}"), &filling(prefix, number));
@@ -649,7 +649,7 @@ impl Stage {
         }
     }
 
-    // After a loss the history is wrong and must not be judged; these leave it alone.
+    // After a loss the history is wrong and must not be judged. These requests do not record anything in it.
 
     /// The version of a key, or none when it is absent.
     pub fn peek(&mut self, table: TableId, key: &str) -> Option<u64> {
@@ -662,7 +662,7 @@ impl Stage {
         }
     }
 
-    /// Writes something to a key; answers its version.
+    /// Writes something to a key. Returns its version.
     pub fn poke(&mut self, table: TableId, key: &str) -> u64 {
         let (key, rules) = (key.as_bytes().to_vec(), RejectRules::default());
         let write = core::Operation::Write { table, key, value: b"poked".to_vec(), rules, expiry: None };
@@ -673,7 +673,7 @@ impl Stage {
         }
     }
 
-    /// Puts what is known by now into the history.
+    /// Enters the outcomes that are known by now into the history.
     fn note_ends(&mut self) {
         self.note_replies();
         for begun in std::mem::take(&mut self.open) {
@@ -707,7 +707,7 @@ impl Stage {
         }
     }
 
-    // What goes wrong.
+    // Faults.
 
     pub fn crash(&mut self, server: usize) {
         self.world.crash(self.servers[server]);
@@ -745,7 +745,7 @@ impl Stage {
         (0..self.servers.len()).filter(|s| !but.contains(s)).collect()
     }
 
-    /// Each of these dies when it next comes to this mark.
+    /// Each of these dies when it next passes this mark.
     pub fn arm(&mut self, servers: &[usize], mark: &str) {
         for server in servers {
             self.world.crash_at(self.servers[*server], mark);
@@ -758,7 +758,7 @@ impl Stage {
         }
     }
 
-    /// Runs until somebody has died at an armed mark, then takes the others' arms away. Answers who.
+    /// Runs until a server has died at an armed mark, then disarms the others. Returns the dead server.
     pub fn wait_for_death_at(&mut self, mark: &str) -> usize {
         let before = self.world.crash_points.get(mark).copied().unwrap_or(0);
         self.wait(&format!("somebody dies at {mark}"), |stage| {
@@ -770,7 +770,7 @@ impl Stage {
 
     // The end.
 
-    /// Starts what is down, heals what is cut, and waits for rest.
+    /// Starts processes that are down, heals the network, and waits for rest.
     pub fn settle(&mut self) {
         self.world.network.heal();
         self.world.network.options = NetworkOptions::calm();
@@ -835,7 +835,7 @@ impl Stage {
         self.judge_history();
     }
 
-    /// Judges what clients were told so far.
+    /// Judges the answers that clients got so far.
     pub fn judge_history(&mut self) {
         self.note_ends();
         let (mut torn, mut seen) = (Vec::new(), Seen::default());

@@ -1,14 +1,14 @@
 //! The coordinator's store: versioned keys, conditional commits, watches.
 //!
-//! Each request takes effect at one instant between its issue and its answer. It outlives every process; what it has
-//! committed outlives every loss of power.
+//! Each request takes effect at one instant between its issue and its answer. The store outlives every
+//! process. Its committed data outlives every loss of power.
 //!
 //! Not here: latency, failures, and who gets the answer (world).
 
 use ramhold_base::{StoreRequest, StoreResult, StoreToken};
 use std::collections::BTreeMap;
 
-/// Who watches a prefix.
+/// The owner of a watch on a prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Watch {
     pub node: usize,
@@ -54,7 +54,7 @@ impl Store {
                 }
                 StoreResult::Committed
             }
-            // Whose watch it is only the world knows: see `watch`.
+            // The world alone knows whose watch it is: see `watch`.
             StoreRequest::Watch { .. } => StoreResult::Found(Vec::new()),
         }
     }
@@ -63,7 +63,7 @@ impl Store {
         self.watches.push(watch);
     }
 
-    /// A process has ended; nobody is left to be told.
+    /// A process has ended, so its watches end.
     pub fn end_watches(&mut self, node: usize) {
         self.watches.retain(|w| w.node != node);
     }

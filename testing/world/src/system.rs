@@ -1,7 +1,7 @@
-//! The seam between the simulator and what it runs: the processes of a system and a client session of it.
+//! The seam between the simulator and the system that it runs: the system's processes and a client session.
 //!
-//! A scenario knows a system only through these traits, so that the same workload, faults and checks run the real
-//! cluster and the specimen.
+//! A scenario knows a system only through these traits, so that the same workload, faults and checks run the
+//! real cluster and the specimen.
 
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a client asks for; the system says which table it means.
+/// A client's request. The system chooses the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
     pub key: &'a [u8],
@@ -32,20 +32,20 @@ pub enum Ask<'a> {
     Remove {
         condition: Condition,
     },
-    /// Of a counter.
+    /// To increment a counter.
     Increment {
         by: Number,
         condition: Condition,
     },
-    /// Of this letter, to a counter that keeps its increments as letters.
+    /// To append this letter to a counter that keeps its increments as letters.
     Append {
         letter: u8,
     },
     /// To read a counter.
     Count,
-    /// Of all objects; the key means nothing.
+    /// To scan all objects; the key means nothing.
     Scan,
-    /// Of several objects as one; the key is that of the first.
+    /// To commit several objects as one; the key is that of the first.
     Commit(&'a [Part<'a>]),
 }
 
@@ -64,7 +64,7 @@ pub enum Change<'a> {
     Remove,
 }
 
-/// An object that a scan has met, in a page that was asked for and came at these times.
+/// An object that a scan has met, and the times at which its page was asked for and came.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Met {
     pub key: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct Met {
     pub answered_by: ServerId,
 }
 
-/// How an operation ended, and who answered.
+/// The outcome of an operation, and the server that answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
     pub outcome: Outcome,
@@ -84,12 +84,12 @@ pub struct End {
 
 /// One client session: a machine that is given one operation at a time in each of its lanes.
 pub trait Session: Machine {
-    /// How many operations may be under way at once.
+    /// The number of operations that may be under way at once.
     fn lanes(&self) -> usize {
         1
     }
 
-    /// Whether it may be used again after an operation ended as unknown.
+    /// Whether the session may be used again after an operation ended as unknown.
     fn goes_on_after_unknown(&self) -> bool {
         false
     }
@@ -104,7 +104,7 @@ pub trait Session: Machine {
         true
     }
 
-    /// Whether what its lanes ask for goes out together.
+    /// Whether requests of its lanes go out together.
     fn packs(&self) -> bool {
         false
     }
@@ -116,21 +116,21 @@ pub trait Session: Machine {
         let _ = (now, effects);
     }
 
-    /// Another session takes its place: closes what it has open.
+    /// Another session takes its place: it closes its open connections.
     fn leave(&mut self, effects: &mut Effects) {
         let _ = effects;
     }
 
-    /// How the operation of a lane ended, once.
+    /// The outcome of a lane's operation, returned once.
     fn take_end(&mut self) -> Option<(usize, End)>;
 
-    /// Which part's condition refused the commit of a lane that has just ended.
+    /// The part whose condition refused the commit of a lane that has just ended.
     fn take_refusing(&mut self, lane: usize) -> Option<usize> {
         let _ = lane;
         None
     }
 
-    /// What the scan of a lane met that has just ended.
+    /// The objects that a lane's scan met, once the scan has ended.
     fn take_met(&mut self, lane: usize) -> Vec<Met> {
         let _ = lane;
         Vec::new()
@@ -143,7 +143,7 @@ pub enum Role {
     Server,
 }
 
-/// A process that the system consists of.
+/// A process of the system.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub name: String,
@@ -152,15 +152,16 @@ pub struct Member {
     pub disk: DiskOptions,
 }
 
-/// What a system promises to survive without losing anything.
+/// The faults that a system promises to survive without losing anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tolerance {
-    /// Servers down or cut off at one time. More is allowed to happen only by chance of exits.
+    /// The most servers that are down or cut off at one time. Only chance exits may exceed it.
     pub down_at_once: usize,
     pub power_cut: bool,
-    /// All hosts at once.
+    /// A power cut of all hosts at once.
     pub power_cut_of_all: bool,
-    /// Servers on whose devices bits may rot. Fewer than hold copies of anything, with one to spare for a power cut.
+    /// The most servers on whose devices bits may rot. It is less than the number of copies, with one to
+    /// spare for a power cut.
     pub rotting: usize,
     /// Bits that flip in the memory of a process.
     pub memory_flips: bool,
@@ -172,7 +173,7 @@ pub struct Tolerance {
 pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;
 pub type MakeSession<S> = Box<dyn FnMut(u64) -> S>;
 
-/// When the coordinator declared each server dead.
+/// The time at which the coordinator declared each server dead.
 pub type Deaths = BTreeMap<ServerId, u64>;
 
 pub trait System {
@@ -182,17 +183,17 @@ pub trait System {
     /// In the order of their start.
     fn members(&self) -> Vec<Member>;
 
-    /// What the clients of one run ask for.
+    /// The workload of the clients of one run.
     fn workload(&self, rng: &mut Rng) -> Workload {
         Workload::draw(rng)
     }
 
-    /// Whether clients may fill the memory, so that a refusal for want of it is an answer like any other.
+    /// Whether clients may fill the memory, so that a refusal for lack of memory is an ordinary answer.
     fn is_tight(&self) -> bool {
         false
     }
 
-    /// Whether its processes hear connections that do not speak in frames.
+    /// Whether its processes accept connections that do not carry frames.
     fn hears_bytes(&self) -> bool {
         false
     }
@@ -205,25 +206,26 @@ pub trait System {
 
     fn tolerance(&self) -> Tolerance;
 
-    /// Whether another host may lose its power now: what the last one lost has been made good.
+    /// Whether another host may lose its power now: the replicas that the last one lost have been made anew.
     fn may_cut_power(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
         let _ = world;
         true
     }
 
-    /// Whether the coordinator's store may be lost now: enough servers hold what is in it.
+    /// Whether the coordinator's store may be lost now: enough servers hold a copy of its contents.
     fn may_lose_store(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
         let _ = world;
         false
     }
 
-    /// Whether a coordinator that has lost its store has made it anew.
+    /// Whether a coordinator that has lost its store has rebuilt its state.
     fn is_in_charge(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
         let _ = world;
         true
     }
 
-    /// How many servers may die at once at rest, and stay dead, with everything readable soon after.
+    /// The number of servers that may die at once at rest, and stay dead, with everything readable soon
+    /// after.
     fn may_stay_dead(&self) -> usize {
         0
     }
@@ -234,8 +236,9 @@ pub trait System {
         Vec::new()
     }
 
-    /// By how many nanoseconds what two processes take for the time may differ, from each other and over the whole run,
-    /// when both are held against the world's time. Expiry goes by that time.
+    /// The greatest difference, in nanoseconds, between the times that two processes take for the present,
+    /// both from each other and over the whole run, when both are compared with the world's time. Expiry goes
+    /// by that time.
     fn clock_spread(&self, world: &World<Actor<Self::Process, Self::Session>>) -> u64 {
         let _ = world;
         0
@@ -247,30 +250,31 @@ pub trait System {
         false
     }
 
-    /// Whether a process can be of use again only after an operator has acted.
+    /// Whether a process needs an operator before it can be of use again.
     fn is_broken(&self, process: &Self::Process) -> bool {
         let _ = process;
         false
     }
 
-    /// Looks at what must hold at every moment; called again and again.
+    /// Checks the rules that must hold at every moment. It is called again and again.
     fn watch(&self, world: &World<Actor<Self::Process, Self::Session>>, watch: &mut Watch) {
         let _ = (world, watch);
     }
 
-    /// What is still under way after the last operation, or none when the system is at rest.
+    /// The work that is still under way after the last operation, or none when the system is at rest.
     fn unsettled(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Option<String> {
         let _ = world;
         None
     }
 
-    /// Whatever does not agree in the system at rest, in words.
+    /// All disagreements in the system at rest, in words.
     fn audit(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Vec<String> {
         let _ = world;
         Vec::new()
     }
 
-    /// When each server was declared dead. By default from facts `dead NUMBER` that the coordinator stated.
+    /// The time at which each server was declared dead. By default from facts `dead NUMBER` that the
+    /// coordinator stated.
     fn deaths(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Deaths {
         let mut deaths = Deaths::new();
         for fact in &world.facts {
@@ -283,7 +287,7 @@ pub trait System {
     }
 }
 
-/// A machine that belongs to one of two kinds steps as the one it is.
+/// A machine of one of two kinds steps as the one that it is.
 impl<P: Machine, S: Session> Machine for Actor<P, S> {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         match self {

@@ -1,4 +1,4 @@
-//! Adds up what many runs showed, over processes and days, in one JSON file.
+//! Adds up the results of many runs, over processes and days, in one JSON file.
 
 use crate::history::Outcome;
 use crate::scenario::Report;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Tally {
     /// Sums by name, such as `operations`, `fault.crash` or `mark.torn log tail`.
     pub sums: BTreeMap<String, u64>,
-    /// Seeds that failed, with the first line of why.
+    /// Seeds that failed, with the first line of the reason.
     pub failures: BTreeMap<u64, String>,
 }
 
@@ -82,7 +82,8 @@ impl Tally {
         self.failures.extend(other.failures.iter().map(|(seed, why)| (*seed, why.clone())));
     }
 
-    /// What a set of seeds lacks to count: enough done, enough suffered, every fault and crash point met.
+    /// The shortfalls of a set of seeds: enough operations, enough faults, every fault kind and crash point
+    /// met.
     pub fn shortfalls(&self, faults: &[&str], points: &[&str]) -> Vec<String> {
         let seeds = self.sum("seeds").max(1);
         let mut lacks = Vec::new();
@@ -105,7 +106,7 @@ impl Tally {
         demand("tablets joined", self.sum("mark.tablets_joined"), 1);
         demand("pages of scans", self.sum("mark.page"), 50);
         demand("scans that came to their end", self.sum("scans"), 1);
-        // The others were in segments that went before anybody looked, or died with their process.
+        // The other flips were in segments that went before they were read, or died with their process.
         let (flips, repaired) = (self.sum("fault.memory flip"), self.sum("mark.repaired"));
         if repaired * 4 < flips {
             lacks.push(format!(
@@ -116,12 +117,12 @@ impl Tally {
         if unknown * 5 > all {
             lacks.push(format!("{unknown} of {all} operations ended unknown, at most a fifth may"));
         }
-        // Places of tablets that are divided, which a part of the seeds comes to.
+        // Marks of the division of tablets. A part of the seeds reaches them.
         let places =
             ["tablet_of_pieces", "count_began_again", "recovered_from_pieces", "division_told_again"];
         let missing = places.iter().filter(|place| self.sum(&format!("mark.{place}")) == 0);
         lacks.extend(missing.map(|place| format!("no division came to {place}")));
-        // Places of the Redis front, which a part of the seeds comes to.
+        // Marks of the Redis front. A part of the seeds reaches them.
         let places = [
             "resp_answered_here",
             "resp_through_session",

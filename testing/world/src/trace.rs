@@ -1,8 +1,9 @@
 //! Folds everything that happens in a world into one number.
 //!
-//! Two runs of one seed must end with the same number (J3); where they do not, something other than the seed got in.
+//! Two runs of one seed must end with the same number (J3). If they do not, something other than the seed
+//! influenced a run.
 //!
-//! Not here: anything to be proof against an adversary; the hash only has to notice differences.
+//! Not here: resistance to an adversary; the hash only has to notice differences.
 
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -49,7 +50,8 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
     let mut last = [0; 8];
     last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
     hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(MULTIPLIER).rotate_left(31);
-    // At the end: at the beginning it would be one with the first word, and a longer value could stand for another.
+    // The length comes at the end. At the beginning it would be one with the first word, and a longer value
+    // could stand for another.
     hash = (hash ^ bytes.len() as u64).wrapping_mul(MULTIPLIER);
     hash ^ (hash >> 32)
 }

@@ -1,18 +1,20 @@
-//! What must hold at every moment of a run, looked at again and again while faults strike: promises of the protocols
-//! that the clients of one run can see broken only by luck.
+//! Rules that must hold at every moment of a run. They are checked again and again while faults strike. They
+//! are promises of the protocols whose breach the clients of one run would see only by luck.
 //!
-//! - Nobody has a read lease whose tablets are served elsewhere, or whose lease the coordinator takes for over, so that
-//!   they may be at any moment (docs/protocols/read-leases.md).
+//! - No server has a read lease on tablets that are served elsewhere. No server has a read lease that the
+//!   coordinator takes for over, since its tablets may be served elsewhere at any moment
+//!   (docs/protocols/read-leases.md).
 //! - No master takes a client's lease for alive that is over (docs/protocols/exactly-once.md).
-//! - What replication and backups state of themselves (docs/protocols/replication.md, "Invariants"). A panic there fails
-//!   the run.
-//! - What a master takes a backup to have reached of a replica, that has reached, at the same epoch (the same).
+//! - The invariants that replication and backups state of themselves hold (docs/protocols/replication.md,
+//!   "Invariants"). A panic there fails the run.
+//! - If a master takes a backup to have reached a position of a replica, the backup has reached it, at the
+//!   same epoch (the same page).
 //! - No read that begins after a tablet of its server was opened elsewhere is answered by that server.
 //!
-//! It sees what no process of the cluster can: the coordinator's decisions at the moment when they are made, and what
-//! each server holds for true at the same moment, by the server's own clock.
+//! The watch sees things that no process of the cluster can see: the coordinator's decisions at the moment
+//! when they are made, and the beliefs of each server at the same moment, by the server's own clock.
 //!
-//! Not here: the state at rest (audit), what the clients were told otherwise (checker). Catalogue: J3, J2, F8, A3.
+//! Not here: the state at rest (audit), other wrong answers to clients (checker). Catalogue: J3, J2, F8, A3.
 
 use crate::audit::{in_charge, servers};
 use crate::cluster::{ClusterSession, Process};
@@ -29,22 +31,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Simulated nanoseconds between two looks.
 pub const INTERVAL: u64 = 10 * MILLI;
-/// Clients' leases last for seconds, and a walk over all replicas takes long: they are looked at less often.
+/// Clients' leases last for seconds, and a walk over all replicas takes long. Both are checked less often.
 const SELDOM: u64 = 100 * MILLI;
-/// Enough to see what is wrong.
+/// Enough findings to see the fault.
 const FINDINGS_MAX: usize = 20;
 
 type ClusterWorld = World<Actor<Process, ClusterSession>>;
 
 #[derive(Default, Debug)]
 pub struct Watch {
-    /// Who was seen to have taken the tablets of a table, by their first hashes, with the last ones.
+    /// The servers that were seen to have taken the tablets of a table, by the tablets' first hashes, with
+    /// the last hashes.
     owners: BTreeMap<TableId, BTreeMap<u64, (u64, ServerId)>>,
-    /// When a tablet of a server was first seen to be another's.
+    /// The time at which a tablet of a server was first seen at another owner.
     opened: BTreeMap<ServerId, u64>,
     /// The records of tables in the store, with their versions.
     seen: Vec<(String, u64)>,
-    /// The store was lost, and is not made anew yet.
+    /// The store was lost, and is not rebuilt yet.
     is_lost: bool,
     next: u64,
     pub findings: Vec<String>,
@@ -105,10 +108,10 @@ impl Watch {
         }
     }
 
-    /// What counts is what is in the store: nobody hears of anything else.
+    /// The contents of the store count: no process hears of anything else.
     ///
-    /// A store that is made anew need not have what the lost one had told to nobody. So an owner that it does not know
-    /// has lost a tablet only if it serves it: then it was told.
+    /// A rebuilt store may lack changes of the lost store that no process was told of. So an owner that the
+    /// rebuilt store does not name has lost a tablet only if it serves the tablet: then it was told.
     fn see_owners(&mut self, world: &ClusterWorld) {
         let store = world.store(0);
         if store.below("").next().is_none() {
@@ -121,7 +124,7 @@ impl Watch {
             return;
         }
         self.seen = seen;
-        // At first it has no tables.
+        // A rebuilt store has no tables at first.
         let is_anew = !self.seen.is_empty() && std::mem::take(&mut self.is_lost);
         // The term stands beside the records.
         let records = store.below("").filter(|(key, ..)| *key != "term");
@@ -133,7 +136,7 @@ impl Watch {
             let before = self.owners.remove(&table.id).unwrap_or_default();
             let mut owners = BTreeMap::new();
             for tablet in &table.tablets {
-                // A part of what was one tablet before was that one's owner's.
+                // A part of a former tablet belonged to the owner of that tablet.
                 let known = before.range(..=tablet.first.0).next_back().map(|(_, known)| *known);
                 let known = known.filter(|(last, _)| tablet.first.0 <= *last).map(|(_, owner)| owner);
                 let owner = if tablet.taken { Some(tablet.owner) } else { known };
@@ -195,7 +198,7 @@ impl Watch {
         }
     }
 
-    /// Reads that began after a tablet of the server that answered them was opened elsewhere.
+    /// Reads that began after a tablet of the answering server was opened elsewhere.
     pub fn reads_of_the_dead(&self, history: &[Operation]) -> Vec<String> {
         let is_read = |o: &&Operation| matches!(o.action, Action::Read | Action::Count);
         let is_late = |o: &&Operation| {

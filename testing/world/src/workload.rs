@@ -1,7 +1,8 @@
-//! What clients ask for: which keys, which values, which conditions.
+//! The requests of clients: keys, values, conditions.
 //!
-//! Few hot keys and many cold ones; each seed has its own mix. Values are unique per key, so that a value tells its
-//! write; the empty one, which cannot carry a number, is written to a key at most once.
+//! There are few hot keys and many cold ones, and each seed has its own mix. Values are unique per key, so
+//! that a value identifies its write. The empty value cannot carry a number, so it is written to a key at
+//! most once.
 
 use crate::checker::{COUNTERS, PLACE_COUNT, amount};
 use crate::history::{Action, Condition, Operation, ValueId};
@@ -16,23 +17,23 @@ pub struct Workload {
     pub cold_keys: u32,
     /// The first of the cold keys; see `MANY_TAGS_FROM`.
     pub cold_from: u32,
-    /// Of 100 operations, how many go to hot keys.
+    /// Operations of 100 that go to hot keys.
     pub hot_percent: u64,
     pub reads: u64,
     pub writes: u64,
     pub removes: u64,
-    /// Of 100 operations, how many are for counters.
+    /// Operations of 100 that are for counters.
     pub counting_percent: u64,
-    /// Of 100 other operations, how many are commits of several keys.
+    /// The number of commits of several keys, per 100 other operations.
     pub commit_percent: u64,
-    /// Of 1000 other operations, how many are scans.
+    /// The number of scans, per 1000 other operations.
     pub scan_permille: u64,
-    /// Of 100 mutations, how many have a condition.
+    /// Mutations of 100 that have a condition.
     pub conditional_percent: u64,
-    /// Of 100 writes, how many give the object a time to live.
+    /// Writes of 100 that give the object a time to live.
     pub ttl_percent: u64,
     pub value_bytes_max: u64,
-    /// Nanoseconds between two operations of one client, at most.
+    /// The longest pause between two operations of one client, in nanoseconds.
     pub think_max: u64,
     pub clients: u32,
 }
@@ -59,7 +60,7 @@ impl Workload {
         }
     }
 
-    /// The same keys, and nothing but reads of them.
+    /// The same keys, with reads only.
     #[must_use]
     pub fn of_reader(self) -> Workload {
         Workload { reads: 1, writes: 0, removes: 0, counting_percent: 0, commit_percent: 0, ..self }
@@ -69,7 +70,7 @@ impl Workload {
         rng.chance(self.counting_percent, 100)
     }
 
-    /// What a mutation demands, of a key whose version was seen last.
+    /// The condition of a mutation on a key whose version was last seen as `last_seen`.
     pub fn condition(&self, rng: &mut Rng, last_seen: Option<Version>) -> Condition {
         match last_seen {
             _ if !rng.chance(self.conditional_percent, 100) => Condition::Free,
@@ -86,7 +87,8 @@ impl Workload {
         }
     }
 
-    /// Up to three different keys for a commit. Most have one tag, so that they are together in a table by slots.
+    /// Up to three different keys for a commit. Most have one tag, so that they are together in a table by
+    /// slots.
     pub fn keys(&self, rng: &mut Rng) -> Vec<u32> {
         let mut keys = vec![self.key(rng)];
         let count = rng.between(1, 3) as usize;
@@ -101,8 +103,8 @@ impl Workload {
         keys
     }
 
-    /// The next action on a key, and the bytes of its value. `empty_written` says whether anybody wrote the empty
-    /// value to this key before.
+    /// The next action on a key, and the bytes of its value. `empty_written` says whether some client wrote
+    /// the empty value to this key before.
     pub fn action(
         &self,
         rng: &mut Rng,
@@ -121,7 +123,7 @@ impl Workload {
             let ttl = rng.chance(self.ttl_percent, 100).then(|| ttl(rng));
             return (Action::Write { value: ValueId::of(&bytes), condition, ttl }, bytes);
         }
-        // "Remove what is absent" is no operation.
+        // There is no operation to remove an absent object.
         let condition = if condition == Condition::Absent { Condition::Free } else { condition };
         (Action::Remove { condition }, Vec::new())
     }
@@ -134,7 +136,7 @@ impl Workload {
     }
 }
 
-/// From 100 ms to 20 s; half are short, so that many end while clients work.
+/// From 100 ms to 20 s. Half are short, so that many objects expire while clients work.
 fn ttl(rng: &mut Rng) -> Duration {
     let most = if rng.chance(1, 2) { 2_000 } else { 20_000 };
     Duration::from_millis(rng.between(100, most))
@@ -143,7 +145,7 @@ fn ttl(rng: &mut Rng) -> Duration {
 /// Counters from here on keep their increments as letters: each increment appends the letter of its place.
 pub const APPENDED: u32 = COUNTERS + (1 << 23);
 
-/// What an increment at a place appends.
+/// The letter that an increment at a place appends.
 pub fn letter(place: u8) -> u8 {
     b'a' + place
 }
@@ -151,7 +153,8 @@ pub fn letter(place: u8) -> u8 {
 /// Counters that are incremented at the same time.
 const COUNTERS_AT_ONCE: u64 = 4;
 
-/// The counter of the increment with this number, of those from `first` on, and the place of the increment in its sums.
+/// The counter of the increment with this number, among those from `first` on, and the increment's place in
+/// its sums.
 pub fn counter(ticket: u64, first: u32) -> (u32, u8) {
     let (row, column) = (ticket / COUNTERS_AT_ONCE, ticket % COUNTERS_AT_ONCE);
     let round = row / u64::from(PLACE_COUNT);
@@ -159,7 +162,7 @@ pub fn counter(ticket: u64, first: u32) -> (u32, u8) {
     (key, (row % u64::from(PLACE_COUNT)) as u8)
 }
 
-/// The number of an increment, as `counter` takes it; none of other operations.
+/// The number of an increment, as `counter` takes it; none for other operations.
 pub fn ticket(operation: &Operation, first: u32) -> Option<u64> {
     let Action::Increment { place, .. } = operation.action else { return None };
     if (operation.key >= APPENDED) != (first >= APPENDED) {
@@ -170,42 +173,43 @@ pub fn ticket(operation: &Operation, first: u32) -> Option<u64> {
     Some(row * COUNTERS_AT_ONCE + key % COUNTERS_AT_ONCE)
 }
 
-/// What an increment adds; every second counter is a float.
+/// The amount of an increment. Every second counter is a float.
 pub fn amount_of(key: u32, place: u8) -> Number {
     let amount = amount(place);
     if key.is_multiple_of(2) { Number::Integer(amount) } else { Number::Float(amount as f64) }
 }
 
-/// From here up to the counters keys have more tags. The smallest part of a recovery is a slot, so where keys fill the memory
-/// of all servers they must not be in four slots: each would be as large as a server, and fit no other.
+/// Keys from here up to the counters have more tags. The smallest part of a recovery is a slot. Where keys
+/// fill the memory of all servers, they must not lie in four slots: each slot would be as large as a server,
+/// and would fit into no other.
 pub const MANY_TAGS_FROM: u32 = 1 << 20;
 
 fn tag_of(key: u32) -> u32 {
     if (MANY_TAGS_FROM..COUNTERS).contains(&key) { key % 256 } else { key % 4 }
 }
 
-/// Which of so many tables has a key: all keys of a tag are in one.
+/// The table of a key, among `count` tables: all keys of a tag are in one.
 pub fn share_of(key: &[u8], count: usize) -> usize {
     let tag = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix('{')?.split_once('}'));
     let tag = tag.and_then(|(tag, _)| tag.parse::<usize>().ok());
     tag.unwrap_or(0) % count
 }
 
-/// The bytes of a key; their length varies.
+/// The bytes of a key. Their length varies.
 pub fn key_bytes(key: u32) -> Vec<u8> {
     let mut bytes = format!("{{{}}}key-{key}", tag_of(key)).into_bytes();
     bytes.resize(bytes.len() + (key % 5) as usize * 17, b'.');
     bytes
 }
 
-/// The key of these bytes; none if they are of none.
+/// The key with these bytes; none if no key has them.
 pub fn key_of(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
     let key = text.trim_end_matches('.').split_once("key-")?.1.parse().ok()?;
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// What a counter holds. What is no number is no sum that the checker takes.
+/// The sum of a counter. A value that is no number becomes a sum that the checker rejects.
 pub fn sum_of(value: &[u8]) -> i64 {
     if !value.is_empty() && value.iter().all(u8::is_ascii_lowercase) {
         let places = value.iter().map(|letter| amount(letter - b'a'));
@@ -214,7 +218,7 @@ pub fn sum_of(value: &[u8]) -> i64 {
     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(-1)
 }
 
-/// What a client remembers of versions, to set conditions that often hold.
+/// A client's memory of versions, used to set conditions that often hold.
 #[derive(Default, Debug)]
 pub struct Memory(BTreeMap<u32, Version>);
 

@@ -1,15 +1,16 @@
 //! Runs whole clusters of machines in one thread, in virtual time, from one seed.
 //!
-//! Everything that may happen stands in one queue ordered by time. A process takes one input at a time; each step
-//! costs it some microseconds, during which further inputs wait. Faults are calls on the world (`crash`, `cut_power`,
-//! `stall`, cuts of the network) or chances in its options; who decides on them is `fault`.
+//! All future events stand in one queue ordered by time. A process takes one input at a time. Each step costs
+//! the process some microseconds, during which further inputs wait. Faults are calls on the world (`crash`,
+//! `cut_power`, `stall`, cuts of the network) or chances in its options. `fault` decides on them.
 //!
 //! Invariants:
 //! - same seed, same calls: same trace;
 //! - a process never sees an input of an earlier life; an effect of an earlier life never takes place later;
 //! - `Lost::Refused` is told only if nothing sent since the last loss has arrived.
 //!
-//! Not here: what the machines are, what clients do, what is right (scenario, checker). Catalogue: J3, E1.
+//! Not here: the kinds of machines, the clients' requests, the right outcomes (scenario, checker). Catalogue:
+//! J3, E1.
 
 mod connection;
 mod effect;
@@ -32,7 +33,7 @@ use ramhold_base::{Effects, Instant, Machine, Rng};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// How long the parts of a world take, in nanoseconds.
+/// The durations in a world, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Costs {
     pub step_min: u64,
@@ -56,7 +57,7 @@ impl Default for Costs {
     }
 }
 
-/// A process that ended by its own wish.
+/// A process that ended by its own decision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exit {
     pub at: u64,
@@ -65,7 +66,7 @@ pub struct Exit {
     pub reason: String,
 }
 
-/// Something that a machine stated with a report `fact:...`, for checks that look at the whole.
+/// A statement of a machine, by a report `fact:...`, for checks that look at the whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fact {
     pub at: u64,
@@ -73,10 +74,10 @@ pub struct Fact {
     pub text: String,
 }
 
-/// Who gets lines about what happens.
+/// The receiver of lines about events.
 pub type Log = Box<dyn FnMut(&str)>;
 
-/// How a new host is to be.
+/// The options of a new host.
 pub struct NodeOptions {
     pub name: String,
     pub addr: SocketAddr,
@@ -101,7 +102,7 @@ impl NodeOptions {
     }
 }
 
-/// More hurried ticks than this without anything else happening is a machine that spins.
+/// A machine spins if it has more hurried ticks than this without any other event.
 const HASTY_TICKS_MAX: u32 = 50_000;
 const ERRORS_KEPT: usize = 50;
 
@@ -120,7 +121,7 @@ pub struct World<M: Machine> {
     /// The first reports of level error, with time and node.
     pub errors: Vec<String>,
     pub steps: u64,
-    /// Gets a line for each report, step and fault, when somebody wants to look.
+    /// Gets a line for each report, step and fault, if set.
     pub log: Option<Log>,
     now: u64,
     rng: Rng,
@@ -133,12 +134,13 @@ pub struct World<M: Machine> {
     /// Completions that belong to the turn that is being executed.
     same_turn: VecDeque<Pending>,
     pace: Option<Box<dyn Pace>>,
-    /// When what the present step decides leaves its process.
+    /// The time at which the effects of the present step leave its process.
     leaves_at: u64,
     spare: Vec<Vec<u8>>,
-    /// Chance that a store request fails, its fate unknown, per million.
+    /// The chance per million that a store request fails, with unknown fate.
     pub store_failure_ppm: u32,
-    /// Whether connections that do not begin with a frame carry bytes; otherwise everything that is sent is a frame.
+    /// Whether connections that do not begin with a frame carry bytes. Otherwise everything that is sent is a
+    /// frame.
     pub hears_bytes: bool,
 }
 
@@ -179,7 +181,7 @@ impl<M: Machine> World<M> {
         self.stores.len() - 1
     }
 
-    /// From now on everything takes the time that this says.
+    /// From now on this pace decides the duration of everything.
     pub fn set_pace(&mut self, pace: impl Pace + 'static) {
         self.pace = Some(Box::new(pace));
     }
@@ -249,7 +251,8 @@ impl<M: Machine> World<M> {
         self.nodes[node].machine.as_ref()
     }
 
-    /// For what comes from outside of the simulation; follow it with `nudge` if the machine should act on it.
+    /// For changes from outside of the simulation. Follow it with `nudge` if the machine must act on the
+    /// change.
     pub fn machine_mut(&mut self, node: usize) -> Option<&mut M> {
         self.nodes[node].machine.as_mut()
     }
@@ -260,14 +263,14 @@ impl<M: Machine> World<M> {
         self.queue.push(self.now, Happening::Input { node, life, pending: Pending::Tick });
     }
 
-    /// Chance for whoever acts on the world.
+    /// Randomness for callers that act on the world.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
     // Running.
 
-    /// Lets everything happen that happens before or at `time`.
+    /// Runs all events before or at `time`.
     pub fn run_until(&mut self, time: u64) {
         while self.queue.next_time().is_some_and(|at| at <= time) {
             self.happen_next();
@@ -275,7 +278,8 @@ impl<M: Machine> World<M> {
         self.now = self.now.max(time);
     }
 
-    /// Runs while `wanted` holds, looking every millisecond, until `limit`. Answers whether it ceased to hold.
+    /// Runs while `wanted` holds, looking every millisecond, until `limit`. Returns whether it ceased to
+    /// hold.
     pub fn run_while(&mut self, limit: u64, mut wanted: impl FnMut(&World<M>) -> bool) -> bool {
         while wanted(self) {
             if self.now >= limit {
@@ -308,7 +312,8 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Gives a process an input, or lets it wait while the process is busy. Those of another life vanish.
+    /// Gives a process an input, or lets the input wait while the process is busy. Inputs of another life
+    /// vanish.
     fn deliver(&mut self, node: usize, life: u64, pending: Pending) {
         let host = &mut self.nodes[node];
         if host.life != life || host.machine.is_none() {
@@ -377,7 +382,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// One turn of a process: the input, then those completions that its effects bring in the same turn.
+    /// One turn of a process: the input, then the completions that its effects bring in the same turn.
     fn step(&mut self, node: usize, first: Pending) {
         let life = self.nodes[node].life;
         assert!(self.same_turn.is_empty(), "turns do not nest");
@@ -436,7 +441,7 @@ impl<M: Machine> World<M> {
 
     // Faults.
 
-    /// Kills a process. What it wrote stays in its files; effects still under way do not take place.
+    /// Kills a process. Written data stays in its files. Effects still under way do not take place.
     pub fn crash(&mut self, node: usize) {
         if self.nodes[node].is_up() {
             self.note_fault("crash", node);
@@ -454,7 +459,8 @@ impl<M: Machine> World<M> {
         self.nodes[node].dies_at = Some(mark.into());
     }
 
-    /// Takes the power from a host: its process dies, unsynced writes meet their fate, nothing answers there.
+    /// Takes the power from a host: its process dies, unsynced writes meet their fate, and nothing answers
+    /// there.
     pub fn cut_power(&mut self, node: usize) {
         if !self.nodes[node].powered {
             return;
@@ -491,13 +497,13 @@ impl<M: Machine> World<M> {
         self.queue.push(self.now, Happening::Input { node, life: life.number, pending: Pending::Start });
     }
 
-    /// Takes the store of a host away, with its process; another one lies in its place.
+    /// Takes away the store of a host, with its process, and puts another store in its place.
     pub fn replace_store(&mut self, node: usize, by: Store) -> Store {
         self.crash(node);
         std::mem::replace(&mut self.stores[self.nodes[node].store], by)
     }
 
-    /// Somebody deletes the store of a host; the lives that follow are told.
+    /// Deletes the store of a host. The following lives are told.
     pub fn lose_store(&mut self, node: usize) {
         self.note_fault("lost store", node);
         self.replace_store(node, Store::default());
@@ -527,7 +533,7 @@ impl<M: Machine> World<M> {
     pub fn resume_all(&mut self) {
         for node in 0..self.nodes.len() {
             self.nodes[node].stalled_until = 0;
-            // The wake that is planned for the end of the stall stays; this one comes before it.
+            // The wake that is planned for the end of the stall stays. The new wake comes before it.
             self.nodes[node].wake_planned = false;
             self.plan_wake(node);
             self.nodes[node].timer_at = None;

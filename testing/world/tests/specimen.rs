@@ -1,4 +1,5 @@
-//! The whole scenario, run on the specimen: nothing is found in a correct store, and every planted fault is found.
+//! The whole scenario, run on the specimen: nothing is found in a correct store, and every planted fault is
+//! found.
 
 use ramhold_world::scenario::{Plan, run};
 use ramhold_world::specimen::{Planted, Specimen};

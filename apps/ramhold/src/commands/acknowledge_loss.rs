@@ -1,4 +1,4 @@
-//! `acknowledge-loss`: the operator has seen a loss report; it is not shown any more.
+//! `acknowledge-loss`: the operator has seen a loss report, so it is not shown any more.
 
 use crate::cli::Global;
 use crate::failure::Failure;

@@ -1,8 +1,10 @@
-//! `bench`: what a cluster answers in a second (`kv`), what a nearly full log costs (`log`), how fast a recovery master
-//! takes in a dead log (`replay`), and a whole cluster what a dead server held (`recovery`); how soon a death is known
-//! (`verdict`).
+//! `bench`: measurements.
 //!
-//! Of `bench kv`: how many operations per second, how long each takes, and how many fail.
+//! - `kv`: the throughput of a cluster, the latency of its operations, and the number that fail.
+//! - `log`: the cost of a nearly full log.
+//! - `replay`: the speed at which a recovery master takes in a dead log.
+//! - `recovery`: the speed at which a whole cluster takes in the data of a dead server.
+//! - `verdict`: the time until a death is known.
 
 mod busy;
 mod load;

@@ -1,11 +1,11 @@
-//! `ramhold demo`: loses a server, then everything, and shows that nothing acknowledged is gone.
+//! `ramhold demo`: loses a server, then everything, and shows that no acknowledged write is lost.
 //!
-//! A real cluster of child processes gets a tree of real files and a stream of small writes. One server is killed under
-//! load, then every process at once; what comes back is compared byte for byte with the files, and write by write with a
-//! journal that the writer keeps on its own.
+//! A real cluster of child processes gets a tree of real files and a stream of small writes. One server is
+//! killed under load, then every process at once. The recovered data is compared byte for byte with the
+//! files, and write by write with a journal that the writer keeps separately.
 //!
-//! `--sabotage` shows that the comparison can fail: it damages what is stored, and the demo must end with an error that
-//! names what is gone.
+//! `--sabotage` shows that the comparison can fail: it damages the stored data, and the demo must end with an
+//! error that names the losses.
 
 mod crash;
 mod files;
@@ -216,7 +216,7 @@ fn check(
     journal: &Journal,
     is_whole: bool,
 ) -> Result<u64, Failure> {
-    // What does not answer for this long while nothing happens will not answer.
+    // An operation that gets no answer for this long, while nothing else happens, will never get one.
     let patience = if is_whole { PATIENCE } else { Duration::from_secs(2) };
     let after = files::verify(scene, client, tables.files, tree, imported, patience)?;
     after.tell(scene, "after the loss of everything");

@@ -1,8 +1,8 @@
 //! `ramhold dev`: a cluster on this machine, in one command.
 //!
-//! This process is the supervisor: it starts the coordinator and the servers as its children, brings a dead one back, and
-//! ends them in order. Detached, the supervisor is a child of its own session, and this process only waits until it says
-//! that the cluster is healthy.
+//! This process is the supervisor: it starts the coordinator and the servers as its children, restarts a dead
+//! one, and stops them in order. With `--detach`, the supervisor is a child process in its own session, and
+//! this process only waits until the supervisor reports that the cluster is healthy.
 
 mod record;
 mod supervisor;
@@ -137,7 +137,7 @@ pub fn run(arguments: Dev) -> Result<(), Failure> {
     let held = Held::take(&dir)?;
     let result = prepare(&arguments, &dir).and_then(|plan| supervisor::run(plan, &arguments, &held));
     if is_temporary {
-        // Its processes have ended; what cannot be removed is in /tmp.
+        // The cluster's processes have ended. Files that cannot be removed stay in /tmp.
         let _ = fs::remove_dir_all(&dir);
     }
     result
@@ -325,7 +325,7 @@ fn default_replicas(said: Option<u8>, servers: u16) -> Result<u8, String> {
 /// Starts the supervisor in the background and waits for its word.
 fn detach(arguments: &Dev) -> Result<(), Failure> {
     let (dir, _) = directory(arguments.dir.as_deref())?;
-    // The supervisor checks all this again; here it can be told at once.
+    // The supervisor checks all of this again. Here an error can be reported at once.
     drop(Held::take(&dir)?);
     let plan = prepare(arguments, &dir)?;
     let logs = dir.join("logs");

@@ -1,6 +1,6 @@
-//! `import`: many objects from files, from lines of JSON, or from what Redis left on disk; pipelined.
+//! `import`: many objects from files, from lines of JSON, or from Redis's files on disk; pipelined.
 //!
-//! Nothing aborts: what cannot be read or written is told by name and counted.
+//! No error aborts the import: input that cannot be read or written is reported by name and counted.
 
 mod jsonl;
 mod redis;
@@ -157,7 +157,7 @@ impl Import {
         if self.rdb.is_some() || self.aof.is_some() {
             return self.run_redis(global);
         }
-        // What is wrong on this side is told before anybody is bothered.
+        // Errors on this side are reported before the cluster is contacted.
         let walk = match &self.dir {
             Some(dir) => Some(Walk::new(dir).map_err(|error| Failure::local(dir, &error))?),
             None => None,
@@ -219,7 +219,8 @@ impl Import {
             Ok(())
         };
         if let Some(path) = &self.rdb {
-            // Counted already; that the file is another one by now is told as damage.
+            // The keys left out were counted in the first reading, so this count is discarded. If the file
+            // has been replaced since, this is reported as damage.
             redis::read_rdb(path, &mut redis::LeftOut::default(), &mut write).map_err(Failure::usage)?;
         }
         for (database, keys) in databases {
@@ -248,7 +249,7 @@ impl Tables {
         let about = |error: Error| Failure::from(error).about(&format!("table '{name}'"));
         let table = match self.client.table(&name) {
             Err(error) if error.status() == Some(Status::UnknownTable) => {
-                // As the servers make it for a Redis client.
+                // These are the options with which the servers make the table for a Redis client.
                 let options =
                     TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: true };
                 self.client.create_table_leaving(LeftOpen::Durability, &name, options)

@@ -1,4 +1,5 @@
-//! `put`, `get`, `incr` and `del`: one object, binary-safe (A3, A4, A7), for ever or for a time (A12).
+//! `put`, `get`, `incr` and `del`: one object, binary-safe (A3, A4, A7), for ever or with a time to live
+//! (A12).
 
 use crate::cli::Global;
 use crate::failure::{self, Failure};
@@ -173,7 +174,7 @@ impl Put {
 
 fn read_stdin() -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
-    // One byte more than allowed tells a value that is too large, without reading all of it.
+    // One byte more than allowed is enough to detect a value that is too large, without reading all of it.
     let read = std::io::stdin().lock().take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut value);
     read.map_err(|error| Failure::usage(format!("cannot read the value from stdin: {error}")))?;
     Ok(value)
@@ -187,7 +188,7 @@ impl Get {
         if !global.json {
             output::write(&object.value)?;
             let needs_end = Screen::of_stdout().is_terminal && !object.value.ends_with(b"\n");
-            // So that the shell's prompt stands on a line of its own.
+            // The line feed puts the shell's prompt on a line of its own.
             return if needs_end { output::write(b"\n") } else { Ok(()) };
         }
         let mut fields = serde_json::Map::new();

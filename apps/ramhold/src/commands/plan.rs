@@ -1,8 +1,9 @@
-//! `ramhold plan`: what a cluster that is described would be like: how safe its data, how many its copies, how long a
-//! recovery.
+//! `ramhold plan`: the properties of a cluster that the user describes: the safety of its data, the number of
+//! its copies, the duration of a recovery.
 //!
-//! It asks nobody: all follows from the description and from formulas (`loss`, `recovery`). A *server* is a machine here,
-//! what fails as a whole; several server processes on one are cores of it.
+//! The command contacts no process: all results follow from the description and from formulas (`loss`,
+//! `recovery`). Here a *server* is a machine, the unit that fails as a whole. Several server processes on one
+//! machine count as its cores.
 
 mod hardware;
 mod loss;
@@ -213,7 +214,7 @@ impl Plan {
             masters: masters as f64,
             backups: others as f64,
         };
-        // A single replica has no others to stay near to.
+        // A single replica has no other replicas whose copyset it must stay in.
         let recreation_servers = if replicas == 1 { others } else { layout.scatter_width() };
         let mut picture = Picture {
             plan: self,
@@ -282,7 +283,7 @@ impl Plan {
         }
         let failed = self.failures.unwrap_or_else(|| {
             let share = self.failure_fraction.unwrap_or(0.01);
-            // A hair less, so that 1 % of 1,000 is not 11.
+            // The product is made slightly smaller, so that rounding up does not make 1 % of 1,000 into 11.
             (share * self.servers as f64 - 1e-6).ceil().max(0.0) as u64
         });
         if failed > self.servers {
@@ -379,7 +380,7 @@ mod tests {
         assert!(copysets.after_power_cut < 1e-3);
         assert!(copysets.bytes_lost_then > 100.0 * scatter.bytes_lost_then);
         assert_eq!(scatter.recovery.total, copysets.recovery.total);
-        // The price: few servers take over what a dead backup held.
+        // The price of copysets: only few servers take over the replicas of a dead backup.
         assert_eq!((scatter.recreation_servers, copysets.recreation_servers), (999, 4));
         assert!(copysets.whole_again() > 10.0 * scatter.whole_again());
     }
@@ -403,7 +404,8 @@ mod tests {
                 }
             }
         }
-        // A server that is lost every hour and is away for a quarter of it: a year of that is not told.
+        // Each server is lost every hour and is away for a quarter of an hour. The plan gives no figure for a
+        // year of that.
         let often = plan(&["--servers", "4", "--crashes-per-year", "8766", "--network", "100MB"]);
         let picture = often.picture().unwrap();
         assert!(picture.in_a_year.is_none());

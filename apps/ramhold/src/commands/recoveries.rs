@@ -1,4 +1,5 @@
-//! `recoveries`: what died, how it was noticed, and how fast it came back (F11).
+//! `recoveries`: for each recovery, the server that died, how its death was noticed, and the duration of the
+//! recovery (F11).
 
 mod svg;
 pub mod timeline;

@@ -1,4 +1,4 @@
-//! `scan` and `export`: all objects of a table, for eyes and for programs (A6).
+//! `scan` and `export`: all objects of a table, for people and for programs (A6).
 
 use crate::cli::Global;
 use crate::failure::Failure;

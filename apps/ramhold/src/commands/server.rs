@@ -1,7 +1,8 @@
 //! `ramhold server`: one storage server, master and backup.
 //!
-//! Looks at the machine before anything is taken, refuses with the figure when something is missing, and says at the
-//! start what it took. Then the loop runs until the cluster or a signal ends it.
+//! The command checks the machine before it takes any resource. If something is missing, it refuses to start
+//! and gives the figure. At the start it reports the resources that it took. Then the loop runs until the
+//! cluster or a signal ends it.
 
 mod buffers;
 pub mod device;
@@ -283,7 +284,7 @@ pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
 
     let exit = runtime.run();
     let is_flushed = runtime.machine().backup().is_stopped();
-    // Frees the directories before anything in them is removed.
+    // This unlocks the directories before anything in them is removed.
     drop(runtime);
     if is_flushed && exit.code == 0 {
         prepared.buffers.give_back();
@@ -354,7 +355,7 @@ impl Prepared {
             let listen = settle(arguments.bind)?;
             let advertise = arguments.advertise.unwrap_or(listen);
             let region_bytes = usize::try_from(self.memory.log_bytes).expect("memory fits the address space");
-            // Zeroed pages come from the kernel when they are first touched.
+            // The kernel supplies zeroed pages when they are first touched.
             let region = vec![0; region_bytes];
             let seed = RandomState::new().hash_one(std::process::id());
             let node = ServerNode::new(self.server_config(arguments, advertise), region, seed);

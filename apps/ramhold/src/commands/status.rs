@@ -1,4 +1,4 @@
-//! `status`: the whole cluster at a glance, from the coordinator and from every server.
+//! `status`: an overview of the whole cluster, from the coordinator and from every server.
 
 mod findings;
 mod json;
@@ -63,7 +63,7 @@ impl Status {
         loop {
             match take(&mut client, global.timeout()) {
                 Ok(picture) => self.show(&picture, global, clear)?,
-                // Watching is for bad times above all: go on.
+                // Watching matters most while something is wrong, so an error does not end it.
                 Err(error) => crate::output::tell(&format!("ramhold: {}", Failure::from(error).text())),
             }
             std::thread::sleep(WATCH_INTERVAL);
@@ -81,7 +81,8 @@ impl Status {
 
 fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
     let cluster = client.cluster_status()?;
-    // A coordinator whose store has no room tells of itself, and of tables only what is stored.
+    // A coordinator whose store has no room still reports its own status, but of tables only those that are
+    // stored. Then a failure to list the tables is not an error.
     let tables = match client.tables() {
         Err(_) if cluster.warnings.iter().any(|warning| warning.contains("the store has no room")) => {
             Vec::new()
@@ -93,7 +94,7 @@ fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
     let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up);
     let mut up = up.peekable();
     while up.peek().is_some() || !asked.is_empty() {
-        // All at once, but no more than a client may have under way.
+        // All servers are asked at once, but no more than a client may have under way.
         while asked.len() < 500
             && let Some(server) = up.next()
         {

@@ -1,4 +1,4 @@
-//! `ramhold stop`: ends a cluster that `ramhold dev` runs.
+//! `ramhold stop`: stops a cluster that `ramhold dev` runs.
 
 use crate::commands::dev::Record;
 use crate::failure::Failure;
@@ -45,7 +45,8 @@ pub fn run(arguments: Stop) -> Result<(), Failure> {
         .ok()
         .and_then(Pid::from_raw)
         .ok_or_else(|| Failure::usage(format!("{} names no process", Record::path(dir).display())))?;
-    // Whoever holds the directory wrote this number, and still runs: it is no stranger's.
+    // The process that holds the directory wrote this number and still runs, so the number is not a
+    // stranger's.
     kill_process(pid, Signal::TERM)
         .map_err(|error| Failure::usage(format!("cannot signal process {}: {error}", record.pid)))?;
     let start = Instant::now();

@@ -204,7 +204,7 @@ impl OptionArguments {
             (Durability::Buffered | Durability::Synced, Some(0)) => {
                 return Err(Failure::usage("without replicas nothing is durable; use --durability none"));
             }
-            // What is left open is the cluster's; an older coordinator takes this.
+            // The cluster decides an option that is left open. An older coordinator takes this value.
             (Durability::Buffered | Durability::Synced, replicas) => {
                 replicas.unwrap_or(REPLICA_COUNT_DEFAULT)
             }
@@ -482,7 +482,7 @@ fn undivided(name: &str, error: Error) -> Failure {
 
 /// Why a table could not be made.
 fn refused(name: &str, error: Error) -> Failure {
-    // The one thing about a creation that is not allowed.
+    // This is the only reason for `NotAllowed` when a table is created.
     if let Error::Refused { status: Status::NotAllowed, .. } = error {
         let text = "this cluster gives tables no replicas by default; say how many with --replicas";
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
@@ -517,7 +517,7 @@ impl Create {
         } else {
             created.map_err(|error| refused(&self.name, error))?
         };
-        // What was left open, and what is there already, only the cluster knows.
+        // Only the cluster knows the options that were left open, and those of a table that exists already.
         let made = client.describe_table(&self.name).map_err(|error| about(&self.name, error))?.options;
         let durability = made.durability.name();
         if global.json {
@@ -627,7 +627,7 @@ fn by_slots(options: &TableOptions) -> &'static str {
 fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_json::Value {
     let tablets = table.tablets.iter().map(|tablet| {
         json!({
-            // Hexadecimal text, since JSON numbers end at 2^53.
+            // Hashes are hexadecimal text, since JSON numbers are exact only up to 2^53.
             "first_hash": format!("{:?}", tablet.first),
             "last_hash": format!("{:?}", tablet.last),
             "state": state_name(tablet.state),

@@ -1,4 +1,4 @@
-//! `verify`: reads every imported file's object back and compares it byte for byte.
+//! `verify`: reads the object of every imported file back and compares it byte for byte.
 
 use super::import::{Limits, PIPELINE_BYTES, PIPELINE_COUNT};
 use super::scan::each_key;
@@ -140,7 +140,7 @@ impl Run {
                 }
                 Found::File { path, key } => (path, key),
             };
-            // The same files are left out as in the import, so that limits mean the same.
+            // The import leaves out the same files, so limits mean the same in both commands.
             let length = match readable_length(&path) {
                 Ok(length) => length,
                 Err(why) => {
@@ -192,7 +192,7 @@ impl Run {
                 self.progress.tell(&format!("ramhold: different '{name}'"));
                 self.different.push(name);
             }
-            // Modified since, or gone meanwhile.
+            // The file was modified after its object was written, or has disappeared.
             Ok(_) | Err(_) => self.changed.push(name),
         }
     }
@@ -209,7 +209,7 @@ impl Run {
         let exact = self.exact.take();
         let is_exact = exact.as_ref().is_none_or(Exact::is_right);
         let told = self.tell(global, exact, seconds, rate);
-        // The matches found are the answer, also when nobody has read all of the text.
+        // The result of the comparison decides the exit code, even if the output was not read to its end.
         if !self.missing.is_empty() || !self.different.is_empty() || !is_exact {
             Err(Failure::told(failure::NOT_FOUND))
         } else if self.failed > 0 {

@@ -1,4 +1,4 @@
-//! One child process: started, heard, signalled, waited for.
+//! One child process: started, its output read, signalled, waited for.
 
 use crate::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,7 +41,7 @@ impl Child {
         let mut command = Command::new(&program);
         command.args(arguments).stdin(input).process_group(0);
         for (variable, _) in std::env::vars_os() {
-            // Options that the environment gives to us are not meant for them.
+            // Options in our environment are not meant for the children.
             if variable.as_encoded_bytes().starts_with(b"RAMHOLD_") {
                 command.env_remove(variable);
             }
@@ -53,7 +53,7 @@ impl Child {
         command.stdout(writer).stderr(again);
         let file = open_log(log)?;
         let process = command.spawn().map_err(|error| Failure::local(&program, &error))?;
-        // Our own ends of the pipe must close, or the reader never sees its end.
+        // Our write ends of the pipe must close, or the reader never sees the end of the output.
         drop(command);
         let name = name.to_owned();
         let copy = move || copy_lines(reader, file, &name, output);
@@ -76,7 +76,7 @@ impl Child {
     pub fn signal(&self, signal: Signal) {
         let pid =
             i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
-        // It may have ended already; until it is waited for its number is nobody else's.
+        // The child may have ended already. Until it is waited for, no other process has its number.
         let _ = kill_process(pid, signal);
     }
 
@@ -103,7 +103,7 @@ fn copy_lines(reader: impl Read, mut log: File, name: &str, output: Output) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        // A full disk must not stop the child, so nothing is done about it here.
+        // A full disk must not stop the child, so the error is ignored.
         let _ = log.write_all(&line);
         if output == Output::Warnings && is_warning(&line) {
             let _ = std::io::stderr().write_all(&[format!("[{name}] ").as_bytes(), &line].concat());

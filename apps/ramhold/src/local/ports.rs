@@ -1,4 +1,4 @@
-//! Ports of this machine that nobody listens on.
+//! Free ports of this machine.
 
 use crate::failure::Failure;
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! Waiting for a local cluster to be what it should be.
+//! Waits until a local cluster has reached a given state.
 
 use super::child::tail;
 use super::{LOOK_INTERVAL, LocalCluster, name};

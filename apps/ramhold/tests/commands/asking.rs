@@ -1,4 +1,4 @@
-//! Commands that show the state of the cluster, and the benchmark.
+//! The commands that show the state of the cluster, and the benchmark.
 
 use crate::played::{Mischief, Played};
 
@@ -149,7 +149,7 @@ fn the_benchmark_counts_what_it_did() {
     assert!(reads > writes, "{reads} reads, {writes} writes");
     assert!(json["run"]["seconds"].as_f64().unwrap() >= 1.0);
     assert!(json["run"]["reads"]["p50_nanos"].as_u64().unwrap() > 0);
-    // Every object is there.
+    // Every object exists: the last one stands for all.
     let last = format!("{:030}", 299);
     assert_eq!(played.ramhold(&["get", "bench", &last]).ok().stdout.len(), 100);
     played.ramhold(&["bench", "kv", "--objects", "300", "--key-bytes", "2"]).failed(2);

@@ -1,4 +1,4 @@
-//! Benchmarks that start a cluster of their own: what they refuse before they do.
+//! Benchmarks that start a cluster of their own: the arguments that they refuse before they start it.
 
 use crate::binary::{Directory, nobody, ramhold_at};
 use std::process::Command;

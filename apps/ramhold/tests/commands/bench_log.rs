@@ -1,4 +1,4 @@
-//! `bench log` on small logs: memory under a workload, and a sweep between three backups.
+//! `bench log` on small logs: memory under a workload, and a sweep with three backups.
 
 use crate::binary::{Directory, nobody, ramhold_at};
 
@@ -20,7 +20,7 @@ fn a_workload_at_seven_tenths_is_never_refused_and_wastes_little_memory() {
         told["live_over_resident_end"].as_f64().unwrap(),
     );
     assert!((worst - live / resident).abs() < 1e-6, "{told}");
-    // The program itself is in it, and takes a few megabytes.
+    // The resident bytes include the program itself, which takes a few megabytes.
     assert!(worst > 0.3, "{told}");
     assert!(worst <= end, "{told}");
     assert!(told["entries_moved"].as_u64().unwrap() > 0, "nothing was cleaned: {told}");

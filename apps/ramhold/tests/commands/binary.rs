@@ -1,4 +1,4 @@
-//! Running `ramhold` and looking at what comes out.
+//! Runs `ramhold` and captures its output.
 
 use crate::played::Played;
 use std::ffi::OsStr;
@@ -49,7 +49,8 @@ pub fn ramhold_at<A: AsRef<OsStr>>(cluster: &str, input: &[u8], arguments: &[A])
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A command that does not read its input ends before all of it is written.
+    // A command that does not read its input may end before all of it is written, so a thread writes it and
+    // ignores the error.
     let writing = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
     writing.join().unwrap();

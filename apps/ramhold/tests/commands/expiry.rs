@@ -1,4 +1,4 @@
-//! Objects that end by themselves.
+//! Objects with a time to live.
 
 use crate::binary::{Directory, ramhold_at};
 use crate::played::{Mischief, Played};
@@ -15,7 +15,7 @@ fn get_tells_when_an_object_ends() {
     // A12
     let played = Played::start(Mischief::default());
     played.ramhold(&["table", "create", "t"]).ok();
-    // The played cluster counts its time from its start.
+    // The cluster time of the played cluster stands still at the time of its start.
     let earliest = unix_millis() - 60_000;
     played.ramhold(&["put", "t", "a", "x", "--ttl", "7d"]).ok();
     let json = played.ramhold(&["get", "t", "a", "--json"]).ok().json();
@@ -24,14 +24,14 @@ fn get_tells_when_an_object_ends() {
     assert!((earliest + week..=unix_millis() + week).contains(&expires), "{json}");
     let remaining = json["remaining_ms"].as_u64().unwrap();
     assert!((week - 120_000..=week).contains(&remaining), "{json}");
-    // Another end, to the millisecond, and none.
+    // Sets another end, exact to the millisecond, and then none.
     let end = unix_millis() + 12_345_678;
     played.ramhold(&["put", "t", "a", "x", "--expires-at", &end.to_string()]).ok();
     assert_eq!(played.ramhold(&["get", "t", "a", "--json"]).ok().json()["expires"], end);
     played.ramhold(&["put", "t", "a", "x"]).ok();
     let json = played.ramhold(&["get", "t", "a", "--json"]).ok().json();
     assert!(json["expires"].is_null() && json["remaining_ms"].is_null(), "{json}");
-    // Imported ones end too.
+    // Imported objects can also have an end.
     let directory = Directory::new();
     directory.write("file", b"text");
     played.ramhold(&["import", "t", "--dir", directory.text(), "--expires-at", &end.to_string()]).ok();
@@ -56,7 +56,7 @@ fn an_end_in_the_past_is_exit_code_1_and_one_out_of_range_2() {
     for wrong in arguments {
         assert_eq!(played.ramhold(&[&["put", "t", "a", "x"], wrong].concat()).code, 2, "{wrong:?}");
     }
-    // Only the cluster knows how far ahead this is.
+    // Only the cluster can tell that this time is too far ahead.
     played.ramhold(&["put", "t", "a", "x", "--expires-at", "18446744073709551615"]).failed(3);
 }
 
@@ -103,7 +103,7 @@ fn an_object_of_a_real_cluster_ends_by_itself() {
     let written = Instant::now();
     ramhold(&["put", "t", "long", "y", "--ttl", "1h"]).ok();
     let json = ramhold(&["get", "t", "short", "--json"]);
-    // A slow machine may be too late to see it.
+    // On a slow machine the object may have ended already.
     if written.elapsed() < Duration::from_secs(1) {
         assert!(json.ok().json()["remaining_ms"].as_u64().unwrap() <= 1500);
     }
@@ -118,7 +118,7 @@ fn an_object_of_a_real_cluster_ends_by_itself() {
     assert_eq!(gone, "ramhold: 'short': the object does not exist\n");
     ramhold(&["del", "t", "short"]).failed(1);
     ramhold(&["put", "t", "short", "x", "--if-version", "1"]).failed(1);
-    // Version 1 was it, something above that its end.
+    // The object had version 1, and its end took a higher one.
     let again = ramhold(&["put", "t", "short", "z", "--if-absent", "--json"]).ok().json();
     assert!(again["version"].as_u64().unwrap() > 2, "{again}");
     assert_eq!(ramhold(&["get", "t", "short"]).ok().stdout, b"z");

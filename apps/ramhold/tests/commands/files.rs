@@ -60,7 +60,7 @@ fn missing_different_and_changed_objects_are_told_apart() {
     let (played, directory) = (Played::start(Mischief::default()), example());
     played.ramhold(&["table", "create", "t"]).ok();
     played.ramhold(&["import", "t", "--dir", directory.text()]).ok();
-    // The files are older than their objects.
+    // Makes the files older than their objects.
     let old = SystemTime::now() - Duration::from_secs(100);
     for name in ["b.txt", "a.txt", "a/deep/file"] {
         File::options().write(true).open(directory.0.join(name)).unwrap().set_modified(old).unwrap();
@@ -181,7 +181,7 @@ fn a_table_is_scanned_in_parts_and_comes_back_from_its_export() {
     assert_eq!((lines.len(), lines[3], lines[10]), (11, "a3\tvalue 3", "bytes\t\\xff\\u{0}\\n"));
     let keys = played.ramhold(&["scan", "t", "--keys", "--prefix", "by"]).ok().text();
     assert_eq!(keys, "bytes\n");
-    // In parts, each from the cursor that the one before has told.
+    // Scans in parts, each from the cursor that the part before has printed.
     let (mut met, mut cursor) = (Vec::new(), None::<String>);
     loop {
         let mut arguments = vec!["scan", "t", "--limit", "4", "--json"];

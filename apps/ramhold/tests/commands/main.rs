@@ -21,7 +21,7 @@ mod processor;
 mod redis;
 #[cfg(test)]
 mod terminal;
-// The same cluster that the client library is tested with.
+// The tests of the client library use the same played cluster.
 #[cfg(test)]
 #[path = "../../../../clients/rust/tests/blocking/played.rs"]
 mod played;

@@ -15,7 +15,7 @@ fn a_table_is_made_listed_described_and_dropped() {
     assert_eq!(made, "table 'users' is t1: buffered, 3 replicas\n");
     let twice = played.ramhold(&["table", "create", "users"]).failed(3);
     assert!(twice.contains("'users'") && twice.contains("--if-absent"), "{twice}");
-    // D2: a table is never taken for another one.
+    // D2: a table with other options is never accepted as the one asked for.
     let others =
         ["table", "create", "users", "--durability", "synced", "--replicas", "2", "--slots", "--if-absent"];
     let other = played.ramhold(&others).failed(3);
@@ -59,13 +59,13 @@ fn objects_go_in_and_come_out_byte_for_byte() {
     let json = played.ramhold(&["get", "t", "b", "--json"]).ok().json();
     assert_eq!((&json["key"], &json["version"]), (&"b".into(), &2.into()));
     assert!(json["value_base64"].as_str().unwrap().starts_with("AAECAw"));
-    // A key that is no text.
+    // A key that is not text.
     let address = played.address.to_string();
     let key = OsStr::from_bytes(b"\xFF\n");
     let arguments = [OsStr::new("put"), OsStr::new("t"), key, OsStr::new("-7")];
     ramhold_at(&address, b"", &arguments).ok();
     assert_eq!(ramhold_at(&address, b"", &[OsStr::new("get"), OsStr::new("t"), key]).ok().stdout, b"-7");
-    // The largest value, and one more byte.
+    // The largest value, and a value with one byte more.
     played.ramhold_with(&vec![1; 1024 * 1024], &["put", "t", "large", "-"]).ok();
     let refused = played.ramhold_with(&vec![1; 1024 * 1024 + 1], &["put", "t", "large", "-"]).failed(3);
     assert!(refused.contains("1048576"), "{refused}");

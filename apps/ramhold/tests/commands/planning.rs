@@ -1,4 +1,4 @@
-//! `plan`: asks nobody, tells text and JSON, refuses what makes no sense.
+//! `plan`: contacts no process, prints text and JSON, refuses impossible descriptions.
 
 use crate::binary::{Ran, nobody, ramhold_at};
 

@@ -1,4 +1,4 @@
-//! `RAMHOLD_CPU`, which chooses the instructions for checksums and copies.
+//! `RAMHOLD_CPU`, which selects the instructions for checksums and copies.
 
 use crate::binary::Ran;
 use ramhold_base::processor::{Level, Path};

@@ -120,7 +120,7 @@ fn the_files_of_a_manifest_are_read_in_order() {
     assert_eq!(import(&played, &directory, "", &[]).code, 3);
     assert_eq!(get(&played, "db0", "text"), b"2");
     assert_eq!(get(&played, "db3", "other"), b"database three");
-    // One that is not the last was whole once.
+    // A file that is not the last one was once complete, so a cut command in it is an error.
     directory.write("a.aof.1.incr.aof", b"*1\r\n$4\r\nPI");
     assert!(import(&played, &directory, "a.aof.manifest", &[]).failed(2).contains("is not the last"));
 }

@@ -1,4 +1,4 @@
-//! Output for eyes: on a terminal of its own, and on a pipe whose reader has gone.
+//! Output for people: on a terminal of its own, and on a pipe whose reader has gone.
 
 use crate::binary::Directory;
 use crate::played::{Mischief, Played};
@@ -82,7 +82,7 @@ fn prefixes_are_bytes() {
     assert!(typed.status.success() && typed.stdout.is_empty(), "{typed:?}");
 }
 
-// The reader of what a command prints may go at any time.
+// The reader of a command's output may disappear at any time.
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
     let (played, directory) = (with_objects(), Directory::new());
@@ -90,7 +90,7 @@ fn a_reader_that_goes_away_is_no_panic() {
         directory.write(format!("file {name}"), b"not imported");
     }
     let dir = directory.text();
-    // What comes of it, and the exit codes of the command.
+    // Each command line, and the exit codes that it may have.
     let commands = [
         (format!("$R verify notes --dir {dir} 2>&1"), &[1][..]),
         (format!("$R import notes --dir {dir} --list-skipped 2>&1"), &[0]),

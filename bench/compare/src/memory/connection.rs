@@ -1,8 +1,9 @@
-//! One connection with thousands of commands under way, and the account of what the store holds by its own answers.
+//! One connection with thousands of commands under way, and an account of the store's contents by its own
+//! answers.
 //!
-//! Commands go out in batches. A second batch is sent before the answers of the first are read, so that the store never
-//! waits for us. Both sides block on the socket: the answers of two batches are a few ten KiB, which the kernel keeps,
-//! so the store can always go on reading while we write.
+//! Commands go out in batches. A second batch is sent before the answers to the first are read, so that the
+//! store never waits for the client. Both sides block on the socket. The answers to two batches are a few ten
+//! KiB, which the kernel buffers, so the store can always go on reading while the client writes.
 
 use super::dialect::{Answer, Dialect};
 use ramhold_workload::{KeyId, Step};
@@ -13,18 +14,18 @@ use std::time::Duration;
 
 const BATCH_STEPS: usize = 2048;
 const BATCH_BYTES: usize = 256 * 1024;
-/// A store that says nothing for so long is taken for dead.
+/// A store that sends nothing for this long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// What the store's answers add up to.
+/// The sums of the store's answers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Account {
-    /// Bytes of the keys and values that it holds.
+    /// Bytes of the keys and values that the store holds.
     pub held_bytes: u64,
     pub held_count: u64,
-    /// Inserts that it was asked for.
+    /// Inserts that were sent.
     pub writes: u64,
-    /// Inserts that it refused.
+    /// Inserts that the store refused.
     pub refused: u64,
     /// Keys to delete that were not there.
     pub missing: u64,
@@ -42,7 +43,7 @@ pub struct Connection {
     out: Vec<u8>,
     /// Commands in `out`.
     out_count: usize,
-    /// Commands of the batch that was sent before the latest, and still to be answered.
+    /// Commands of the batch before the latest one that are still to be answered.
     asked: VecDeque<Asked>,
     input: Vec<u8>,
     /// Answered bytes at the front of `input`.

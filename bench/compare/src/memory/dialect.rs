@@ -1,6 +1,6 @@
-//! The two languages that the stores speak: RESP and memcached's text.
+//! The two languages that the stores speak: RESP and memcached's text protocol.
 //!
-//! Only what the workloads need: store a value, delete a key. Every answer is one line.
+//! The workloads need two commands only: store a value, delete a key. Every answer is one line.
 
 use ramhold_workload::KeyId;
 use std::io::Write;
@@ -11,7 +11,7 @@ pub enum Dialect {
     Text,
 }
 
-/// What a store says to one command.
+/// A store's answer to one command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
     Stored,
@@ -22,7 +22,7 @@ pub enum Answer {
     Refused,
 }
 
-/// Bytes that values are cut from; longer than any.
+/// Bytes that values are cut from. No value is longer.
 static VALUES: [u8; 16_384] = [b'v'; 16_384];
 
 impl Dialect {
@@ -56,7 +56,7 @@ impl Dialect {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// What a line, without its end, says; an error when it says anything unexpected.
+    /// The meaning of a line without its end. An unexpected line is an error.
     pub fn answer(self, line: &[u8]) -> Result<Answer, String> {
         let answer = match (self, line) {
             (Dialect::Resp, b"+OK") | (Dialect::Text, b"STORED") => Answer::Stored,

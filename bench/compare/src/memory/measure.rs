@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const READINGS_PER_LIVE: u64 = 32;
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// What the store held at one moment, and what memory it took.
+/// The bytes that the store held at one moment, and the memory that it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
     pub live_bytes: u64,
@@ -29,7 +29,8 @@ impl Reading {
 pub struct Row {
     pub workload: Workload,
     pub store: &'static str,
-    /// Of all moments with live bytes at the target, the one with the least live data per resident byte.
+    /// The moment with the least live data per resident byte, among all moments with live bytes at the
+    /// target.
     pub worst: Reading,
     pub live_over_resident_end: f64,
     /// At the end.

@@ -1,17 +1,18 @@
-//! What is asked for: workloads, stores, how much of each.
+//! Options of a run: workloads, stores, and sizes.
 
 use super::store::Store;
 use clap::Args;
 use ramhold_workload::Workload;
 use std::path::PathBuf;
 
-/// How full Ramhold's log is made when nothing else is asked, in percent.
+/// The default fill level of Ramhold's log, in percent.
 const LOG_USED_PERCENT: u32 = 90;
 /// More would need keys of more than 32 bits in the generator.
 const LIVE_BYTES_MAX: u64 = 64 << 30;
 /// Bytes of an entry in Ramhold's log beyond key and value; docs/formats/log.md.
 pub const ENTRY_OVERHEAD_BYTES: u32 = 22;
-/// What redis-server and memcached do with one client on this kind of machine; only for telling how long it will take.
+/// About the rate of redis-server and memcached with one client on this kind of machine. It is used only to
+/// estimate the duration.
 const STEPS_PER_SECOND_ABOUT: u64 = 500_000;
 
 /// Live data divided by resident memory, under workloads that fragment.
@@ -52,9 +53,9 @@ pub struct Memory {
 /// Sizes of one workload's run.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
-    /// Keys and values that are live.
+    /// Live bytes of keys and values.
     pub live: u64,
-    /// Ramhold's log.
+    /// Bytes of Ramhold's log.
     pub log: u64,
 }
 
@@ -81,7 +82,7 @@ impl Memory {
         };
         let workloads: Vec<(Workload, Bytes)> = self.workloads.iter().map(|w| (*w, of(*w))).collect();
         for (workload, bytes) in &workloads {
-            // A hundred objects at least: below that, one object more or less is the result.
+            // A hundred objects at least: with fewer, one object more or less would be the result.
             let live_min = workload.object_bytes_max() * 100;
             if bytes.live < live_min {
                 return Err(format!("{workload} needs {live_min} live bytes at least, not {}", bytes.live));
@@ -95,7 +96,7 @@ impl Memory {
 }
 
 impl Plan {
-    /// What the run will take with so many stores, for whoever waits.
+    /// The estimated duration of the run with this number of stores, as text.
     pub fn cost(&self, store_count: u64) -> String {
         let steps: u64 = self.workloads.iter().map(|(w, bytes)| w.step_count_about(bytes.live)).sum();
         let live_max = self.workloads.iter().map(|(_, bytes)| bytes.live).max().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Ramhold's own rows: a child process `ramhold bench log` that prints one JSON object.
 //!
-//! It is called as `ramhold --json bench log --workload W2 --log BYTES --live BYTES --seed N`, runs the same steps on a
-//! log of `--log` bytes, and prints, with the meanings that `Row` gives:
+//! The call is `ramhold --json bench log --workload W2 --log BYTES --live BYTES --seed N`. The child runs the
+//! same steps on a log of `--log` bytes and prints this object, whose fields mean the same as those of `Row`:
 //!
 //! ```json
 //! {"workload":"W2","live_bytes":1,"resident_bytes_worst":1,"live_over_resident_worst":0.9,
@@ -16,7 +16,7 @@ use crate::process::{pinned, ramhold};
 use ramhold_workload::Workload;
 use serde_json::Value;
 
-/// The row, or why there is none.
+/// The row, or the reason why there is none.
 pub fn measure(workload: Workload, bytes: Bytes, seed: u64) -> Result<Row, String> {
     let program = ramhold();
     let output = pinned(0, &program)

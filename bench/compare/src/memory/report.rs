@@ -1,4 +1,4 @@
-//! The table of rows as they come, and the file of them at the end.
+//! The report: rows are printed as they come, and written to a file at the end.
 
 use super::measure::Row;
 use super::options::Plan;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 pub struct Report {
     rows: Vec<Row>,
-    /// What was not measured, with the reason; without a workload it is all of them.
+    /// The measurements that were not made, with the reason. Without a workload, none of the store's were
+    /// made.
     missing: Vec<(Option<Workload>, Store, String)>,
     latest: Option<Workload>,
 }
@@ -30,7 +31,7 @@ impl Report {
         self.missing.push((None, store, reason));
     }
 
-    /// What it will take with the stores there are, and the head of the table.
+    /// Prints the estimated duration with the stores that are there, and the head of the table.
     pub fn head(&self, plan: &Plan, store_count: usize) {
         println!("{}\n", plan.cost(store_count as u64));
         println!(
@@ -82,7 +83,8 @@ impl Report {
     }
 }
 
-/// Resident bytes less live ones per object; only where all objects are there at the end and nothing was replaced.
+/// Resident bytes less live bytes, per object. Given only where all objects are there at the end and none was
+/// replaced.
 fn beyond(row: &Row) -> Option<f64> {
     let count = row.live_count.filter(|count| row.workload == Workload::Fill && *count > 0)?;
     Some((row.worst.resident_bytes as f64 - row.worst.live_bytes as f64) / count as f64)
@@ -105,7 +107,7 @@ fn line(row: &Row) -> String {
     )
 }
 
-/// With the names that `ramhold bench log` uses.
+/// The row as JSON, with the names that `ramhold bench log` uses.
 fn value(row: &Row) -> Value {
     json!({
         "workload": row.workload.name(),

@@ -55,7 +55,7 @@ fn start_redis() -> Result<Process, String> {
     })
 }
 
-/// Turns defragmentation on; it needs an allocator that Redis was built with.
+/// Turns defragmentation on. It needs the allocator that Redis is built with for it.
 fn defragment(port: u16) -> Result<(), String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(|e| e.to_string())?;
     stream.write_all(b"CONFIG SET activedefrag yes\r\n").map_err(|e| e.to_string())?;
@@ -64,15 +64,15 @@ fn defragment(port: u16) -> Result<(), String> {
     if answer.trim() == "+OK" { Ok(()) } else { Err(answer.trim().trim_start_matches('-').to_string()) }
 }
 
-/// With room for four times the live bytes, so that nothing is refused for want of a limit; and refusing (`-M`) rather
-/// than evicting where it comes to that all the same.
+/// Starts memcached with room for four times the live bytes, so that no value is refused for want of a limit.
+/// If the limit is reached all the same, memcached refuses (`-M`) and does not evict.
 fn start_memcached(live_bytes: u64) -> Result<Process, String> {
     needs("memcached")?;
     let mebibytes = ((live_bytes * 4) >> 20).max(256);
     Process::start("memcached", |command, port, _| {
         command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-M", "-o", "modern"]);
         command.args(["-m", &mebibytes.to_string()]);
-        // It refuses to run as root without being told a user; others may not name one.
+        // As root, memcached runs only if a user is named. Other users may not name one.
         if is_root() {
             command.args(["-u", "root"]);
         }

@@ -1,7 +1,9 @@
-//! A server that does nothing: it counts the bytes of requests that all have one length, and answers each with the same.
+//! A server that does no work. All requests have one length, so it counts bytes and answers each request with
+//! the same reply.
 //!
-//! One thread, one epoll, one read and one write for whatever has come: what the kernel takes for the sockets, and
-//! nothing else. No server on sockets is faster on this machine, so it is the floor.
+//! It has one thread and one epoll. For each batch of requests that has arrived it does one read and one
+//! write. Its cost is the kernel's cost for the sockets and nothing else. No server on sockets is faster on
+//! the same machine, so it is the floor.
 
 use clap::Args;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -26,7 +28,7 @@ const EVENT_COUNT: usize = 256;
 
 struct Connection {
     stream: TcpStream,
-    /// Of a request that has not come whole.
+    /// Bytes received of a request that is not complete yet.
     begun_bytes: usize,
 }
 
@@ -65,7 +67,7 @@ impl Empty {
                     Err(_) => 0,
                 };
                 if count == 0 {
-                    // Closing takes it out of the epoll.
+                    // Closing a socket removes it from the epoll.
                     connections.remove(&token);
                     continue;
                 }

@@ -1,7 +1,8 @@
-//! The load: connections that each keep so many commands under way, from one thread.
+//! The load: connections that each keep a fixed number of commands under way, all from one thread.
 //!
-//! As redis-benchmark does it, a connection sends its commands in one write and sends the next ones when all are answered.
-//! Every reply has the same length and is compared; a server that answers otherwise ends the run.
+//! As in redis-benchmark, a connection sends its commands in one write, and sends the next ones when all are
+//! answered. Every reply has the same length and is compared with the expected one. A server that answers
+//! otherwise ends the run.
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::fmt;
@@ -15,7 +16,7 @@ pub const VALUE_BYTES: usize = 3;
 const GIVE_UP: Duration = Duration::from_secs(60);
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000000\r\n";
 const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\nxxx\r\n";
-/// Where the digits of the key are, seen from the beginning of a request.
+/// The offset of the key's digits in a request.
 const DIGITS_AT: usize = 22;
 const DIGIT_COUNT: usize = 12;
 
@@ -53,9 +54,9 @@ impl fmt::Display for Request {
 
 struct Connection {
     stream: TcpStream,
-    /// The commands, whose keys are written anew each time.
+    /// The commands. Their keys are written anew for each batch.
     out: Vec<u8>,
-    /// What is still to come of the replies.
+    /// Bytes of replies that are still to come.
     missing_bytes: usize,
 }
 
@@ -94,7 +95,8 @@ impl Load {
         Ok(Load { poll, connections: opened, request, keys, replies, pipeline, state })
     }
 
-    /// Asks for random keys; how many commands were answered in how many seconds.
+    /// Asks for random keys. Returns the number of commands that were answered, and the seconds that they
+    /// took.
     pub fn run(mut self, time: Duration) -> Result<(u64, f64), String> {
         let start = Instant::now();
         let mut state = self.state;
@@ -109,7 +111,7 @@ impl Load {
         Ok((count, start.elapsed().as_secs_f64()))
     }
 
-    /// Asks for every key once, and for some again at the end; the seconds that it took.
+    /// Asks for every key once, and at the end for some keys again. Returns the seconds that it took.
     pub fn fill(mut self) -> Result<f64, String> {
         let start = Instant::now();
         let (mut key, keys) = (0, self.keys);
@@ -121,7 +123,8 @@ impl Load {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Goes on until `is_over`, which is told how many commands were sent; then takes what is under way.
+    /// Goes on until `is_over`, which is given the number of commands sent. Then reads the replies that are
+    /// under way.
     fn drive(&mut self, mut next: impl FnMut() -> u64, is_over: impl Fn(u64) -> bool) -> Result<u64, String> {
         let text = |error: io::Error| format!("{}: {error}", self.request);
         let (mut sent, mut answered, mut under_way) = (0, 0, 0);
@@ -177,7 +180,7 @@ impl Connection {
         self.stream.write_all(&self.out)
     }
 
-    /// Whether the bytes are what is to come next.
+    /// Whether the bytes are the next ones expected.
     fn take(&mut self, bytes: &[u8], replies: &[u8]) -> bool {
         let at = replies.len() - self.missing_bytes;
         let is_right = !bytes.is_empty() && replies[at..].starts_with(bytes);

@@ -1,4 +1,5 @@
-//! Probability of data loss in a year (Fig. 12): what `ramhold plan` works out, for its clusters and recovery times.
+//! Probability of data loss in a year (Fig. 12), computed by `ramhold plan` for its clusters and recovery
+//! times.
 
 use crate::table::{Cell, Table};
 use serde_json::Value;
@@ -8,7 +9,7 @@ const SERVERS: [u64; 5] = [10, 100, 1_000, 10_000, 100_000];
 const SECONDS: [f64; 4] = [1.0, 10.0, 100.0, 1_000.0];
 
 fn year(program: &str, servers: u64, seconds: f64, concentrated: bool) -> Result<f64, String> {
-    // The recovery itself is taken to be nothing: the time that is asked for is all in the detection.
+    // The recovery itself is taken to be instant: all of the given time is detection.
     let mut command = Command::new(program);
     command.args(["plan", "--json", "--replicas", "2", "--crashes-per-year", "2", "--memory", "64GiB"]);
     command.args(["--servers", &servers.to_string(), "--detection", &format!("{seconds}s")]);

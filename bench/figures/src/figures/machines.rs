@@ -1,4 +1,5 @@
-//! One recovery master: how fast it is by partition and object size (Fig. 6), how many disks keep it busy (Fig. 7).
+//! One recovery master: its speed by partition and object size (Fig. 6), and the disks needed to keep it busy
+//! (Fig. 7).
 
 use super::{
     Extent, Figure, MB, SOSP_PARTITION, busiest_port, busiest_processor, count, notes, plan, seconds,

@@ -1,4 +1,4 @@
-//! Recovery time by how the dead server had placed its segments (Fig. 11): a distribution over many recoveries.
+//! Recovery time by the dead server's placement of segments (Fig. 11): a distribution over many recoveries.
 
 use super::{Extent, Figure, SOSP_PARTITION, notes, plan, seconds};
 use crate::profile::SOSP11_DISK;

@@ -9,7 +9,7 @@ use crate::scale::{FINE, Scale};
 use crate::stage::{Measured, Plan};
 use crate::table::{Cell, Table, paper};
 
-/// A point of a figure: so many masters, and what the paper has there.
+/// A point of a figure: the number of masters, and the paper's result for it.
 type Point = (usize, Option<f64>);
 
 const COLUMNS: [&str; 10] = [
@@ -101,7 +101,7 @@ fn flash_plan(masters: usize) -> Plan {
 /// Fig. 10: so little data that only the management counts. Replicas are in memory; segments are so large
 /// that a digest of all is a small part of one.
 pub fn overhead(extent: Extent, partition: f64) -> Figure {
-    /// Devices that are none.
+    /// A device that costs nothing.
     const MEMORY: Profile =
         Profile { name: "sosp11 (replicas in memory)", read: 1e12, write: 1e12, ..SOSP11_DISK };
     const SEGMENT_BYTES: u32 = 64 * 1024;
@@ -116,7 +116,7 @@ pub fn overhead(extent: Extent, partition: f64) -> Figure {
         masters: *masters,
         backups: masters * 2,
         data: partition * *masters as f64,
-        // What a head may have grown comes off again.
+        // The head may have grown; its size is subtracted again.
         partition: Some(partition + f64::from(SEGMENT_BYTES)),
         scale: Scale { segment_bytes: SEGMENT_BYTES, real_bytes: SEGMENT_BYTES, segments: 1 },
         ..plan(MEMORY)
@@ -163,7 +163,7 @@ pub fn capacities(extent: Extent) -> Figure {
     figure("tut15-scale", "TUT15 Scale and Recovery", points, plans, more)
 }
 
-/// What a server of 64 GB leaves to each of a thousand.
+/// The data per server when a server of 64 GB dies among a thousand.
 const SHARE: f64 = 64.0 * GB / 1000.0;
 
 /// Servers of today, gigabytes and perhaps a grain, as they are written on the command line: 1000:64:16.
@@ -180,7 +180,7 @@ pub fn one(text: &str) -> Option<Plan> {
     parts.next().is_none().then_some(Plan { scale, ..plan })
 }
 
-/// So many servers of today.
+/// This many servers of today.
 fn now_plan(servers: usize, data: f64) -> Plan {
     let scale = match (servers, data > 100.0 * GB) {
         (_, true) => Scale::coarse(64),
@@ -192,9 +192,10 @@ fn now_plan(servers: usize, data: f64) -> Plan {
 
 /// A thousand servers of today, and fewer with the same share each; and a server of 256 GB.
 pub fn now(extent: Extent) -> Figure {
-    // What is computed of a thousand servers is bounded: a quarter of a million requests of masters to backups.
+    // The computation for a thousand servers is bounded: a quarter of a million requests of masters to
+    // backups.
     let mut sizes = vec![(20, SHARE * 20.0), (60, SHARE * 60.0), (100, SHARE * 100.0), (300, SHARE * 300.0)];
-    // All that one server of 60 has, for what a restart of Redis takes.
+    // All data of one server of 60. It is compared with a restart of Redis.
     sizes.push((60, 64.0 * GB));
     sizes.extend([(1000, 64.0 * GB), (1000, 256.0 * GB)]);
     let sizes = match extent {
@@ -235,7 +236,8 @@ pub fn now(extent: Extent) -> Figure {
 /// (docs/measurements/recovery.md, Recovery beside Redis), on the processor of the profile 2026.
 const REDIS_RATE: f64 = 534.0 * 1024.0 * 1024.0 / 1.16;
 
-/// What must be shown, as far as the tables have it: what, wanted, measured, and whether it is met.
+/// The targets that must be shown, as far as the tables have them: each with the wanted and the measured
+/// value, and whether it is met.
 pub fn targets(tables: &[Table]) -> Table {
     let table = |name: &str| tables.iter().find(|table| table.name == name);
     let value = |name: &str, wanted: &dyn Fn(&[Cell]) -> bool, column: usize| {

@@ -1,4 +1,4 @@
-//! What the caller of the client sees.
+//! The client as its caller sees it.
 
 use crate::played::{Mischief, Played};
 use ramhold_client::{
@@ -111,7 +111,8 @@ fn many_objects_in_one_call_each_end_on_their_own_in_the_order_given() {
     ] {
         let played = Played::start(mischief);
         let (mut client, table) = connect(&played);
-        // More than one session has under way, and than one frame holds; one key twice.
+        // These are more parts than a session may have under way, and more than one frame holds. One key
+        // comes twice.
         let keys: Vec<String> = (0..3000).map(|n| format!("key {}", n % 2999)).collect();
         let written = client.multi_write(table, keys.iter().map(|key| (key, key)));
         assert!(written.iter().all(Result::is_ok), "{:?}", written.iter().find(|result| result.is_err()));
@@ -131,7 +132,8 @@ fn many_objects_in_one_call_each_end_on_their_own_in_the_order_given() {
         let removed = client.multi_remove(table, ["key 0", "absent", "key 1"]);
         assert!(matches!(removed[..], [Ok(Some(_)), Ok(None), Ok(Some(_))]), "{removed:?}");
         assert_eq!(client.get(table, b"key 0").unwrap(), None);
-        // Conditions of their own, and kinds in any mixture; what was submitted before stays to be waited for.
+        // The operations have their own rules and are of mixed kinds. An operation submitted before can still
+        // be waited for.
         let rules = RejectRules { exists: true, ..RejectRules::default() };
         let write = |key: &str| Operation::Write {
             table,
@@ -179,7 +181,7 @@ fn a_scan_gives_every_object_once_and_goes_on_from_a_text() {
     let mut wanted: Vec<_> = keys.iter().map(|key| key.clone().into_bytes()).collect();
     wanted.sort_unstable();
     assert_eq!(met, wanted);
-    // Page by page, each by another client that knows but the text.
+    // Reads page by page, each page with another client that knows only the cursor's text.
     let limits = PageLimits { count: 2, keys_only: true, ..PageLimits::default() };
     let mut met = Vec::new();
     let mut next = Some(ScanCursor::new(table).to_string());
@@ -211,7 +213,7 @@ fn an_object_ends_when_its_writer_said() {
     let expires = |client: &mut Client| client.get(table, b"key").unwrap().map(|object| object.expires);
     client.put_with(table, b"key", b"1", put.time_to_live(Duration::from_secs(60))).unwrap();
     let end = expires(&mut client).unwrap().unwrap();
-    // Rounded up to a whole millisecond.
+    // The time to live is rounded up to a whole millisecond.
     client.put_with(table, b"key", b"1", put.time_to_live(Duration::from_nanos(60_001_000_001))).unwrap();
     assert_eq!(expires(&mut client), Some(Some(ClusterTime(end.0 + 2))));
     client.put_with(table, b"key", b"1", put.expires_at(ClusterTime(end.0 + 77))).unwrap();
@@ -253,7 +255,8 @@ fn many_operations_are_under_way_at_once_and_each_ends_once() {
         };
         wanted.insert(client.submit(operation), number);
     }
-    // A blocking call in between neither waits for them nor loses what ends meanwhile.
+    // A blocking call in between does not wait for the submitted operations, and loses no outcome that comes
+    // meanwhile.
     client.put(table, b"between", b"").unwrap();
     let mut versions = BTreeSet::new();
     while let Some((id, outcome)) = client.wait_any() {
@@ -290,7 +293,7 @@ fn a_refusal_for_the_time_being_ends_at_the_deadline() {
     assert_eq!(error.status(), Some(Status::OutOfMemory));
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert!(error.to_string().contains("attempts"), "{error}");
-    // Reads go on.
+    // Reads still succeed.
     assert_eq!(client.get(table, b"key").unwrap(), None);
 }
 
@@ -378,7 +381,7 @@ fn a_table_that_is_there_with_other_options_is_not_the_one_asked_for() {
         }
         other => panic!("{other:?}"),
     }
-    // What is left to the cluster may be as it is.
+    // An option that is left to the cluster may have any value.
     let open = TableOptions { durability: Durability::Synced, replicas: 2, ..options() };
     let left = Some(LeftOpen::Durability);
     assert_eq!(client.create_table_if_absent("things", open, left).unwrap(), table);

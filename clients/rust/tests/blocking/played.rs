@@ -1,7 +1,8 @@
-//! A cluster of one process that plays coordinator and server: enough to answer every operation over real sockets.
+//! A cluster of one process that plays both coordinator and server: enough to answer every operation over
+//! real sockets.
 //!
-//! It keeps objects in a map and forgets them with the process. It can be told to misbehave. Its cluster time stands
-//! still: an object ends at once or never.
+//! It keeps objects in a map and forgets them when the process ends. It can be told to misbehave. Its cluster
+//! time stands still, so an object either ends at once or never.
 
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
@@ -222,7 +223,7 @@ impl Cluster {
                 self.leases += 1;
                 ok(&LeaseOpened { lease: LeaseId(self.leases), term_millis })
             }
-            // On a slow machine a client has time for it.
+            // The term is long, so that a client on a slow machine can renew its lease in time.
             Opcode::LeaseRenew => ok(&LeaseRenewed { term_millis: 60_000 }),
             Opcode::Ping => ok(&Pong { server: ServerId::NONE, list_version: 0, time_micros: None }),
             Opcode::TableCreate => self.create(decode(body).unwrap()),

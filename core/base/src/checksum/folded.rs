@@ -1,11 +1,12 @@
 //! CRC32C by folding: 256 bytes a step, with the carry-less products of AVX-512.
 //!
-//! Bytes are a polynomial, of which the checksum is the remainder. Bytes that others follow count for theirs times a power
-//! of x; folding replaces 16 of them by a remainder of as many, worked out with two products, added to those that stand so
-//! many bytes behind them. What is left in the end, 16 bytes for whole lines, has the checksum of all of them.
+//! The bytes are a polynomial, and the checksum is its remainder. Bytes that others follow count as their own
+//! polynomial times a power of x. Folding takes 16 bytes and computes, with two products, a remainder that is
+//! 16 bytes long, too. It adds this remainder to the 16 bytes that lie a fixed distance behind. The bytes
+//! that are left in the end, 16 for whole lines, have the checksum of all of them.
 //!
-//! Not here: shorter runs, and processors without it (`checksum`). Source: Intel, "Fast CRC Computation for Generic
-//! Polynomials Using PCLMULQDQ Instruction".
+//! Not here: shorter runs, and processors without these instructions (`checksum`). Source: Intel, "Fast CRC
+//! Computation for Generic Polynomials Using PCLMULQDQ Instruction".
 
 use super::{ONE, short, times};
 use std::arch::x86_64::{
@@ -17,14 +18,14 @@ use std::arch::x86_64::{
 };
 
 const LINE_BYTES: usize = 64;
-/// Lines that are folded side by side: the products of one need not wait for those of another.
+/// Lines that are folded side by side: the products of one line need not wait for those of another.
 const LINE_COUNT: usize = 4;
 /// How far lines are fetched ahead.
 const AHEAD_BYTES: usize = 2048;
-/// For less there is nothing to fold.
+/// A shorter run has no step to fold.
 pub(super) const BYTES_MIN: usize = LINE_COUNT * LINE_BYTES;
 
-/// The CRC32C of what `so_far` covers followed by `bytes`, at least `BYTES_MIN` of them.
+/// The CRC32C of the bytes that `so_far` covers, followed by `bytes`, which are at least `BYTES_MIN`.
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 pub(super) fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
     let (lines, rest) = bytes.as_chunks::<LINE_BYTES>();
@@ -49,18 +50,19 @@ pub(super) fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
     short(!remainder(end), rest)
 }
 
-/// Has lines on their way that come some steps later: the processor's own prefetching does not look beyond a page.
+/// Prefetches lines that are needed some steps later: the processor's own prefetching does not look beyond a
+/// page.
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn fetch(step: &[[u8; LINE_BYTES]; LINE_COUNT]) {
     for line in step {
         let later = line.as_ptr().wrapping_add(AHEAD_BYTES);
-        // Nothing is read, and an address where there is nothing is as good as any.
+        // Nothing is read, so an address without memory behind it does no harm.
         _mm_prefetch::<_MM_HINT_T0>(later.cast());
     }
 }
 
-/// What a line of bytes leaves of itself, without the ones that checksums begin and end with.
+/// The remainder of a line of bytes, without the inversions at the beginning and the end of a checksum.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 fn remainder(line: __m512i) -> u32 {
@@ -73,7 +75,8 @@ fn remainder(line: __m512i) -> u32 {
     _mm_crc32_u64(first, _mm_extract_epi64::<1>(part).cast_unsigned()) as u32
 }
 
-/// `onto`, and what a line before it comes to there: of each 16 bytes the first eight and the others times their power.
+/// `onto` plus the remainder of an earlier line: of each 16 bytes, the first eight and the last eight times
+/// their power.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn folded(line: __m512i, powers: __m512i, onto: __m512i) -> __m512i {
@@ -82,13 +85,13 @@ fn folded(line: __m512i, powers: __m512i, onto: __m512i) -> __m512i {
     _mm512_ternarylogic_epi64::<XOR>(first, second, onto)
 }
 
-/// Of three.
+/// The truth table of the exclusive or of three operands.
 const XOR: i32 = 0x96;
 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(line: &[u8; LINE_BYTES]) -> __m512i {
-    // SAFETY: what is read are the bytes of the array, and they may stand anywhere.
+    // SAFETY: only the bytes of the array are read, and they may lie at any address.
     #[expect(unsafe_code, reason = "there is no other way to say it")]
     unsafe {
         _mm512_loadu_si512(line.as_ptr().cast())
@@ -102,9 +105,10 @@ fn alike([first, second]: [i64; 2]) -> __m512i {
     _mm512_set_epi64(second, first, second, first, second, first, second, first)
 }
 
-/// By what the first and the other eight of 16 bytes are multiplied that so many more follow: x^(8 * bytes + 64) and
-/// x^(8 * bytes), both modulo the polynomial. A product of reflected numbers has an x of its own, and the number stands 31
-/// bits above the lowest power that a factor has: x^32 less.
+/// The factors for the first and the last eight of 16 bytes that `bytes` more bytes follow: x^(8 * bytes +
+/// 64) and x^(8 * bytes), both modulo the polynomial. Both powers are lower by 32 here: a product of
+/// reflected numbers has a factor x of its own, and the number stands 31 bits above the lowest power that a
+/// factor has.
 const fn powers(bytes: usize) -> [i64; 2] {
     let mut first = ONE;
     let mut bit = 0;

@@ -1,10 +1,10 @@
 //! CRC32C with tables: eight bytes a step, on any processor.
 //!
-//! `TABLES[n][byte]` is the checksum of `byte` with `n` zero bytes behind it. The checksum so far is added to the first
-//! four of eight bytes; then each byte counts for itself, with as many bytes behind it as there are.
+//! `TABLES[n][byte]` is the checksum of `byte` with `n` zero bytes behind it. The checksum so far is added to
+//! the first four of eight bytes. Then each byte is looked up in the table for the number of bytes behind it.
 //!
-//! Not here: processors that have an instruction for it (`checksum`). Source: Kounavis and Berry, "A Systematic Approach
-//! to Building High Performance Software-based CRC Generators".
+//! Not here: processors that have an instruction for it (`checksum`). Source: Kounavis and Berry, "A
+//! Systematic Approach to Building High Performance Software-based CRC Generators".
 
 use super::POLYNOMIAL;
 
@@ -34,7 +34,7 @@ static TABLES: [[u32; 256]; 8] = {
     tables
 };
 
-/// The CRC32C of what `so_far` covers followed by `bytes`.
+/// The CRC32C of the bytes that `so_far` covers, followed by `bytes`.
 pub(super) fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut crc = !so_far;

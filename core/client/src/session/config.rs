@@ -1,26 +1,26 @@
-//! What a session may be told: where coordinators are, and how patient to be.
+//! The settings of a session: where coordinators are, and how patient to be.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// Where coordinators may be found; tried in turn.
+    /// Where coordinators may be found. They are tried in turn.
     pub coordinators: Vec<SocketAddr>,
     /// How long an operation is tried, unless it is started with a time of its own.
     pub deadline: Duration,
-    /// How long an answer is awaited before a read or a coordinator's operation is asked again, and before a silent
-    /// owner of a key is doubted.
+    /// How long to wait for an answer before a read or an operation of the coordinator is repeated, and
+    /// before a silent owner of a key is doubted.
     pub attempt_timeout: Duration,
-    /// The pause before an attempt after one setback, doubling with each further one.
+    /// The pause before the next attempt after one setback. It doubles with each further setback.
     pub backoff_least: Duration,
     pub backoff_most: Duration,
-    /// How often the owner of a tablet that has none is asked for.
+    /// How often to ask for the owner of a tablet that has none.
     pub recovering_poll: Duration,
-    /// How long the session's lease is to outlive its last renewal, which any mutation may bring: a client that is
-    /// stopped for longer cannot tell what became of what was under way.
+    /// How long the session's lease outlives its last renewal, which any mutation may bring. A client that is
+    /// stopped for longer cannot tell the outcome of the operations that were under way.
     pub lease_term: Duration,
-    /// Operations under way at once; more are refused with `TooMany`.
+    /// Operations under way at once. More are refused with `TooMany`.
     pub operation_count_max: usize,
     /// The top byte of the session's rpc ids, which tells the roles of one process apart.
     pub role: u8,

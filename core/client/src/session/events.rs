@@ -1,4 +1,4 @@
-//! What happens to an operation under way: its answer, the loss of a connection, its timer.
+//! The events of an operation under way: its answer, the loss of a connection, its timer.
 
 use super::running::{Attempt, AttemptId, Running, State};
 use super::verdict::{self, Verdict};
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 impl Session {
     pub(super) fn on_frame(&mut self, now: Instant, bytes: &[u8]) {
         let Ok((header, body)) = frame::parse(bytes) else {
-            return; // Whoever sent it will be silent, or has closed the connection.
+            return; // Its sender will be silent, or has closed the connection.
         };
         if header.kind != Kind::Reply {
             return;
@@ -26,7 +26,8 @@ impl Session {
         }
     }
 
-    /// The answer to one operation, which came in a frame of its own or with others: then `packed` is the first item.
+    /// The answer to one operation. If it came in a frame with others, `packed` is the first item of that
+    /// frame.
     pub(super) fn on_answer(
         &mut self,
         now: Instant,
@@ -78,13 +79,13 @@ impl Session {
                 self.end(now, id, outcome);
             }
             Verdict::Again => {
-                // The coordinator says what has a number came to, or nothing of it.
+                // The coordinator tells the result of a numbered request, or nothing about it.
                 running.fate_unknown |= attempt.who == Who::Coordinator && running.number.is_some();
                 self.renumber(id);
                 let shortage = verdict::shortage(header.status(), body);
                 let trouble = trouble(shortage.map_or(What::Answered(header.status()), What::Lacks));
                 if header.status() == Status::AnswerFull {
-                    // Others were answered; nothing is to be waited for.
+                    // The server has answered other items, so there is nothing to wait for.
                     self.running.get_mut(&id).expect("it runs").trouble = Some(trouble);
                     self.change(id, State::Pausing, now);
                     self.ready.push_back(id);
@@ -98,7 +99,7 @@ impl Session {
                 self.set_back(now, id, trouble(What::Answered(header.status())));
             }
             Verdict::LeaseOver => {
-                // Perhaps the refusal is of a doubled frame, and the first one was carried out.
+                // The refusal may belong to a doubled frame whose first copy was carried out.
                 running.fate_unknown = true;
                 let (lease, _) = running.number.expect("judged so for what has a number");
                 self.lose_lease(now, lease);
@@ -124,7 +125,7 @@ impl Session {
         }
     }
 
-    /// The server has treated an operation and says nothing of it, as if it were silent.
+    /// The server has treated an operation and says nothing about it: that counts like silence.
     pub(super) fn on_no_answer(&mut self, now: Instant, attempt: AttemptId) {
         let Some(id) = self.attempts.remove(&attempt) else { return };
         let running = self.running.get_mut(&id).expect("attempts belong to running operations");
@@ -136,7 +137,7 @@ impl Session {
         self.set_back(now, id, Trouble { who: attempt.who, addr: attempt.addr, what: What::Silent });
     }
 
-    /// A coordinator has told which cluster it is of. `false`: it has told nothing.
+    /// A coordinator may have told the id of its cluster. `false`: it has not.
     fn learn_cluster(&mut self, cluster: ClusterId) -> bool {
         if self.cluster.is_none() {
             self.cluster = cluster;
@@ -175,7 +176,8 @@ impl Session {
                     self.end_at_deadline(now, id);
                 }
                 State::Pausing | State::Awaiting(_) => {
-                    // Ready now; the timer is the deadline's until the next state sets its own.
+                    // The operation is ready now. Its timer stands at the deadline until the next state sets
+                    // its own.
                     let state = running.state;
                     self.change(id, state, Instant::FAR);
                     self.ready.push_back(id);

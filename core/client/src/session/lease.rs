@@ -1,7 +1,8 @@
 //! The session's lease, and the numbers that it has given to mutations and to updates at the coordinator.
 //!
-//! The first of them opens a lease; later ones renew it when a third of its term has passed. When it is over, what was
-//! sent under it and may have had its effect ends as unknown; all others go on under the next one.
+//! The first mutation or update opens a lease. Later ones renew it when a third of its term has passed. When
+//! the lease is over, operations that were sent under it and may have had their effect end as unknown. All
+//! others go on under the next lease.
 //!
 //! Protocol: docs/protocols/exactly-once.md, rules 5 and 10.
 
@@ -14,18 +15,18 @@ use ramhold_base::{Effects, Instant, LeaseId, Sequence, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Numbers from the oldest in use to the newest; servers remember twice as many of one lease.
+/// The most numbers from the oldest in use to the newest. Servers remember twice as many of one lease.
 const SPAN_MAX: u64 = 32_768;
 
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// None: there is none.
+    /// None: there is no lease.
     id: LeaseId,
-    /// It surely lives until then.
+    /// The lease surely lives until then.
     until: Instant,
     renew_at: Instant,
     sequence_last: Sequence,
-    /// Numbers under which something may be sent again.
+    /// Numbers under which a request may be sent again.
     unfinished: BTreeSet<Sequence>,
 }
 
@@ -65,7 +66,7 @@ impl Session {
         is_numbered && (self.lease.id.is_none() || now >= self.lease.until)
     }
 
-    /// Whether so much lies above the oldest number in use that servers could refuse to remember more.
+    /// Whether so many numbers lie above the oldest one in use that servers could refuse to remember more.
     pub(super) fn must_hold_back(&self, id: OperationId) -> bool {
         let running = &self.running[&id];
         let is_new = running.operation.repeat() == Repeat::Numbered && running.number.is_none();
@@ -74,7 +75,7 @@ impl Session {
                 >= SPAN_MAX
     }
 
-    /// Something was sent under the lease: has it renewed in time.
+    /// A request was sent under the lease: has the lease renewed in time.
     pub(super) fn renew_if_due(&mut self, now: Instant) {
         let is_due = !self.lease.id.is_none() && now >= self.lease.renew_at;
         if is_due && !self.fetches.contains_key(&Wanted::Lease) {
@@ -96,7 +97,7 @@ impl Session {
         }
     }
 
-    /// Somebody says that the lease is over: the coordinator is asked with the next `keep_lease`.
+    /// Some process says that the lease is over. The next `keep_lease` asks the coordinator.
     pub fn doubt_lease(&mut self, now: Instant, lease: LeaseId) {
         if self.lease.id == lease {
             self.lease.renew_at = self.lease.renew_at.min(now);
@@ -112,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Under what an attempt is sent: who has a number keeps it.
+    /// The lease and the numbers of an attempt. An operation that has a number keeps it.
     pub(super) fn number(&mut self, id: OperationId) -> (LeaseId, Sequence, Sequence) {
         let running = self.running.get_mut(&id).expect("it runs");
         if running.operation.repeat() != Repeat::Numbered {
@@ -123,8 +124,8 @@ impl Session {
         (id, sequence, lease.floor())
     }
 
-    /// An attempt was refused. If no other is open, none has had an effect or can still have one: the next one has
-    /// another number.
+    /// An attempt was refused. If no other attempt is open, none has had an effect or can still have one, so
+    /// the next attempt has another number.
     pub(super) fn renumber(&mut self, id: OperationId) {
         let running = self.running.get_mut(&id).expect("it runs");
         if (!running.fate_unknown || planted(Defect::NumberGivenUp))
@@ -153,7 +154,8 @@ impl Session {
         }
     }
 
-    /// A lease is over. Whatever may have had its effect under it is unknown, and never sent again.
+    /// A lease is over. An operation that may have had its effect under it ends as unknown, and is never sent
+    /// again.
     pub(super) fn lose_lease(&mut self, now: Instant, lease: LeaseId) {
         if self.lease.id == lease {
             self.lease = Lease::default();

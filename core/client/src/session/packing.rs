@@ -1,11 +1,12 @@
-//! Puts what goes to one server in the same step into one frame (A5).
+//! Puts the operations that go to one server in the same step into one frame (A5).
 //!
-//! An operation stays what it is alone: its number, its attempts, its retries. Only the bytes travel together, and the
-//! answers come back together. The items of a frame have consecutive attempts, and the frame's rpc id is that of the
-//! first, so that an answer's place in the frame names its attempt. Reads and mutations go in frames of their own, so
-//! that what is there already does not wait for what is being replicated.
+//! An operation in a frame is treated as if it were alone: its number, its attempts, its retries. Only the
+//! bytes travel together, and the answers come back together. The items of a frame have consecutive attempts,
+//! and the frame's rpc id is that of the first one, so an answer's place in the frame names its attempt.
+//! Reads and mutations go in separate frames, so that results that are there already do not wait for
+//! replication.
 //!
-//! Not here: what an answer means (`events`, `verdict`).
+//! Not here: the meaning of an answer (`events`, `verdict`).
 
 use super::running::{Attempt, AttemptId, State};
 use super::{OperationId, Session};
@@ -24,7 +25,7 @@ use std::net::SocketAddr;
 pub(super) struct Posted {
     id: OperationId,
     owner: Owner,
-    /// Of the description that names the owner.
+    /// The version of the description that names the owner.
     version: u64,
 }
 
@@ -50,7 +51,7 @@ impl Session {
                 self.running[&one.id].operation.opcode(),
                 Opcode::Scan | Opcode::Commit | Opcode::Count
             ) {
-                // Its answer, or itself, is a frame's worth; or it is seldom asked for.
+                // Its answer, or the operation itself, fills a frame; or the operation is seldom asked for.
                 self.send_alone(now, one, effects);
                 continue;
             }
@@ -134,7 +135,7 @@ impl Session {
         });
     }
 
-    /// The answer to a frame of items, or the refusal of the whole of it.
+    /// The answer to a frame of items, or the refusal of the whole frame.
     pub(super) fn on_answers(&mut self, now: Instant, first: AttemptId, header: &Header, body: &[u8]) {
         if header.status() != Status::Ok {
             for attempt in self.awaited_of(first) {
@@ -142,7 +143,8 @@ impl Session {
             }
             return;
         }
-        // That the lease is over ends all that is under way under it, but for what this very frame answers.
+        // An answer that the lease is over ends everything under way under it. Read the frame's other answers
+        // first.
         let is_over = |status: Option<u16>| status == Some(Status::LeaseOver.code());
         for over in [false, true] {
             for answer in decode_answers(body).filter(|answer| is_over(answer.status) == over) {
@@ -151,7 +153,7 @@ impl Session {
                 self.on_answer(now, attempt, Some(first), &Header { status, ..*header }, answer.body);
             }
         }
-        // What the server does not answer, or did not even name.
+        // Items that the server has not answered, or not even named.
         for attempt in self.awaited_of(first) {
             self.on_no_answer(now, attempt);
         }

@@ -1,4 +1,4 @@
-//! What the session remembers of an operation that has not ended.
+//! The session's record of an operation that has not ended.
 
 use crate::operation::Operation;
 use crate::trouble::{Trouble, Who};
@@ -14,13 +14,14 @@ pub struct Running {
     pub wake: Instant,
     pub state: State,
     pub attempt_count: u32,
-    /// Attempts that came to nothing.
+    /// Attempts that failed without ending the operation.
     pub setbacks: u32,
     /// Some attempt may have had its effect although its answer never came.
     pub fate_unknown: bool,
-    /// Under what a mutation or an update is sent; it takes another one when every attempt under it was refused.
+    /// The lease and the sequence of a mutation or an update. It takes another sequence when every attempt
+    /// under this one was refused.
     pub number: Option<(LeaseId, Sequence)>,
-    /// Some process has answered something.
+    /// Some process has answered.
     pub heard: bool,
     pub trouble: Option<Trouble>,
 }
@@ -28,14 +29,14 @@ pub struct Running {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     Caller,
-    /// The session itself wants to know something of the coordinator.
+    /// The session itself asks the coordinator for something.
     Fetch(Wanted),
 }
 
-/// What operations on objects need.
+/// Something that operations on objects need before they are sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wanted {
-    /// The cluster's id, where the header of a coordinator's answer did not tell it.
+    /// The cluster's id, if no header of a coordinator's answer has told it.
     Cluster,
     /// The description of a table.
     Tablets(TableId),
@@ -46,26 +47,26 @@ pub enum Wanted {
 #[derive(Clone, Copy, Debug)]
 pub enum State {
     Pausing,
-    /// Until it has come, or has failed to come.
+    /// Waits until the thing wanted has come, or has failed to come.
     Awaiting(Wanted),
-    /// It goes out at the end of this step.
+    /// The operation goes out at the end of this step.
     Posted,
     Calling(Attempt),
 }
 
-/// One request of a session; never used again in it.
+/// One request of a session. An id is never used again in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct AttemptId(pub u64);
 
 /// One request that was sent and whose answer is awaited.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
-    /// Which one of the session's.
+    /// The number of this attempt in the session.
     pub id: AttemptId,
     pub addr: SocketAddr,
     pub who: Who,
     /// The version of the description that named the owner; 0 when none did.
     pub routed_by: u64,
-    /// The first item of the frame that it went in, if there were several.
+    /// The first item of the frame that the attempt went in, if the frame had several items.
     pub packed: Option<AttemptId>,
 }

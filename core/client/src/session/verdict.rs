@@ -1,4 +1,4 @@
-//! What an answer means for the operation that it answers.
+//! The meaning of an answer for the operation that it answers.
 
 use crate::operation::{Operation, Place, Repeat};
 use crate::outcome::Reply;
@@ -10,24 +10,24 @@ use ramhold_wire::{Header, decode};
 
 pub enum Verdict {
     Done(Reply),
-    /// For good: asking again would give the same answer.
+    /// Refused for good: asking again would give the same answer.
     Refused {
         status: Status,
         version: Option<Version>,
-        /// Which object of a commit it is about.
+        /// The item of a commit that the refusal is about.
         item: Option<u16>,
-        /// The shortage that `TooFewBackups` tells of.
+        /// The shortage that `TooFewBackups` tells.
         shortage: Option<Shortage>,
     },
     /// Without effect: ask the same process again after a pause.
     Again,
-    /// Nothing was done under this number, nor will be: go on under another one.
+    /// Nothing was done under this number, and nothing will be: go on under another one.
     Anew,
-    /// This attempt was without effect: whoever answered is not, or not any more, the one to ask.
+    /// This attempt had no effect: the process that answered is not, or no longer, the one to ask.
     Elsewhere,
-    /// The lease that it was made under is over, and whatever was remembered of it is gone.
+    /// The lease of this operation is over, and the results remembered under it are gone.
     LeaseOver,
-    /// Done, it says, but what it says further makes no sense.
+    /// The status says done, but the body makes no sense.
     Unreadable,
 }
 
@@ -66,7 +66,7 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
     } else if is_elsewhere {
         Verdict::Elsewhere
     } else if status == Status::TooFewBackups && is_update(operation) {
-        // Starting servers is the operator's to do.
+        // Only the operator can start servers.
         Verdict::Refused { status, version: None, item: None, shortage: shortage(status, body) }
     } else if status.is_retryable() || (fate_unknown && !is_result(operation, status)) {
         Verdict::Again
@@ -87,8 +87,8 @@ pub fn shortage(status: Status, body: &[u8]) -> Option<Shortage> {
     if status == Status::TooFewBackups { decode(body).ok() } else { None }
 }
 
-/// Whether a refusal is what an operation under a number came to, and so holds for all its attempts; of anything else, and
-/// of a first attempt, nobody asks.
+/// Whether a refusal is the result of an operation under a number, and so holds for all its attempts. The
+/// question does not arise for an operation without a number, or for a first attempt.
 fn is_result(operation: &Operation, status: Status) -> bool {
     let of_mutations = [
         Status::NotFound,
@@ -113,13 +113,13 @@ fn is_result(operation: &Operation, status: Status) -> bool {
     operation.repeat() != Repeat::Numbered || results.contains(&status)
 }
 
-/// Whether the coordinator carries it out, and remembers what it came to.
+/// Whether the coordinator carries the operation out, and remembers its result.
 fn is_update(operation: &Operation) -> bool {
     operation.repeat() == Repeat::Numbered && matches!(operation.place(), Place::Coordinator)
 }
 
-/// Whether a refusal may be of another frame than the attempt's first: only the life that has burnt the number speaks for
-/// the attempt. Whoever does not get as far as to look at numbers speaks for nothing.
+/// Whether a refusal may belong to another frame than the attempt's first. Only the life that has burnt the
+/// number speaks for the attempt. A process that refuses before it looks at numbers speaks for no attempt.
 pub fn is_before_numbers(status: Status) -> bool {
     matches!(
         status,

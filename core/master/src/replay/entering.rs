@@ -1,9 +1,11 @@
-//! Entering what was replayed: when, with which head, and giving up when there is no room for it.
+//! Enters replayed partitions: when, with which head, and giving up when there is no room.
 //!
-//! What is entered cannot be taken back from the log, so by then it must want nothing that others may lack too: its side
-//! segments are whole, R backups hold frames for the head that names them, and no earlier head waits for one. All else
-//! gives way after a while to others that need its frames. A live partition keeps what it has taken in, and is replicated
-//! when the coordinator says that it is its turn; when frames are short it loses its turn, and gives its frames back.
+//! A partition that is entered cannot be taken back from the log. So before that it must need nothing that others may
+//! lack too: its side segments are whole, R backups hold frames for the head that names them, and no earlier head waits
+//! for a frame. A partition that has not come so far gives way, after a while, to others that need its frames.
+//!
+//! A live partition keeps the data that it has taken in. It is replicated when the coordinator says that it is its
+//! turn. When frames are short it loses its turn and gives its frames back.
 //!
 //! Protocol: docs/protocols/recovery.md, step 6 and "When memory is short". Catalogue: F6, F7.
 
@@ -17,19 +19,19 @@ use ramhold_wire::Step;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a recovery waits for room on the backups while it holds what it has.
+/// How long a recovery waits for room on the backups while it keeps the frames and memory that it has.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
-/// How long what is live waits for memory before it looks again.
+/// How long a live partition waits for memory before it looks again.
 const MEMORY_PAUSE: Duration = Duration::from_millis(10);
 
 impl Master {
-    /// Whether backups have had no room for what a partition is waiting for, for so long that others need what it has
+    /// Whether backups have had no room for a partition's segments or heads for so long that others need what it has
     /// taken.
     pub(super) fn is_starved(&self, now: Instant, replay: &PartitionReplay) -> bool {
         replay.sides.iter().any(|side| self.shard.is_side_starved(now, side, ROOM_PATIENCE))
     }
 
-    /// Looks whether it is a live partition's turn to be replicated. If it is not, it gives back what it has of frames.
+    /// Looks whether a live partition may be replicated now (its turn). If not, the partition gives back its frames.
     pub(super) fn take_turn(&mut self, step: &mut Step<'_>, replay: &mut PartitionReplay) {
         replay.has_turn = step.view.list.may_replicate(replay.fetching.logs(), step.view.me);
         if replay.has_turn || planted(Defect::LiveKeepsFrames) {
@@ -44,7 +46,7 @@ impl Master {
         }
     }
 
-    /// Has frames held for the heads that partitions are about to be entered with.
+    /// Makes backups hold frames for the heads with which side logs are about to be entered, or dead segments to leave.
     pub(crate) fn hold_heads(&mut self) {
         let replicating = |is_live: bool| {
             let replays = self.replays.values().filter(move |replay| replay.is_live == is_live);
@@ -55,9 +57,9 @@ impl Master {
         let mut sides: Vec<(StreamId, SegmentId)> =
             replicating(false).chain(self.migrating.head_wanted()).chain(self.shard.dead_wanted()).collect();
         let waited_for: BTreeSet<StreamId> = sides.iter().map(|(stream, _)| *stream).collect();
-        // What is live may take long, and a newer head serves it as well.
+        // A live partition may take long, and a newer head serves it as well.
         sides.extend(replicating(true).filter(|(stream, _)| !waited_for.contains(stream)));
-        // One that is older than everything that is to be entered is of no use any more.
+        // A held head that is older than everything that is to be entered is of no use any more.
         let is_wanted =
             |stream: StreamId, held: SegmentId| sides.iter().any(|(of, from)| *of == stream && *from <= held);
         let replicator = &mut self.shard.replicator;
@@ -82,10 +84,10 @@ impl Master {
         if !is_ready && !planted(Defect::RecoveredEarly) {
             return;
         }
-        // A head for every stream must be possible before anything is entered.
+        // There must be memory for a head of every stream before anything is entered.
         let needed: u64 =
             replay.sides.iter().map(|side| self.shard.opening_bytes(side.stream, side.begun.len())).sum();
-        // Passes under way give back more than they take, but for that they must be entered.
+        // Cleaning passes under way give back more memory than they take, but for that they must be entered.
         let side_segments = replay.sides.iter().map(|side| side.begun.len());
         if replay.is_live && !self.shard.log.may_roll_all(side_segments, self.shard.cleaning.is_under_way()) {
             replay.retry = Some(step.now + MEMORY_PAUSE);
@@ -106,7 +108,7 @@ impl Master {
                 Some(held) => self.roll_held(step, side.stream, held),
                 None => self.shard.roll(step, side.stream),
             };
-            // A live partition is entered with the last memory that there is beside a cleaning pass.
+            // A live partition is entered even with the last memory that there is beside a cleaning pass.
             let rolled = match rolled {
                 None if replay.is_live => self.shard.roll_entering(step, side.stream),
                 rolled => rolled,
@@ -118,13 +120,14 @@ impl Master {
                     replay.settling.add(side.stream, side.first_segment, head, entered);
                 }
                 None if replay.is_live => {
-                    // Its digest has outgrown a segment, or another head was rolled meanwhile. The next one names them.
+                    // The digest has outgrown a segment, or another head was rolled meanwhile. The next head names the
+                    // side segments.
                     let head = self.shard.log.head_segment(side.stream).unwrap_or_default().next();
                     heads.push((side.stream, head));
                     replay.settling.add(side.stream, side.first_segment, head, entered);
                 }
                 None => {
-                    // Its digest has outgrown a segment. What was entered stays in the log as dead entries.
+                    // The digest has outgrown a segment. Entries that were entered stay in the log as dead entries.
                     self.forget_ranges(&replay.mine);
                     let reason = "no room for another head on the recovery master".into();
                     let failure = Failure { reason, no_room: false };
@@ -138,7 +141,7 @@ impl Master {
         replay.phase = Phase::Entered { heads };
     }
 
-    /// Whether a side log is whole, and the head that would name it finds its frames, whatever comes.
+    /// Whether a side log is whole, and the head that would name it is certain of its frames.
     fn may_enter(&self, side: &SideLog) -> bool {
         let has_frames = self.shard.has_frames_to_enter(side) || planted(Defect::EnteredUnheld);
         self.shard.is_side_whole(side) && has_frames

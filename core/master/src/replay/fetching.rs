@@ -1,20 +1,23 @@
-//! A recovery master's supply of records: which segments are asked for, where, in which order, and how what has come is
-//! taken in.
+//! The supply of records of a recovery master: which segments it asks for, where, in which order, and how it takes the
+//! records in.
 //!
-//! Each backup reads the primaries of a dead log newest first, ahead of demand, and all masters ask in that order, by when
-//! each segment is expected to be read, so from a backup with a faster device for more of them: so no backup idles, each
-//! segment is read once for all, and what an older segment holds of a key that was overwritten is mostly not taken in at
-//! all. That order falls into rounds of as many segments as there are backups, and each master begins them elsewhere, so
-//! that many masters set many backups to work at once. Several requests are under way. Of what comes the beginning is taken
-//! in from where it lies; the rest waits in a queue and is taken in a slice at a time, so that pings, clients and other
-//! replays have their turn.
+//! Each backup reads its primaries of a dead log newest first, ahead of demand. All masters ask in that order: by the
+//! time at which each segment is expected to be read. So a backup with a faster device is asked for more segments. No
+//! backup idles, each segment is read once for all masters, and most overwritten keys in older segments are not taken
+//! in at all.
+//!
+//! The order falls into rounds of as many segments as there are backups. Each master begins the rounds at a different
+//! place, so that many masters set many backups to work at once. Several requests are under way. The beginning of an
+//! answer is taken in from where it lies. The rest waits in a queue and is taken in slice by slice, so that pings,
+//! clients and other replays have their turn.
 //!
 //! Invariants:
-//! - requests under way and what has come and is not taken in are at most as many as configured;
+//! - requests under way and answers that are not taken in yet are together at most `fetches_max`;
 //! - a segment is done only when every record of it has been taken in;
-//! - a step looks only at segments that something happens to, however many there are.
+//! - a step looks only at segments to which something happens, however many there are.
 //!
-//! Not here: what follows when all is taken in (`replay`). Protocol: docs/protocols/recovery.md, 5. Catalogue: F4, E4.
+//! Not here: everything after all records are taken in (`replay`). Protocol: docs/protocols/recovery.md, 5. Catalogue:
+//! F4, E4.
 
 use super::{PartitionKey, PartitionReplay, Phase};
 use crate::{Context, Master};
@@ -30,18 +33,19 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A backup reads a whole segment from a device that others use too.
+/// The backup reads a whole segment from a device that others use too.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Which of the logs is the dead owner's own.
+/// The index of the dead owner's own log among the logs.
 const OWN_LOG: usize = 0;
-/// How long to leave a backup alone that has no room just now, and how long cleaning gets to make some here.
+/// How long to leave a backup alone that has no room just now. Also how long cleaning has to make room here.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Makes of a number of segments and a speed a time that is fine enough to compare.
+/// Scale for a number of segments divided by a speed, so that the resulting times are fine enough to compare.
 const SPEED_SCALE: u64 = 1 << 32;
-/// Of an answer so much is taken in from where it lies, which spares its records a copy; the rest waits for its turn. Some
-/// milliseconds' worth at most, and about as long as a backup takes to divide a segment.
+/// Bytes of an answer that are taken in from where they lie, which spares their records a copy. The rest waits for its
+/// turn. These bytes take some milliseconds at most, about as long as a backup takes to divide a segment.
 const AT_ONCE_BYTES: usize = 2 << 20;
-/// Memory that is kept, also between recoveries, for answers that have to wait: at most this part of the log's, and so much.
+/// Memory that is kept, also between recoveries, for answers that have to wait: at most the log's memory divided by
+/// `ARRIVAL_MEMORY_PART`, and at most `ARRIVAL_MEMORY_MAX`.
 const ARRIVAL_MEMORY_PART: u64 = 64;
 const ARRIVAL_MEMORY_MAX: u64 = 16 << 20;
 /// How often a recovery that finds no memory waits for cleaning before it gives up.
@@ -60,17 +64,17 @@ pub(crate) struct Fetch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum JobState {
     Todo,
-    /// Asked for, or come and not taken in.
+    /// It is asked for, or its answer has come and is not taken in yet.
     Fetching,
     Done,
 }
 
-/// A dead log that is read, and by what it is divided.
+/// A dead log that is read, with the ranges by which it is divided.
 #[derive(Debug)]
 pub(super) struct Source {
     crashed: ServerId,
     recovery: RecoveryId,
-    /// Of all partitions.
+    /// The ranges of all partitions.
     ranges: Vec<PartitionRange>,
     digest: u64,
     streams: Vec<RecoveryStream>,
@@ -95,7 +99,7 @@ impl From<EarlierLog> for Source {
 
 #[derive(Debug)]
 struct Job {
-    /// Of the logs that are read.
+    /// The index of its log among the logs that are read.
     log: usize,
     shard: ShardId,
     stream: StreamId,
@@ -103,48 +107,48 @@ struct Job {
     end: Option<u32>,
     sources: Vec<SegmentSource>,
     state: JobState,
-    /// Of `sources`, the one that is asked or was asked last.
+    /// The index in `sources` of the source that is asked, or was asked last.
     source: usize,
-    /// The backup does not know the ranges and is told them with the next question.
+    /// The backup does not know the ranges, and is told them with the next question.
     tells: bool,
 }
 
-/// Records that have come.
+/// Records of an answer that waits.
 #[derive(Debug)]
 struct Arrived {
     job: usize,
     records: Vec<u8>,
-    /// What is before this is taken in.
+    /// Everything before this offset is taken in.
     offset: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct Fetching {
     logs: Vec<Source>,
-    /// In the order in which they are asked for.
+    /// The segments to fetch, in the order in which they are asked for.
     jobs: Vec<Job>,
-    /// Those that may be asked for.
+    /// Jobs that may be asked for.
     todo: BTreeSet<usize>,
-    /// Those that are not asked for again before then, in that order.
+    /// Jobs that are not asked for again before an instant, in the order of these instants.
     put_off: VecDeque<(Instant, usize)>,
-    /// How many are `Fetching`, and `Done`.
+    /// The number of jobs that are `Fetching`, and of those that are `Done`.
     outstanding: usize,
     done_count: usize,
     queue: VecDeque<Arrived>,
-    /// Taking in waits for memory or for repair until then.
+    /// Until then taking in waits for memory or for repair.
     paused_until: Option<Instant>,
     memory_waits: u32,
     bytes: u64,
     own_bytes: u64,
-    /// Keys that were not here before: all, and those from segments that are done.
+    /// Keys that were not here before: all of them, and those that had come when the last segment was done.
     key_count: u64,
     keys_done: u64,
     times: ReplayTimes,
 }
 
 impl Fetching {
-    /// `apart`: by so many segments this master begins each round behind the first. `read_speed`: of a backup's device, in
-    /// megabytes a second; 0: not known.
+    /// `apart`: how many segments after the first this master begins each round. `read_speed`: of a backup's device, in
+    /// megabytes per second; 0: not known.
     pub fn new(mut logs: Vec<Source>, apart: usize, read_speed: impl Fn(ServerId) -> u32) -> Fetching {
         let mut jobs: Vec<Job> = Vec::new();
         for (log, source) in logs.iter_mut().enumerate() {
@@ -162,10 +166,10 @@ impl Fetching {
                 }));
             }
         }
-        // Of the newest log first, the later ones are what it was recovered from.
+        // The newest log comes first. The later logs are those from which it was recovered itself.
         jobs.sort_by_key(|job| (job.log, Reverse(job.segment)));
-        // By when each backup is expected to have read it: with equal devices each one's newest, then each one's second
-        // newest, and so on.
+        // Jobs are sorted by the time at which their backup is expected to have read them. With equal devices that is
+        // each backup's newest segment, then each one's second newest, and so on.
         let mut counts: BTreeMap<Option<ServerId>, u64> = BTreeMap::new();
         let mut ranked: Vec<(u64, Job)> = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -197,7 +201,7 @@ impl Fetching {
         }
     }
 
-    /// The dead servers whose logs it fetches.
+    /// The dead servers whose logs are fetched.
     pub fn logs(&self) -> impl Iterator<Item = ServerId> {
         self.logs.iter().map(|log| log.crashed)
     }
@@ -206,7 +210,7 @@ impl Fetching {
         self.done_count == self.jobs.len()
     }
 
-    /// How many new keys are expected from the segments that are left, if those are like the ones before.
+    /// The number of new keys that are expected from the segments that are left, if these are like the ones before.
     pub fn keys_expected(&self) -> u64 {
         let (done, left) = (self.done_count as u64, (self.jobs.len() - self.done_count) as u64);
         self.keys_done.saturating_mul(left).checked_div(done).unwrap_or(0)
@@ -217,7 +221,8 @@ impl Fetching {
         !self.queue.is_empty() && self.paused_until.is_none()
     }
 
-    /// Whether what has just come can be taken in at once: nothing waits before it, and nothing keeps it waiting.
+    /// Whether an answer that has just come can be taken in at once: no other answer waits, and nothing pauses taking
+    /// in.
     fn may_take_in(&self, now: Instant) -> bool {
         self.queue.is_empty() && self.paused_until.is_none_or(|until| until <= now)
     }
@@ -238,12 +243,12 @@ impl Fetching {
         self.own_bytes
     }
 
-    /// Of fetching alone.
+    /// The times of fetching alone.
     pub fn times(&self) -> ReplayTimes {
         self.times
     }
 
-    /// It is asked for no more, for now.
+    /// A job is no longer `Fetching`.
     fn leave(&mut self, job: usize, state: JobState) {
         let left = std::mem::replace(&mut self.jobs[job].state, state);
         assert!(left == JobState::Fetching, "only what is asked for ends");
@@ -258,7 +263,7 @@ impl Fetching {
 
     fn put_off(&mut self, job: usize, now: Instant) {
         self.leave(job, JobState::Todo);
-        // Each is put off as long, so they stay in order.
+        // All jobs are put off for the same time, so they stay in order.
         self.put_off.push_back((now + PAUSE, job));
     }
 
@@ -272,7 +277,7 @@ impl Fetching {
     /// The backup wants to be told the ranges.
     fn tell_ranges(&mut self, job: usize) {
         if self.jobs[job].tells {
-            // It was told.
+            // The backup was told the ranges already.
             return self.next_source(job);
         }
         self.leave(job, JobState::Todo);
@@ -280,7 +285,8 @@ impl Fetching {
         self.todo.insert(job);
     }
 
-    /// What was put off until now may be asked for again; also when nothing can be just now, or it would be due for ever.
+    /// Jobs that were put off until now may be asked for again. This is done even when no request can leave just now:
+    /// otherwise the deadline would stay due.
     fn take_up(&mut self, now: Instant) {
         while let Some((_, job)) = self.put_off.pop_front_if(|(at, _)| *at <= now) {
             self.todo.insert(job);
@@ -295,7 +301,7 @@ impl Fetching {
 }
 
 impl Master {
-    /// Keeps several requests outstanding, each to the best source that is left.
+    /// Keeps several requests under way, each to the best source that is left.
     pub(super) fn fetch_next(
         &mut self,
         step: &mut Step<'_>,
@@ -402,7 +408,7 @@ impl Master {
         }
     }
 
-    /// Takes in some of what has come.
+    /// Takes in a slice of the answers that wait.
     pub(super) fn take_in_slice(&mut self, step: &mut Step<'_>, replay: &mut PartitionReplay) {
         if replay.fetching.paused_until.is_some_and(|until| until > step.now) {
             return;
@@ -457,12 +463,13 @@ impl Master {
         has_more
     }
 
-    /// What was taken in stays; the rest waits for cleaning or for repair, if they can help.
+    /// A slice was refused. Its records that were taken in stay. The rest waits for cleaning or for repair, if that can
+    /// help.
     fn on_refused(&mut self, step: &mut Step<'_>, replay: &mut PartitionReplay, refusal: AppendRefusal) {
         let may_help = match refusal {
             AppendRefusal::Unreadable(what) => self.unreadable(step, what) == Status::Retry,
             AppendRefusal::OutOfMemory | AppendRefusal::HeadFull | AppendRefusal::TooLarge => {
-                // The replicator has to know of all side segments before cleaning looks.
+                // The replicator has to know all side segments before cleaning looks at them.
                 self.begin_side_segments(step.now, replay);
                 replay.fetching.memory_waits += 1;
                 replay.fetching.memory_waits <= MEMORY_WAITS_MAX
@@ -498,8 +505,8 @@ mod tests {
     use ramhold_base::Epoch;
     use ramhold_wire::recovery::RecoverySegment;
 
-    /// Segments 1, 2, .. of one stream, each with the backup that it is read from and how fast that is; who is asked in
-    /// turn by the master that begins so many segments behind the first.
+    /// Segments 1, 2, ... of one stream: for each the backup that it is read from, and how fast that backup is. Returns
+    /// the backups in the order in which they are asked by a master that begins `apart` segments after the first.
     fn asked_apart(primaries: &[(u64, u32)], apart: usize) -> Vec<u64> {
         let segments = (1..).zip(primaries).map(|(segment, (backup, _))| RecoverySegment {
             segment: SegmentId(segment),

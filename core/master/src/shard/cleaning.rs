@@ -1,12 +1,14 @@
-//! Cleaning passes: begins them, and carries them through replication to the point where memory comes free.
+//! Cleaning passes: begins them, and carries them through replication until their memory is free.
 //!
-//! One pass copies at a time; others wait for their replicas, for their head, or for the end of the stream to be durable.
-//! Who paces the passes, and what they find of objects whose time is over, is the role's above.
+//! Only one pass copies at a time. Other passes wait for their replicas, for the head that enters them, or until that
+//! head is on the devices. The role that owns the data paces the passes and removes the expired objects that they meet.
 //!
 //! Invariants:
-//! - survivors are entered only when they are on the devices of their R backups, with the roll in the same turn;
-//! - sources are retired only when the head that was rolled then is on the devices, and so every head before it;
-//! - no replica is made from an image before everything that made it leave entries out is on the devices.
+//! - survivors are entered only when they are on the devices of their R backups, and the head is rolled in the same
+//!   step;
+//! - sources are retired only when the head that was rolled to enter their survivors is on the devices, and therefore
+//!   every head before it;
+//! - no replica is made from an image before the devices have everything that let the image leave entries out.
 //!
 //! Not here: choosing and copying (log), pacing (master). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
 
@@ -23,24 +25,26 @@ use ramhold_wire::{Step, View};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Passes that wait for replicas or for a head at the same time.
+/// The most passes that wait for replicas or for a head at the same time.
 const WAITING_COUNT_MAX: usize = 4;
-/// How long nothing is chosen after nothing was worth it.
+/// The first pause in choosing after no pass was worth its work. Each further pause is twice as long, up to
+/// `FRUITLESS_PAUSE_MAX`.
 pub(crate) const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
-/// How often a master looks for dead segments while backups lack frames.
+/// How often a master looks for dead segments while backups have no frames for it.
 const DEAD_LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const FRUITLESS_PAUSE_MAX: Duration = Duration::from_millis(128);
 
-/// When cleaning runs, and how.
+/// When cleaning runs, and by which passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CleaningConfig {
-    /// Cleaning runs while less than this is free above the reserve.
+    /// Cleaning runs while less memory than this is free above the reserve.
     pub runway_bytes: u64,
-    /// Bytes that the frames of this log may take on each set of backups before only combined passes are made.
+    /// Bytes of frames that this log may take, counting one replica of each segment. Beyond them cleaning runs, and
+    /// combined passes come first.
     pub disk_bytes_max: u64,
-    /// Frames that this server gives to others; 0: it gives none, and nothing is known.
+    /// Frames that this server gives to others. 0: it gives none, and no bound follows from it.
     pub frames_max: u64,
-    /// Whether segments are compacted in memory before their replicas are cleaned too.
+    /// Whether segments may be compacted in memory before their replicas are cleaned too.
     pub is_two_level: bool,
 }
 
@@ -55,17 +59,17 @@ pub(crate) enum Active {
     Compaction(Compaction),
 }
 
-/// Sources of an entered pass.
+/// The sources of a pass whose survivors are entered.
 pub(crate) struct Retiring {
     stream: StreamId,
-    /// The head that does not name them.
+    /// The head whose digest does not name the sources any more.
     head: SegmentId,
     sources: Vec<SegmentId>,
-    /// What has taken their place.
+    /// The segments that have taken their place.
     survivors: Vec<SegmentId>,
 }
 
-/// What cleaning has done since the start.
+/// Counts of the work of cleaning since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CleaningCounters {
     pub combined_passes: u64,
@@ -73,12 +77,12 @@ pub struct CleaningCounters {
     pub entries_seen: u64,
     pub entries_moved: u64,
     pub bytes_moved: u64,
-    /// By combined passes: these went to the backups.
+    /// Bytes moved by combined passes: these bytes went to the backups.
     pub bytes_combined: u64,
     pub segments_retired: u64,
-    /// Objects removed because their time was over.
+    /// Objects removed because their time to live was over.
     pub expired: u64,
-    /// Times that a pass stopped at an entry that was damaged in memory.
+    /// How often a pass stopped at an entry that was damaged in memory.
     pub damaged: u64,
 }
 
@@ -91,23 +95,24 @@ pub(crate) struct Cleaning {
     pub credit: u64,
     pub entering: Vec<Survivors>,
     pub retiring: Vec<Retiring>,
-    /// Done, and put off because their segment has lost a replica.
+    /// Finished compactions whose image is not swapped in yet, because their segment has lost a replica.
     swapping: Vec<Compaction>,
-    /// Where streams ended when something was compacted last: copies wait until this is on the devices.
+    /// Where each stream ended at its last compaction. Replicas made from compacted segments wait until the devices
+    /// have the stream up to there.
     pub compacted: BTreeMap<StreamId, Position>,
-    /// The damaged segment at which the pass that copies has stopped.
+    /// The damaged segment at which the copying pass has stopped.
     pub waits_for: Option<SegmentId>,
-    /// Streams with segments in which nothing lives, while backups lack frames; and when to look for them again.
+    /// Streams with dead segments, found while backups have no frames; and when to look for dead segments again.
     dead_in: Vec<StreamId>,
     dead_look_at: Instant,
-    /// The expired object that stopped the pass could not be removed: it moves.
+    /// The expired object that stopped the pass could not be removed. So the pass moves it.
     pub expired_stay: bool,
     pub fruitless_until: Option<Instant>,
-    /// How long the next pause is.
+    /// Length of the next pause.
     pub pause: Duration,
     /// A remove waits for memory.
     pub is_pressed: bool,
-    /// The write that needed memory last was refused, because nothing could be cleaned.
+    /// The last write that needed memory was refused, because nothing could be cleaned.
     pub has_refused: bool,
     pub counters: CleaningCounters,
 }
@@ -121,7 +126,7 @@ impl Cleaning {
         !self.entering.is_empty() || !self.retiring.is_empty() || !self.swapping.is_empty()
     }
 
-    /// Whether a pass is to be entered yet, which takes a roll.
+    /// Whether a pass still has to be entered, which needs a roll.
     pub fn is_under_way(&self) -> bool {
         self.active.is_some() || !self.entering.is_empty()
     }
@@ -132,8 +137,8 @@ impl Cleaning {
 }
 
 impl Shard {
-    /// Free memory is so low that cleaning pays, or frames are so many. A head takes a frame however little is in it: of
-    /// many tables that come and go the frames are gone long before the memory.
+    /// Whether free memory is so low that cleaning pays, or frames are so many. A head takes a whole frame, however
+    /// little it holds. So when many tables come and go, the frames run out long before the memory.
     pub fn wants_cleaning(&self) -> bool {
         let usage = self.log.usage();
         let frame = u64::from(self.log.config().geometry.segment_bytes);
@@ -141,8 +146,9 @@ impl Shard {
             || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
     }
 
-    /// Bytes that the frames of this log may take on each set of backups. Where all masters take no more than they give, frames
-    /// are left for heads and for what is recovered: without a frame for its next head a master can free none either.
+    /// Bytes of frames that this log may take, counting one replica of each segment. If all masters stay below their
+    /// share of the frames that their servers give, frames are left for heads and for recovered data. A master that has
+    /// no frame for its next head cannot free any frame either.
     pub fn disk_bytes_max(&self) -> u64 {
         let replicas = u64::from(self.replicator.replicas_max());
         let frame = u64::from(self.log.config().geometry.segment_bytes);
@@ -168,30 +174,30 @@ impl Shard {
         }
     }
 
-    /// Whether ticks have something to do.
+    /// Whether a tick has something to clean.
     pub fn is_cleaning(&self, now: Instant) -> bool {
         self.may_clean() && self.cleaning.fruitless_until.is_none_or(|until| until <= now)
     }
 
-    /// Whether there is something to clean and nothing else has to come first. A pass that was begun is ended, also when
-    /// memory has come free meanwhile.
+    /// Whether there is something to clean and nothing else has to come first. A pass that has begun is finished, even
+    /// when memory has become free meanwhile.
     pub fn may_clean(&self) -> bool {
         let has_more = self.cleaning.active.is_some()
             || (self.wants_cleaning() && self.cleaning.waiting_count() < WAITING_COUNT_MAX);
         has_more && !self.is_pass_waiting()
     }
 
-    /// Whether the pass that copies has met damage that is being repaired.
+    /// Whether the copying pass has met damage that is being repaired.
     pub fn is_pass_waiting(&self) -> bool {
         self.cleaning.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
     }
 
-    /// When to look again whether something is worth cleaning.
+    /// When to look again for something worth cleaning.
     pub fn cleaning_deadline(&self) -> Option<Instant> {
         self.cleaning.fruitless_until.filter(|_| self.may_clean())
     }
 
-    /// There is room above what is held back, for objects of any size.
+    /// Whether there is room above the reserve for objects of any size.
     pub fn has_room(&self) -> bool {
         let usage = self.log.usage();
         let segment = u64::from(self.log.config().geometry.segment_bytes);
@@ -200,7 +206,7 @@ impl Shard {
         usage.free_bytes > usage.reserve_bytes + largest + seglet
     }
 
-    /// There was nothing to do: ticks look again after a while, and after twice as long each time, until a write comes.
+    /// Nothing was worth cleaning. Ticks look again after a pause, which doubles each time until a write comes.
     pub fn pause_cleaning(&mut self, now: Instant) {
         self.cleaning.pause = self.cleaning.pause.clamp(FRUITLESS_PAUSE, FRUITLESS_PAUSE_MAX);
         self.cleaning.fruitless_until = Some(now + self.cleaning.pause);
@@ -226,7 +232,7 @@ impl Shard {
         }
     }
 
-    /// Whether a pass is copying; begins one if need be and worth it.
+    /// Begins a pass if none is copying, and one is needed and worth its work. Returns whether a pass is copying.
     pub fn begin_pass(&mut self, step: &mut Step<'_>, owner: &dyn Owner) -> bool {
         if self.cleaning.active.is_some() {
             return true;
@@ -251,7 +257,7 @@ impl Shard {
         match self.log.choose(&wish) {
             Some(Choice::Combined { stream, sources, plan }) => {
                 let pass = self.log.begin_combined(stream, &sources, step.view.time(step.now));
-                // Any head behind its segments may name them.
+                // Any head that is newer than its segments may name them.
                 let side = SideLog::new(pass.stream(), pass.side(), SegmentId::default());
                 self.cleaning.active = Some(Active::Combined(Survivors { pass, side }));
                 self.cleaning.plan = plan;
@@ -285,7 +291,7 @@ impl Shard {
         }
     }
 
-    /// Tells the replicator of side segments that have come into being.
+    /// Tells the replicator of new side segments of the pass.
     pub fn begin_survivors(&mut self) {
         let Shard { log, replicator, cleaning, side_appended, .. } = self;
         let Some(Active::Combined(survivors)) = &mut cleaning.active else { return };
@@ -338,7 +344,7 @@ impl Shard {
         }
     }
 
-    /// Segments in which nothing lives have left their stream with the roll to this head.
+    /// Notes segments that have left their stream with the roll to this head. They wait to be retired.
     pub fn retire_left(
         &mut self,
         stream: StreamId,
@@ -350,8 +356,7 @@ impl Shard {
         effects.report(Level::Debug, "mark:empty_head_left");
     }
 
-    /// Segments in which nothing lives and that may leave their stream with the next head: as sources of a pass without
-    /// survivors.
+    /// Dead segments that may leave their stream with the next head, as the sources of a pass without survivors.
     pub fn dead_segments(&self, stream: StreamId, owner: &dyn Owner) -> Vec<SegmentId> {
         if self.replicator.replica_count(stream) == 0 {
             return Vec::new();
@@ -364,9 +369,9 @@ impl Shard {
         self.log.dead_segments(stream).filter(may_leave).collect()
     }
 
-    /// Backups have no frames for something of this master: so it looks for its own segments in which nothing lives, such as
-    /// a recovery leaves behind that was taken back. They leave with the next head, which is rolled as soon as its frames
-    /// are held, since a stream must not wait for the frames of a head that nobody needs.
+    /// Looks for dead segments of this log while backups have no frames for some segment of it. For example, a recovery
+    /// that was taken back leaves such segments behind. They leave with the next head. That head is rolled as soon as
+    /// its frames are held and not before, since a stream must not wait for the frames of a head that nobody needs.
     pub fn look_for_dead(&mut self, now: Instant, owner: &dyn Owner) {
         if !self.replicator.has_refusals() {
             self.cleaning.dead_in.clear();
@@ -378,7 +383,7 @@ impl Shard {
         }
     }
 
-    /// Rolls the heads with which dead segments leave.
+    /// Rolls the heads with which dead segments leave their streams.
     pub fn leave_dead(&mut self, step: &mut Step<'_>, owner: &dyn Owner) {
         for stream in std::mem::take(&mut self.cleaning.dead_in) {
             let held = self.held_from(stream, SegmentId::NONE).filter(|held| self.replicator.is_held(*held));
@@ -396,8 +401,9 @@ impl Shard {
         self.cleaning.dead_in.iter().map(|stream| (*stream, SegmentId::NONE))
     }
 
-    /// What must be on the devices before sources are retired: the head that does not name them, hence every head before
-    /// it, and all survivors. A survivor that was cleaned itself meanwhile has seen to it that its own are.
+    /// The wishes that must be fulfilled before the sources are retired: the devices must have the head that does not
+    /// name them, hence every head before it, and all survivors. A survivor that has been retired meanwhile needs no
+    /// wish: its own pass has put its survivors on the devices.
     pub fn wishes_of(&self, retiring: &Retiring) -> impl Iterator<Item = FlushWish> {
         let opening = self.log.segment(retiring.head).map_or(0, |head| head.opening_bytes);
         let opened = Position { segment: retiring.head, offset: opening };

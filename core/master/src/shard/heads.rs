@@ -1,7 +1,9 @@
-//! The heads of the streams: rolling them, and holding frames for the next one.
+//! The heads of the streams: rolls them, and holds frames for the next one.
 //!
-//! A head that enters side segments is rolled only when backups hold its frames already, so that nothing can stand in
-//! the way of what is entered. Until then the stream's next head is *held*.
+//! A recovered partition, or a stretch of a reclassed tablet, is entered with a head whose frames R backups hold
+//! already, so that nothing can hinder the head once it is rolled. Until the roll this next head of the stream is
+//! *held*. While backups lack frames, dead segments leave with a held head too. Survivors of a cleaning pass are
+//! entered with a head that was not held.
 //!
 //! Invariant: at most one head of a stream is held, and it is newer than the stream's present head.
 //!
@@ -13,14 +15,15 @@ use ramhold_replication::Segments;
 use ramhold_wire::Step;
 use std::time::Duration;
 
-/// How long writes are taken in and wait when a stream's head finds no failure domain for a replica. Longer than it takes to
-/// choose another backup where there is one.
+/// A stream whose head, or the head after that, finds no failure domain for a replica is blocked after this time. Until
+/// then writes are admitted and wait. The time is longer than the choice of another backup takes, where there is one.
 const BLOCKED_PATIENCE: Duration = Duration::from_secs(1);
-/// An opening's header, safe version and list heads, with some room.
+/// The most bytes that an opening's header, safe version and list heads take, with some to spare.
 const OPENING_FIXED_BYTES: u64 = 256;
 
 impl Shard {
-    /// The next head of a stream; its opening tells where the objects of all tablets here lie.
+    /// Rolls a stream to its next head. The opening of the head tells how many bytes and records each tablet has (the
+    /// will).
     pub fn roll(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
         let will = self.log.will();
         let segment = self.log.roll(stream, step.view.time(step.now), &will).ok()?;
@@ -28,8 +31,8 @@ impl Shard {
         Some(segment)
     }
 
-    /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream, and so do segments
-    /// in which nothing lives.
+    /// Rolls a stream to a held head. Dead segments leave the stream, and so does the head before it if it holds
+    /// nothing but its opening.
     pub fn roll_held(
         &mut self,
         step: &mut Step<'_>,
@@ -49,8 +52,8 @@ impl Shard {
         Some(held)
     }
 
-    /// The head that enters side segments: it may use memory that others leave free. `None`: its digest has outgrown a
-    /// segment, or there is no memory at all.
+    /// Rolls a stream to a head that enters side segments. This roll may use memory that others leave free. `None`: the
+    /// digest has outgrown a segment, or there is no memory at all.
     pub fn roll_entering(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
         let will = self.log.will();
         let segment = self.log.roll_entering(stream, step.view.time(step.now), &will).ok()?;
@@ -61,7 +64,7 @@ impl Shard {
     pub fn rolled(&mut self, stream: StreamId, segment: SegmentId, effects: &mut Effects) {
         let tail = LogSegments(&self.log).tail(segment).expect("just rolled");
         self.replicator.head_rolled(stream, segment, tail);
-        // It is older than this one now.
+        // The held head is older than the new head.
         if let Some(held) = self.heads_held.remove(&stream).filter(|held| *held != segment) {
             self.replicator.abandon(held);
         }
@@ -69,12 +72,13 @@ impl Shard {
         effects.report(Level::Debug, "mark:head_rolled");
     }
 
-    /// The held head of a stream, if it is not older than this.
+    /// The held head of a stream, if it is not older than `from`.
     pub fn held_from(&self, stream: StreamId, from: SegmentId) -> Option<SegmentId> {
         self.heads_held.get(&stream).copied().filter(|held| *held >= from)
     }
 
-    /// What the opening of a stream's next head takes at most, in whole seglets, with so many more segments in it.
+    /// An upper bound of the opening of a stream's next head, in whole seglets, if its digest names `more` further
+    /// segments.
     pub fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {
         let segments = self.log.stream_segments(stream).count() + more + 1;
         let rows = self.log.will_rows();
@@ -87,8 +91,8 @@ impl Shard {
         self.replicator.durable(stream)
     }
 
-    /// Whether a write to a stream could not be acknowledged, and has not been possible for a while. It is refused before it
-    /// has any effect: its client hears that it was not done, and the key can be read on.
+    /// Whether a stream is blocked: for a while now no write to it could be acknowledged. A write is then refused
+    /// before it has any effect, so its client hears that it was not done, and the key can still be read.
     pub fn is_blocked(&self, now: Instant, stream: StreamId) -> bool {
         self.replicator.blocked_since(stream).is_some_and(|since| now.since(since) >= BLOCKED_PATIENCE)
     }

@@ -1,14 +1,14 @@
-//! One life of a side log: segments that are filled beside a stream's head, and that count when a head names them.
+//! The life of a side log: segments that are filled beside a stream's head, and that count once a head names them.
 //!
-//! Recoveries, reclassing of tablets and combined cleaning passes fill side segments. The segments are *begun*: the
-//! replicator knows them and sends them to backups as they fill. A side log is *whole* when every one of its segments is
-//! begun and complete on its backups. It is *starved* when backups have refused one of its segments, or the head that
-//! would name them, for long. It ends by being entered (the next head names its segments) or abandoned (its replicas are
-//! given back).
+//! Recoveries, reclassing of tablets and combined cleaning passes fill side segments. A side segment is *begun* when
+//! the replicator knows it and sends it to backups as it fills. A side log is *whole* when every one of its segments is
+//! begun and complete on its backups. It is *starved* when backups have refused, for a long time, one of its segments,
+//! the head that is held for it, or the head of its stream. A side log ends in one of two ways: it is entered (the next
+//! head names its segments) or abandoned (its replicas are given back).
 //!
-//! Invariants: segments are begun in the order in which they came into being; a side log is entered or abandoned once.
+//! Invariants: segments are begun in the order in which they were made; a side log is entered or abandoned once.
 //!
-//! Not here: what is written into side segments (log), who rolls the head (heads). Catalogue: A8, C4, F4.
+//! Not here: the entries in side segments (log), rolling the head (`heads`). Catalogue: A8, C4, F4.
 
 use super::{LogSegments, Shard};
 use ramhold_base::{Instant, SegmentId, StreamId};
@@ -21,8 +21,8 @@ use std::time::Duration;
 pub(crate) struct SideLog {
     pub stream: StreamId,
     pub side: SideId,
-    /// The first segment of the ranges that are written into it: no head before it may name it, or what is written to
-    /// those ranges into that head would not count.
+    /// The first segment of the ranges whose entries the side log takes. No head before this segment may enter the side
+    /// log: writes to those ranges that went into such a head would not count.
     pub first_segment: SegmentId,
     /// Segments that the replicator knows.
     pub begun: Vec<SegmentId>,
@@ -35,14 +35,15 @@ impl SideLog {
         SideLog { stream, side, first_segment, begun: Vec::new(), put_off: BTreeSet::new() }
     }
 
-    /// The oldest head with which it may be entered: newer than its segments, and not before `first_segment`.
+    /// The oldest head with which this side log may be entered: newer than its segments, and not before
+    /// `first_segment`.
     pub fn head_from(&self) -> SegmentId {
         let behind = self.begun.iter().map(|segment| segment.next()).max();
         behind.unwrap_or_default().max(self.first_segment)
     }
 }
 
-/// Tells the replicator of side segments that have come into being, of `most` at most, and tells how many they were.
+/// Tells the replicator of at most `most` new side segments. Returns how many they were.
 pub(crate) fn begin_segments(
     log: &Log,
     replicator: &mut Replicator,
@@ -71,14 +72,14 @@ impl Shard {
         begin_segments(&self.log, &mut self.replicator, side, most)
     }
 
-    /// Whether every segment of a side log is on all its backups.
+    /// Whether a side log is whole: every segment of it is begun and on all its backups.
     pub fn is_side_whole(&self, side: &SideLog) -> bool {
         self.log.side_segments(side.side).count() == side.begun.len()
             && side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
     }
 
-    /// Whether backups have refused a segment of a side log, the head that is held for it, or its stream's head, for so
-    /// long that others need what it has taken.
+    /// Whether a side log is starved: for at least `patience` backups have refused one of its segments, the head that
+    /// is held for it, or its stream's head. Others then need the frames that it has taken.
     pub fn is_side_starved(&self, now: Instant, side: &SideLog, patience: Duration) -> bool {
         if !self.replicator.has_refusals() {
             return false;
@@ -95,19 +96,20 @@ impl Shard {
         self.held_from(side.stream, side.head_from())
     }
 
-    /// Whether the head that would name a side log finds its frames, whatever comes.
+    /// Whether the head that would name a side log is certain of its frames: they are held, and the present head is
+    /// open on all its backups.
     pub fn has_frames_to_enter(&self, side: &SideLog) -> bool {
         self.replicator.is_head_open(side.stream)
             && self.head_held(side).is_some_and(|held| self.replicator.is_held(held))
     }
 
-    /// The next head of the stream names the segments, which is to be rolled now.
+    /// Enters a side log. The caller rolls the stream now to the head that names the segments.
     pub fn enter_side(&mut self, side: &SideLog) {
         self.log.enter_side(side.side);
         side.begun.iter().for_each(|segment| self.replicator.settled(*segment));
     }
 
-    /// Gives the replicas of a side log back whose segments have left the log.
+    /// Gives back the replicas of a side log whose segments have left the log.
     pub fn abandon_side(&mut self, side: &SideLog) {
         side.begun.iter().for_each(|segment| self.replicator.abandon(*segment));
     }

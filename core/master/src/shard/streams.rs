@@ -1,17 +1,17 @@
-//! The streams of the log: one for each class of durability and replica count.
+//! The streams of the log: one for each class, which is a durability with a replica count.
 //!
-//! Not here: which class a tablet is to have (the role that owns it). Catalogue: D2.
+//! Not here: choosing the class of a tablet (the role that owns it). Catalogue: D2.
 
 use super::Shard;
 use ramhold_base::limits::STREAM_COUNT_MAX;
 use ramhold_base::{Status, StreamId};
 use ramhold_wire::membership::Durability;
 
-/// How a table is kept.
+/// The class of a table: its durability and its number of replicas.
 pub(crate) type Class = (Durability, u8);
 
 impl Shard {
-    /// The stream of a class; a new one, still without a head, if there is none.
+    /// The stream of a class. Opens a new stream, still without a head, if there is none.
     pub fn stream_for(&mut self, durability: Durability, replicas: u8) -> Result<StreamId, Status> {
         let existing = self.replicator.streams().find(|(_, d, r)| (*d, *r) == (durability, replicas));
         if let Some((stream, _, _)) = existing {

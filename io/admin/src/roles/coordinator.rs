@@ -1,4 +1,4 @@
-//! What is told of a coordinator.
+//! The metrics and the health of a coordinator.
 
 use super::Role;
 use crate::page::Page;

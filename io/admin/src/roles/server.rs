@@ -1,4 +1,4 @@
-//! What is told of a storage server.
+//! The metrics and the health of a storage server.
 
 use super::Role;
 use crate::page::Page;

@@ -1,6 +1,7 @@
-//! The directories and files of one backup, and who may use them.
+//! The directories and files of one backup, and the locks that keep other processes out.
 //!
-//! A directory belongs to one process at a time: its `lock` file is held until the process ends, however it ends.
+//! A directory belongs to one process at a time. Its `lock` file is held until the process ends, however it
+//! ends.
 
 use super::mapped::Mapped;
 use super::read::{DIRECT_BYTES_MIN, DIRECT_SLACK_BYTES};
@@ -80,7 +81,8 @@ impl DiskFiles {
         if file == DiskFile::Buffers
             && let Some(mapped) = Mapped::of(&self.buffers, bytes)
         {
-            // Reserved a second time, it stays as it is; what is beyond is written with system calls.
+            // A second reservation keeps the first mapping. Bytes beyond that mapping are written with system
+            // calls.
             let _ = self.buffers_mapped.set(mapped);
         }
     }
@@ -104,7 +106,8 @@ impl DiskFiles {
         if is_full || bytes_max < bytes as u64 {
             return bytes_max;
         }
-        // Zeroes would be promised, and found when they are written to.
+        // The bytes are not zero: the system only promises zeroed pages, and allocates them at the first
+        // write.
         self.recycle(vec![1; bytes]);
         bytes as u64
     }
@@ -153,12 +156,14 @@ pub fn open_disk(config: &DiskConfig) -> Result<DiskFiles, StartError> {
         locks.push(lock_directory(&buffer_dir)?);
     }
     let superblock = open_file(&data_dir.join("superblock"))?;
-    // A later life and a clean end write it, however full the device is then.
+    // The space is reserved because a later life and a clean end write the superblock, however full the
+    // device is then.
     reserve(&superblock, SUPERBLOCK_BYTES).map_err(|error| full(&data_dir, error))?;
     let frames = open_file(&data_dir.join("frames"))?;
     let frames_direct = open_direct(&data_dir.join("frames"));
     let buffers = open_file(&buffer_dir.join("buffers"))?;
-    // A file that is synced but whose name is not would be missing after a loss of power.
+    // Without a durable name, a file would be missing after a loss of power, even if its contents were
+    // synced.
     sync_directory(&data_dir)?;
     sync_directory(&buffer_dir)?;
     Ok(DiskFiles {
@@ -180,7 +185,7 @@ fn make_directory(path: &Path) -> Result<PathBuf, StartError> {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     }
     let path = path.canonicalize().map_err(failed)?;
-    // The parent may be one that we may use but not open.
+    // We may have the right to use the parent, but not to open it.
     if let Some(parent) = path.parent().and_then(|parent| File::open(parent).ok()) {
         parent.sync_all().map_err(failed)?;
     }

@@ -1,19 +1,22 @@
-//! The buffer file as memory: what a backup is given is one copy away from outliving the process.
+//! The buffer file as memory: one copy makes the bytes that a backup receives outlive the process.
 //!
-//! A shared mapping of a file on tmpfs is the file's own pages. What is stored there is in the file at once, and stays
-//! there when the process is killed, as it would after a write; and a flush hands the pages to the device as they are.
+//! A shared mapping of a file on tmpfs consists of the file's own pages. Bytes stored there are in the file
+//! at once. They stay there when the process is killed, as they would after a write. A flush passes the pages
+//! to the device as they are.
 //!
-//! A process that touches mapped pages that its file has lost is ended by SIGBUS. So only a file on tmpfs is mapped, whose
-//! space is reserved: no page of it can fail to be had, nor, unless swap is broken, to be read. Who truncates it under a
-//! running server ends that server, which the cluster survives; a write would have made it longer again, with holes where
-//! there was data, and nobody would know.
+//! A process that touches a mapped page that the file has lost is ended by SIGBUS. So only a file on tmpfs
+//! whose space is reserved is mapped: each of its pages can be allocated, and can be read unless swap is
+//! broken. If somebody truncates the file under a running server, that server ends, and the cluster survives
+//! this. With system calls, a write would instead lengthen the file again and leave holes where there was
+//! data, and nobody would notice.
 //!
 //! Invariants:
 //! - no page of the mapping is beyond the reserved length of the file;
-//! - nobody reads bytes here while somebody writes them: a backup flushes what is certified, which never changes, and
-//!   gives a buffer to another replica only when nothing under way needs it.
+//! - nobody reads bytes here while somebody writes them: a backup flushes only certified bytes, which never
+//!   change, and gives a buffer to another replica only when no work under way needs the buffer.
 //!
-//! Not here: certificates, which a kill must not tear and which are written with system calls (`work`); file systems on devices, whose pages can fail to be read; there buffers are written with system calls.
+//! Not here: certificates (`work`), which a kill must not tear, so they are written with system calls; file
+//! systems on devices, whose pages can fail to be read, so buffers there are written with system calls.
 
 use ramhold_base::past_caches::copy_past_caches;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -28,7 +31,8 @@ pub(crate) struct Mapped {
 }
 
 #[expect(unsafe_code, reason = "the mapping is shared by the loop and the disk threads")]
-// SAFETY: the memory is mapped for as long as this lives, for all threads alike; who may touch what is an invariant above.
+// SAFETY: the memory is mapped for the lifetime of this value, for all threads alike. The invariant above
+// says which bytes a thread may touch.
 unsafe impl Send for Mapped {}
 #[expect(unsafe_code, reason = "the mapping is shared by the loop and the disk threads")]
 // SAFETY: as above.
@@ -42,13 +46,15 @@ impl Mapped {
         let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes > 0 && is_memory && is_there)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         #[expect(unsafe_code, reason = "a copy of every replicated byte less than with system calls")]
-        // SAFETY: the kernel chooses where, so nothing else is there; nobody else has the address.
+        // SAFETY: the kernel chooses the address, so nothing else is mapped there. Nobody else has the
+        // address.
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
         let mapped = Mapped { start: start.ok()?.cast(), bytes };
-        // The pages are there; found one by one when they are first written to, they would cost more than all the copies
-        // into them. Kernels before 5.14 do not know this, and find them then.
+        // The pages are allocated already, and are mapped here all at once. Mapping them one by one, each at
+        // its first write, would cost more than all the copies into them. Kernels before 5.14 do not know
+        // this advice, and map each page at its first write.
         #[expect(unsafe_code, reason = "see the top")]
-        // SAFETY: the range is what was mapped just now; to find its pages changes nothing in them.
+        // SAFETY: the range was mapped just now. Populating its pages does not change their contents.
         let _ = unsafe { rustix::mm::madvise(start.ok()?, bytes, Advice::LinuxPopulateWrite) };
         Some(mapped)
     }
@@ -63,10 +69,11 @@ impl Mapped {
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> bool {
         let Some(offset) = self.holds(offset, data.len()) else { return false };
         #[expect(unsafe_code, reason = "see the top")]
-        // SAFETY: the range is within the mapping, as was asked just now, and any byte is a `u8`. Nobody else has the address
-        // but for `bytes`, whose slices only go to the kernel, and that those are of other bytes is an invariant above.
+        // SAFETY: `holds` checked just now that the range is within the mapping, and any byte is a `u8`.
+        // Nobody else has the address except `bytes`, whose slices go only to the kernel. By the invariant
+        // above, these slices cover other bytes.
         let place = unsafe { std::slice::from_raw_parts_mut(self.start.add(offset), data.len()) };
-        // It is the device that reads it next.
+        // The copy bypasses the processor's caches, because the next reader of these bytes is the device.
         copy_past_caches(place, data);
         true
     }
@@ -75,8 +82,8 @@ impl Mapped {
     pub(crate) fn bytes(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
         let offset = self.holds(offset, bytes)?;
         #[expect(unsafe_code, reason = "see the top")]
-        // SAFETY: the range is within the mapping, which lives as long as `self`; any byte is a `u8`; that nobody writes
-        // there meanwhile is an invariant above.
+        // SAFETY: the range is within the mapping, which lives as long as `self`. Any byte is a `u8`. By the
+        // invariant above, nobody writes there meanwhile.
         Some(unsafe { std::slice::from_raw_parts(self.start.add(offset), bytes) })
     }
 }
@@ -84,7 +91,7 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         #[expect(unsafe_code, reason = "see the top")]
-        // SAFETY: it was mapped with this length, and no slice of it outlives `self`.
+        // SAFETY: the memory was mapped with this length, and no slice of it outlives `self`.
         let done = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
         debug_assert!(done.is_ok(), "what was mapped can be unmapped");
     }
@@ -105,7 +112,7 @@ mod tests {
         Some(file)
     }
 
-    // D1: what is stored in the mapping is in the file at once, and nothing beside it.
+    // D1: bytes stored in the mapping are in the file at once, and no other bytes of the file change.
     #[test]
     fn what_is_written_is_in_the_file_and_nothing_else() {
         let Some(file) = file(3 * 4096) else { return };

@@ -1,9 +1,11 @@
-//! Reading a part of a file: a segment past the page cache, straight into the memory in which it is looked at.
+//! Reads a part of a file. A segment that the page cache does not have is read past it, straight into the
+//! memory from which it is used.
 //!
-//! Such a transfer begins and ends at whole blocks, in the file as in memory, so what was wanted lies somewhere in the
-//! middle. Memory is used again as it is: what was read before stands there until it is overwritten, and is not shown.
+//! Such a transfer begins and ends at whole blocks, in the file and in memory, so the wanted bytes lie
+//! somewhere in the middle. Memory is reused without clearing: bytes of earlier reads stay in it until they
+//! are overwritten, and are never exposed.
 //!
-//! Not here: where the memory comes from (`files`). Catalogue: F11.
+//! Not here: the source of the memory (`files`). Catalogue: F11.
 
 use super::work::{BLOCK_BYTES, is_invalid};
 use rustix::io::ReadWriteFlags;
@@ -53,7 +55,7 @@ pub(super) fn read(
     (offset, bytes): (u64, u32),
     memory: impl FnOnce() -> Vec<u8>,
 ) -> io::Result<ReadBytes> {
-    // No more memory than there are bytes, whatever was asked for.
+    // Memory is taken only for bytes that the file has, however many were asked for.
     let there = file.metadata()?.len().saturating_sub(offset).min(u64::from(bytes));
     let there = usize::try_from(there).expect("at most a u32");
     let is_large = there >= DIRECT_BYTES_MIN;
@@ -77,7 +79,7 @@ pub(super) fn read_direct(
     (offset, bytes): (u64, usize),
     mut memory: Vec<u8>,
 ) -> io::Result<ReadBytes> {
-    // The first block may begin before what is wanted.
+    // The first block may begin before the wanted bytes.
     let skip = (offset % BLOCK_BYTES as u64) as usize;
     let first = offset - skip as u64;
     let whole = (skip + bytes).next_multiple_of(BLOCK_BYTES);

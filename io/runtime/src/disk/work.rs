@@ -1,8 +1,9 @@
-//! One disk effect, done with plain system calls.
+//! One disk effect, executed with plain system calls.
 //!
-//! Segments go to the frames, and come from there, past the page cache: nobody reads them again soon, and pages for them
-//! would cost more processor time than all the rest of a flush. What is not whole blocks, and all that is small, goes
-//! through it; the kernel keeps both views of the file the same.
+//! Segments are written to the frames and read from them past the page cache. Nobody reads them again soon,
+//! and pages for them would cost more processor time than all the rest of a flush. Parts that are not whole
+//! blocks, and all small transfers, go through the page cache. The kernel keeps both views of the file
+//! consistent.
 
 use super::mapped::Mapped;
 use super::read::{ReadBytes, read};
@@ -116,7 +117,7 @@ impl Work<'_> {
         let none = |()| ReadBytes::default();
         let done = match self {
             Work::Write { file, offset, data, when_killed } => {
-                // A kill ends a store into memory anywhere, a system call only between pages.
+                // A kill can interrupt a store into memory at any byte, but a system call only between pages.
                 let mapped = files.mapped(*file).filter(|_| *when_killed == WhenKilled::Torn);
                 if mapped.is_some_and(|mapped| mapped.write(*offset, data)) {
                     Ok(none(()))
@@ -189,7 +190,7 @@ impl DiskFiles {
 fn disk_error(work: &Work<'_>, files: &DiskFiles, error: &io::Error) -> DiskError {
     let (what, file) = work.name();
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        // The last: larger than a file of this system or this process may be.
+        // FBIG: the file would be larger than this system or this process may have.
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
             DiskError::Full { free_bytes: free_bytes(files.file(file)).unwrap_or(0) }
         }
@@ -213,7 +214,7 @@ fn copy(
             let at = to_offset + done as u64;
             let to_block = (at.next_multiple_of(BLOCK_BYTES as u64) - at) as usize;
             let left = bytes - done;
-            // Up to the next whole block, then whole blocks, then the rest.
+            // First up to the next whole block, then whole blocks, then the rest.
             let chunk_of = |most: usize| match (direct, left.min(most) / BLOCK_BYTES * BLOCK_BYTES) {
                 (Some(_), _) if to_block > 0 => (to_block.min(left), false),
                 (Some(_), whole) if whole > 0 => (whole, true),
@@ -352,7 +353,8 @@ mod tests {
         assert!(matches!(result, Err(DiskError::Failed(_))), "{result:?}");
     }
 
-    // D1: what goes past the page cache is the same as what goes through it, wherever it begins and ends.
+    // D1: a copy past the page cache writes the same bytes as a copy through it, wherever the copy begins and
+    // ends.
     #[test]
     fn transfers_past_the_page_cache_are_exact() {
         let scratch = Scratch::new();
@@ -360,7 +362,7 @@ mod tests {
         transfers_are_exact(&crate::open_disk(&config).unwrap());
     }
 
-    // D1: the same from buffers that are mapped.
+    // D1: the same holds for buffers that are mapped.
     #[test]
     fn transfers_from_mapped_buffers_are_exact() {
         let scratch = Scratch::new();
@@ -404,7 +406,7 @@ mod tests {
             assert!(*read == model[at..end], "round {round}: {at} {bytes}");
             files.recycle(read.into_memory());
             if let Some(direct) = files.direct(DiskFile::Frames).filter(|_| end > at) {
-                // Whatever the page cache has.
+                // This reads past the page cache, whatever the page cache has.
                 let file = files.file(DiskFile::Frames);
                 let read = read_direct(file, direct, (at as u64, end - at), files.memory()).unwrap();
                 assert!(*read == model[at..end], "round {round}: {at} {bytes}");
@@ -413,7 +415,7 @@ mod tests {
         }
     }
 
-    // D2: a full device is told apart from a broken one.
+    // D2: a full device is distinguished from a broken one.
     #[test]
     fn a_full_device_is_full() {
         let scratch = Scratch::new();

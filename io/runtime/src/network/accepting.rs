@@ -1,7 +1,8 @@
-//! Listening, and taking in who comes.
+//! Listens, and accepts connections.
 //!
-//! Who comes when there are too many is let in and shut out at once, so that the queue in the kernel stays short.
-//! When the process has no descriptor for another one, it stops listening for a moment instead of spinning.
+//! If there are too many connections, a new one is accepted and closed at once, so that the kernel's queue
+//! stays short. If the process has no descriptor for another connection, it stops accepting for a moment
+//! (`PAUSE`) instead of spinning.
 
 use super::Network;
 use crate::StartError;
@@ -61,7 +62,8 @@ impl Listener {
 
     fn bind(addr: SocketAddr, sharing: Sharing, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
         let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
-        // A restarted process takes its address over from connections that are still fading out.
+        // A restarted process can thus take over its address while connections of the old process are still
+        // closing.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         sockopt::set_socket_reuseport(&socket, sharing == Sharing::Shared)?;
         rustix::net::bind(&socket, &addr)?;
@@ -76,7 +78,8 @@ impl Listener {
         if !sockopt::socket_acceptconn(&socket)? {
             return Err(Errno::INVAL);
         }
-        // Another process may take a connection between the event and the accept.
+        // The socket must not block: another process may take the connection between the event and the
+        // accept.
         rustix::io::ioctl_fionbio(&socket, true)?;
         poller.add(&socket, key, Interest::IN)?;
         Ok(Listener { addr, key, socket, accept_count_max: 1, again: None })
@@ -105,7 +108,7 @@ impl Network {
             match rustix::net::accept_with(&listener.socket, FLAGS) {
                 Ok(socket) => self.admit(socket, now),
                 Err(Errno::AGAIN) => return,
-                // Whoever came has gone again.
+                // The client has already gone.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
                 Err(_) => return self.pause_accepting(place, now),
             }
@@ -118,7 +121,7 @@ impl Network {
             return;
         }
         if tune(&socket, Side::Accepted).is_err() {
-            return; // Broken before its first word.
+            return; // The connection is broken before its first byte.
         }
         let deadline = now + self.limits.first_frame_within;
         let connection = Connection::new(self.slots.next_id(), socket, Side::Accepted, Phase::Open, deadline);
@@ -132,7 +135,7 @@ impl Network {
         self.stats.accept_pauses += 1;
         let listener = &mut self.listeners[place];
         listener.again = Some(now + PAUSE);
-        // When even this fails the loop is told of the listener again and tries again.
+        // If even this fails, the poller reports the listener again, and the loop tries again.
         let _ = self.poller.modify(&listener.socket, listener.key, Interest::empty());
     }
 

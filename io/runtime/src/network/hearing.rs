@@ -1,7 +1,8 @@
-//! What comes in: bytes, frames, ends.
+//! Incoming data: bytes, frames, and the ends of connections.
 //!
-//! The loop hands on a bounded number of frames of one connection per turn; the rest waits as backlog. While a
-//! connection has backlog, or its answers are not fetched, it is not read, and TCP makes its other side wait.
+//! The loop passes on a bounded number of frames of one connection per turn; the rest waits as backlog. A
+//! connection is not read while it has backlog, or while its peer does not fetch the answers. TCP's
+//! back-pressure then makes the peer wait.
 
 use super::{Event, Network};
 use crate::connection::{Backlog, Phase, Side};
@@ -65,7 +66,8 @@ impl Network {
         if connection.interest.contains(Interest::IN) && (gone || flags.contains(Interest::IN)) {
             return self.receive(id);
         }
-        // Its backlog is handed on in this turn, then it is read. One that is held back would be told for ever.
+        // A listed backlog is handed on in this turn, and then the connection is read. Any other connection
+        // ends here: it is held back and not read, so the poller would report its end for ever.
         if gone && connection.backlog != Backlog::Listed {
             self.end(id, Lost::Broken);
         }
@@ -185,7 +187,8 @@ impl Network {
                         frame::write(connection.output.tail(), &header, |_| {});
                         self.close(id, now);
                     }
-                    // Whoever should answer us talks nonsense; there is nobody to tell.
+                    // The peer that we called sends something that is no frame. Nobody could use an error
+                    // answer.
                     Side::Opened { .. } => self.end(id, Lost::Broken),
                 }
             }

@@ -1,4 +1,4 @@
-//! Sending frames, opening connections for them, and closing connections.
+//! Sends frames, opens connections for them, and closes connections.
 
 use super::accepting::{FLAGS, family};
 use super::{Network, OPENED_COUNT_MAX};
@@ -34,7 +34,8 @@ impl Network {
             connection.output.push(&memory[own]);
             shared.inspect(|shared| connection.output.push(shared));
         } else {
-            // What is large goes to the kernel from where it lies: as far as that takes it now, the rest later.
+            // A large frame goes to the kernel from where it lies: as much as the kernel takes now, and the
+            // rest later.
             let parts = [&memory[own.clone()], shared.as_ref().map_or(&[][..], |shared| shared)];
             let taken = match connection.phase {
                 Phase::Open => connection.output.send_at_once(&connection.socket, parts),
@@ -79,7 +80,7 @@ impl Network {
                     Lost::Broken
                 }
                 Err(Errno::CONNREFUSED) => Lost::Refused,
-                // Whatever keeps us from trying says nothing about the other side.
+                // An error of this side says nothing about the peer.
                 Err(_) => Lost::Broken,
             }
         };
@@ -124,7 +125,7 @@ impl Network {
 
     /// Gives the kernel what waits, at most once per connection.
     pub(crate) fn flush(&mut self, now: Instant) {
-        // Nothing below appends to the list; its memory is kept.
+        // Nothing below appends to the list. The list is put back at the end, so that its memory is kept.
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
             if let Some(connection) = self.slots.find(id) {
@@ -168,7 +169,7 @@ impl Network {
             (Sent::All | Sent::Some, _) => {}
         }
         connection.time_fetching(now, &self.limits);
-        // Answers have gone out: hear this connection again.
+        // Enough answers have gone out: this connection is heard again.
         if connection.phase == Phase::Open && !connection.is_paused(&self.limits) {
             if connection.backlog == Backlog::Held {
                 connection.backlog = Backlog::Listed;

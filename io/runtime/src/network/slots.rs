@@ -1,6 +1,7 @@
 //! Connections by id, found without hashing.
 //!
-//! An id is a count that only rises, and in its low bits the slot; so an old id never finds a newer connection.
+//! The high bits of an id are a serial number that only rises. The low bits are the slot. So an old id never
+//! finds a newer connection.
 
 use crate::connection::Connection;
 use ramhold_base::ConnId;
@@ -22,7 +23,7 @@ impl Slots {
         let slot = self.free.last().copied().unwrap_or(self.slots.len());
         assert!(slot < SLOT_COUNT_MAX);
         self.serial += 1;
-        // 44 bits of serial: a million connections a second for half a year.
+        // The serial number has 44 bits: enough for a million connections a second for half a year.
         assert!(self.serial < 1 << (64 - SLOT_BITS));
         ConnId(self.serial << SLOT_BITS | slot as u64)
     }

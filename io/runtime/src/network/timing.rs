@@ -1,7 +1,7 @@
-//! Deadlines of connections, and giving idle memory back.
+//! Deadlines of connections, and the return of idle memory.
 //!
-//! A connection states its `deadline`; the heap has at most one entry that counts for it, and an entry that comes up
-//! early is put back. So moving a deadline, which every frame may do, costs nothing.
+//! A connection states its `deadline`. At most one entry of the heap counts for each connection, and an entry
+//! that comes up early is put back. So moving a deadline costs nothing, although every frame may do it.
 
 use super::Network;
 use crate::connection::{Connection, Phase};
@@ -57,7 +57,8 @@ impl Network {
                 }
                 self.end(id, Lost::Broken);
             } else if connection.fetching.is_some_and(|fetching| fetching.until <= now) {
-                // The kernel has room for nothing more: its buffers came first, and what has gone out is what was fetched.
+                // The kernel's buffers are full: they were filled first, so the bytes that went out since are
+                // those that the peer fetched.
                 self.stats.outputs_overdue += 1;
                 self.end(id, Lost::Broken);
             } else {

@@ -1,4 +1,4 @@
-//! Effects become deeds, in order.
+//! Executes effects, in order.
 
 use super::{Exit, Runtime};
 use crate::disk::{WhenKilled, Work};

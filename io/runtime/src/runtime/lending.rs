@@ -1,9 +1,9 @@
-//! The bytes of a step's frames, lent to the connections that have yet to send large ones of them.
+//! Lends the bytes of a step's frames to the connections that still have to send large frames.
 //!
-//! A large frame that the kernel does not take at once stays where it was written: its connection holds on to the memory
-//! of the step, and the next step writes into other memory, used before if there is some. A recovery sends gigabytes in
-//! such frames; copied into buffers of their connections, they would be moved twice, and much of that into pages that the
-//! system had to find first.
+//! A large frame that the kernel does not take at once stays where it was written. Its connection keeps a
+//! reference to the memory of the step, and the next step writes into other memory, reused if possible. A
+//! recovery sends gigabytes in such frames. Copying them into the buffers of their connections would move
+//! them twice, often into pages that the system would have to allocate first.
 //!
 //! Invariant: nobody writes into memory that is lent.
 
@@ -37,7 +37,7 @@ impl Lending {
             self.kept.push_back(memory);
             let is_free = |memory: &mut Arc<Vec<u8>>| Arc::get_mut(memory).is_some();
             let Some(free) = self.kept.iter_mut().position(is_free) else {
-                // Who still sends from the oldest has it for himself.
+                // A connection that still sends from the oldest memory is then its only owner.
                 if self.kept.len() > KEPT_COUNT_MAX {
                     self.kept.pop_front();
                 }

@@ -1,4 +1,4 @@
-//! Frames travel, connections come and go (E1).
+//! Frames travel; connections are made and end (E1).
 
 use crate::probe::{Probe, Raw, Seen, client, quiet, request, server, until, until_both};
 use ramhold_base::{Effect, Instant, Level, Lost, Peer, Rest, Status, Taken};
@@ -32,7 +32,7 @@ fn a_frame_goes_there_and_back() {
     assert_eq!(server.stats().bytes_received, client.stats().bytes_sent);
 }
 
-// I1: of the system calls of a small operation, none is spent on what the poller knows.
+// I1: a small operation spends no system call on telling the poller what it already knows.
 #[test]
 fn requests_and_answers_change_nothing_at_the_poller() {
     let (mut server, addr) = server(Probe::echo());
@@ -73,7 +73,7 @@ fn a_frame_may_come_in_single_bytes() {
     assert_eq!(server.machine().frames().len(), 2);
 }
 
-// E4, J4: bytes that are no frame are answered with the reason and never reach the machine.
+// E4, J4: bytes that are not a frame never reach the machine. The answer says why.
 #[test]
 fn what_is_no_frame_is_answered_and_ended() {
     let mut of_another_version = request(1, 0);
@@ -84,7 +84,7 @@ fn what_is_no_frame_is_answered_and_ended() {
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Status::BadFrame),
         (of_another_version, Status::UnsupportedVersion),
         (too_large, Status::FrameTooLarge),
-        // A lot more is on its way; nobody wants it, but a reset must not overtake the answer.
+        // Many more bytes are on their way. Nobody wants them, but a reset must not overtake the answer.
         (vec![0xEE; 20_000_000], Status::BadFrame),
     ];
     for (bytes, status) in cases {
@@ -100,7 +100,7 @@ fn what_is_no_frame_is_answered_and_ended() {
             raw.read();
             raw.ended && rest.is_empty()
         });
-        // What came before it was answered as ever.
+        // The frame before the bad bytes was answered as usual.
         let (first, last) = raw.got.split_at(good.len());
         assert_eq!(first, good);
         let (header, body) = frame::parse(last).unwrap();
@@ -130,7 +130,7 @@ fn nonsense_from_a_server_breaks_the_connection() {
     assert_eq!(client.machine().seen[1..], [Seen::Lost { addr, how: Lost::Broken }]);
 }
 
-// F1: "nobody is there" is told apart from "no answer".
+// F1: "nobody listens there" is distinguished from "no answer".
 #[test]
 fn a_refused_connection_is_told_once_and_tried_again_by_the_next_send() {
     let addr = deserted();
@@ -142,7 +142,7 @@ fn a_refused_connection_is_told_once_and_tried_again_by_the_next_send() {
     client.turn(Some(Duration::ZERO));
     assert_eq!(client.machine().seen, [Seen::Start, Seen::Lost { addr, how: Lost::Refused }]);
 
-    // What was queued is gone; what is sent from now on arrives.
+    // The queued frames are gone. Frames sent from now on arrive.
     let listener = TcpListener::bind(addr).unwrap();
     send(&mut client, addr, &request(9, 1));
     client.turn(Some(Duration::ZERO));
@@ -255,7 +255,7 @@ fn lines() -> Probe {
     })
 }
 
-// J1: the first byte decides whether a connection speaks in frames; the machine takes bytes at its own pace.
+// J1: the first byte decides whether a connection speaks in frames. The machine takes bytes at its own pace.
 #[test]
 fn bytes_are_offered_until_they_are_taken() {
     let (config, _) = quiet(NetworkLimits::default());
@@ -271,7 +271,7 @@ fn bytes_are_offered_until_they_are_taken() {
         raw.write(b"o\nhold\nfour\n");
         sent.extend_from_slice(b"o\nhold\n");
         until(&mut server, |_| raw.read().len() == sent.len());
-        // Once more after the answer has gone out, and then not again and again.
+        // The bytes are offered once more after the answer has gone out, and then not over and over.
         until(&mut server, |server| server.turn(Some(Duration::ZERO)) == Turn::Idle);
         let before = server.machine().seen.len();
         for _ in 0..50 {
@@ -282,7 +282,7 @@ fn bytes_are_offered_until_they_are_taken() {
         sent.extend_from_slice(b"four\n");
         until(&mut server, |_| raw.read().len() == sent.len());
         assert_eq!(raw.got, sent);
-        // Frames come over the same addresses.
+        // The same addresses also accept frames.
         let mut framed = Raw::connect(addr);
         framed.write(&request(1, 3));
         let frames = server.machine().frames().len();
@@ -290,7 +290,7 @@ fn bytes_are_offered_until_they_are_taken() {
     }
 }
 
-// J1: processes that hold one socket share its connections, and one that does nothing gets none.
+// J1: processes that hold the same socket share its connections. A process that does nothing gets none.
 #[test]
 fn a_socket_that_several_hold_is_served_by_whoever_accepts() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -334,11 +334,11 @@ fn many_connections_are_all_served() {
     assert_eq!(server.machine().count(|seen| matches!(seen, Seen::Closed { .. })), 300);
 }
 
-// E4: one who sends without pause does not keep the others waiting.
+// E4: a client that sends without pause does not keep the others waiting.
 #[test]
 fn a_flood_on_one_connection_does_not_hold_up_another() {
     let (mut server, addr) = server(Probe::silent());
-    // A large frame first: from then on much is read from this connection at once.
+    // A large frame comes first: from then on, many bytes are read from this connection at once.
     let flood = [request(1, 8_000_000), request(2, 0).repeat(20_000)].concat();
     let mut flooding = Raw::connect(addr);
     let mut rest = &flood[..];

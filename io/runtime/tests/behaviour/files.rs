@@ -1,4 +1,4 @@
-//! Disk effects: order, results, errors, owners.
+//! Disk effects: order, results, errors, and exclusive use of directories.
 
 use crate::probe::{Probe, Seen, quiet, until};
 use crate::scratch::Scratch;
@@ -22,7 +22,7 @@ fn read(token: u64, file: DiskFile, bytes: u32) -> Effect {
     Effect::DiskRead { token: DiskToken(token), file, offset: 0, bytes }
 }
 
-// D1: a write to the buffers needs no wait.
+// D1: a write to the buffers completes without waiting.
 #[test]
 fn work_on_buffers_completes_in_order_before_anything_else_is_fed() {
     let scratch = Scratch::new();
@@ -38,7 +38,7 @@ fn work_on_buffers_completes_in_order_before_anything_else_is_fed() {
     assert_eq!(runtime.machine().seen[1..], expected);
 }
 
-// F11: so a machine can tell what it took to divide a segment.
+// F11: so a machine can tell how long it took to divide a segment.
 #[test]
 fn the_step_after_one_with_what_was_read_sees_how_long_that_took() {
     let scratch = Scratch::new();
@@ -87,7 +87,8 @@ fn frames_are_written_copied_synced_and_read_by_other_threads() {
         effects.push(Effect::DiskReserve { token: DiskToken(2), file: DiskFile::Frames, bytes: 4096 });
     });
     until(&mut runtime, |runtime| runtime.machine().seen.len() == 3);
-    // Appends have a thread of their own: what needs them waits for their completion.
+    // Appends have a thread of their own, so an effect that needs an append is asked for only after its
+    // completion.
     runtime.step(|_, _, effects| effects.disk_write(DiskToken(3), DiskFile::Frames, 0, b"--"));
     until(&mut runtime, |runtime| runtime.machine().seen.len() == 4);
     runtime.step(|_, _, effects| {
@@ -111,13 +112,13 @@ fn frames_are_written_copied_synced_and_read_by_other_threads() {
         effects.push(read(8, DiskFile::Superblock, 3 * 4096));
     });
     until(&mut runtime, |runtime| runtime.machine().seen.len() == 9);
-    // Both copies of the superblock have their space from the beginning.
+    // The space for both copies of the superblock is reserved from the beginning.
     let mut superblock = vec![0; 2 * 4096];
     superblock[..8].copy_from_slice(b"identity");
     assert_eq!(runtime.machine().seen[7..], [done(7, b"-replica"), done(8, &superblock)]);
 }
 
-// D2: no space is an answer, not a fault.
+// D2: a lack of space is reported as such, not as a device failure.
 #[test]
 fn a_full_device_is_told() {
     let scratch = Scratch::new();

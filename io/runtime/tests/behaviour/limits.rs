@@ -1,4 +1,4 @@
-//! What happens at the limits: time, memory, numbers.
+//! Behaviour at the limits: time, memory, numbers.
 
 use crate::probe::{Probe, Raw, Seen, client, quiet, request, server_with, until};
 use ramhold_base::{Lost, Peer, Rest, Taken};
@@ -60,7 +60,7 @@ fn who_sends_without_pause_has_time_for_each_frame_anew() {
     let frame = request(1, 0);
     raw.write(&frame[..50]);
     let start = std::time::Instant::now();
-    // Each write ends one frame and begins the next.
+    // Each write completes one frame and begins the next.
     let mut sent_count = 0;
     while start.elapsed() < within * 3 {
         raw.write(&[&frame[50..], &frame[..50]].concat());
@@ -71,7 +71,7 @@ fn who_sends_without_pause_has_time_for_each_frame_anew() {
     until(&mut server, |server| server.connection_count() == 0);
 }
 
-// A server whose queue of newcomers is full answers nothing at all, like a host that is switched off.
+// A server whose queue of new connections is full answers nothing at all, like a host that is switched off.
 #[test]
 fn a_connection_that_does_not_come_about_is_given_up() {
     let listener = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -111,7 +111,7 @@ fn too_much_output_for_one_who_does_not_read_ends_its_connection() {
     assert_eq!(server.machine().count(|seen| matches!(seen, Seen::Closed { .. })), 1);
 }
 
-// The queue for an address that does not answer is bounded, too.
+// The queue for an address that does not answer is also bounded.
 #[test]
 fn too_much_output_for_a_connection_to_come_is_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -141,14 +141,14 @@ fn who_does_not_fetch_its_answers_is_not_heard_until_it_does() {
     let mut raw = Raw::connect(addr);
     raw.write(&request(1, 0).repeat(40));
     until(&mut server, |server| server.machine().frames().len() > 2);
-    // Let it answer as far as it will.
+    // Lets the server answer until it stops by itself.
     let mut before = 0;
     until(&mut server, |server| {
         let now = server.machine().frames().len();
         std::mem::replace(&mut before, now) == now
     });
     assert!(before < 40, "answered {before}");
-    // And then it rests.
+    // Then the server is idle.
     until(&mut server, |server| server.turn(Some(Duration::from_millis(1))) == Turn::Idle);
     let all = 40 * request(1, ANSWER_BYTES).len();
     until(&mut server, |_| raw.read().len() == all);
@@ -175,8 +175,8 @@ fn generous(limits: NetworkLimits, bytes: usize) -> (Runtime<Probe>, SocketAddr)
     (server, addr)
 }
 
-// Z7: one who reads a byte now and then does not hold what he asked for as long as he likes; who reads slowly, but reads, is
-// told all.
+// Z7: a client that reads a byte now and then cannot hold the memory of its answers for as long as it likes.
+// A client that reads slowly but steadily gets the whole answer.
 #[test]
 fn who_fetches_too_slowly_is_shut_out_and_who_fetches_slowly_is_not() {
     const BYTES: usize = 14_000_000;
@@ -202,7 +202,7 @@ fn who_fetches_too_slowly_is_shut_out_and_who_fetches_slowly_is_not() {
     assert_eq!((server.stats().connections_accepted, server.connection_count()), (2, 1));
 }
 
-// Z7: a request that is not in frames has its time, too; between requests there is none.
+// Z7: a request that is not in frames also has a time limit. Between requests there is none.
 #[test]
 fn a_line_that_does_not_come_to_its_end_ends_its_connection() {
     let limits = NetworkLimits {
@@ -218,7 +218,7 @@ fn a_line_that_does_not_come_to_its_end_ends_its_connection() {
     stuck.write(b"one\ntw");
     let start = std::time::Instant::now();
     until(&mut server, |_| {
-        // Each byte is progress of a kind, and not enough.
+        // A single byte is progress, but does not extend the time limit.
         slow_ended |= slow.write(b"o").is_err_and(|error| error.kind() != ErrorKind::WouldBlock);
         polite.read();
         stuck.read();

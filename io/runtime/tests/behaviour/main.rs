@@ -1,4 +1,5 @@
-//! The loop with real sockets and real files. Nobody sleeps: loops are turned until a condition holds.
+//! The loop with real sockets and real files. No test sleeps to wait for something: loops are turned until a
+//! condition holds.
 
 mod connections;
 mod files;

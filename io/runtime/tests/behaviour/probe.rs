@@ -1,4 +1,4 @@
-//! A machine that remembers what it got and answers as the test says; and the turning of loops.
+//! A machine that records its inputs and answers as the test says, and functions that turn loops.
 
 use ramhold_base::{
     ConnId, DiskError, DiskToken, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, RpcId,

@@ -12,7 +12,7 @@ fn a_tick_comes_when_the_deadline_has_come_and_not_before() {
     runtime.step(|machine, _, _| machine.deadline = Some(due));
     assert_eq!(runtime.turn(Some(Duration::ZERO)), Turn::Idle);
     assert_eq!(runtime.machine().seen, [Seen::Start]);
-    // Sleeps for as long as it takes: nobody said how long to wait.
+    // The loop sleeps until the deadline, because no maximum wait is given.
     while runtime.machine().seen.len() < 2 {
         runtime.turn(None);
     }
@@ -94,7 +94,7 @@ impl Store for Doubling {
             StoreRequest::Get { key } => answer(token, StoreResult::Found(vec![(key, 1, vec![])])),
             StoreRequest::Watch { prefix } => {
                 answer(token, StoreResult::Found(vec![]));
-                // A store may answer from threads of its own.
+                // A store may answer from its own threads.
                 let answer = Answer::clone(answer);
                 std::thread::spawn(move || answer(token, StoreResult::Changed { key: prefix, value: None }));
             }
@@ -146,7 +146,8 @@ fn a_frame_comes_with_a_time_that_is_not_before_it_was_sent() {
         if header.rpc.raw() > 2 {
             assert!(now.0 >= header.rpc.raw(), "at {now:?} it had not been sent");
         } else if let Some(mut other) = late.lock().unwrap().take() {
-            // The first of two frames of one turn: while it is handled, one more comes over the other's connection.
+            // This is the first of two frames of one turn. While it is handled, a third one arrives over the
+            // other frame's connection.
             std::thread::sleep(Duration::from_millis(20));
             let sent = ramhold_runtime::now();
             std::io::Write::write_all(&mut other, &request(sent.0, 0)).unwrap();

@@ -1,4 +1,4 @@
-//! Sessions of Redis clients against a cluster, and against servers that are killed.
+//! Sessions of Redis clients against a cluster, also while its servers are killed.
 
 use clap::Parser;
 use ramhold_cluster_tests::redis_clients::{Session, kill_under_load, play, servers_of};

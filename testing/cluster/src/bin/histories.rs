@@ -1,5 +1,6 @@
-//! Histories of client processes while servers and the coordinator are killed, stopped and cut off, judged by an
-//! independent checker. With `client` as its first argument this is one of those client processes.
+//! Runs client processes that record histories while servers and the coordinator are killed, stopped and cut
+//! off. An independent checker judges the histories. With `client` as its first argument, this program is one
+//! of those client processes.
 
 use clap::{Args, Parser, Subcommand};
 use ramhold_cluster_tests::histories::{Plan, is_good, run};

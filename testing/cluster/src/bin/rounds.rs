@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A death is to be felt for at most so long.
+/// The line on the clients' waits. The aim bounds the time for which clients may feel a death.
 fn waits(rounds: &Rounds, outcome: &Outcome) -> String {
     let aim = Duration::from_secs(if rounds.victims == 1 { 2 } else { 4 });
     let at = |percent| quantile(&outcome.waits, percent);

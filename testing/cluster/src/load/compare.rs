@@ -1,4 +1,4 @@
-//! What is there at the end, beside what the clients were told.
+//! Compares the cluster's contents at the end with the answers that the clients got.
 
 use super::{PATIENCE, found};
 use crate::cluster::Cluster;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const VERIFY_PIPELINE: usize = 64;
 
 impl Journal {
-    /// Compares every key with what the cluster has; an empty answer is a good one.
+    /// Compares every key with the cluster's contents. An empty result means no fault.
     pub fn compare(&self, cluster: &Cluster, table: TableId) -> Result<Vec<(String, Finding)>, Failure> {
         let mut client = cluster.client(PATIENCE)?;
         let mut under_way = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! A client that goes on with other keys while some of its operations wait: the load does not fall when a server dies.
+//! A client that goes on with other keys while some of its operations wait. So the load does not fall when a
+//! server dies.
 
 use super::{Shared, Worker, nanos};
 use crate::journal::Journal;
@@ -8,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Fewer than a client of the library may have under way; when all wait, so does the load.
+/// Below the limit of the client library. When all of them wait, so does the load.
 const UNDER_WAY_MAX: usize = 1000;
-/// Between two looks for the wish to stop, if nothing else happens.
+/// The interval of looking for a request to stop, if nothing else happens.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Operations under way. A key has one at a time, as the journal wants it.
+/// Operations under way. A key has at most one, as the journal requires.
 #[derive(Default)]
 struct UnderWay {
     operations: BTreeMap<OperationId, Asked>,
@@ -22,13 +23,13 @@ struct UnderWay {
 
 struct Asked {
     key: Vec<u8>,
-    /// Of a write; none: a read.
+    /// The stamp of a write; none: a read.
     stamp: Option<u64>,
     began: Instant,
 }
 
 impl Worker {
-    /// Begins operations at even distances, however long earlier ones take, until the load is to stop.
+    /// Begins operations at even intervals, however long earlier ones take, until the load must stop.
     pub(super) fn run_open(&mut self, shared: &Shared) -> Result<Journal, Failure> {
         let mut under_way = UnderWay::default();
         let mut due = Instant::now();
@@ -92,7 +93,8 @@ impl Worker {
         if is_done {
             self.note_gap();
         }
-        // One that ended otherwise is told among the troubles; its client has waited all the same.
+        // An operation that ended otherwise is counted among the troubles. Its client has waited all the
+        // same.
         shared.longest_wait_nanos.fetch_max(nanos(asked.began.elapsed()), Ordering::SeqCst);
         shared.done.fetch_add(u64::from(is_done), Ordering::SeqCst);
     }

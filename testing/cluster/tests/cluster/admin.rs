@@ -9,7 +9,7 @@ use std::time::Duration;
 const SEED: u64 = 71;
 const SOON: Duration = Duration::from_secs(30);
 
-/// The status of an answer and its body.
+/// The status of an HTTP answer, and its body.
 pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Failure> {
     let failed = |error: std::io::Error| Failure(format!("GET {path} of {address}: {error}"));
     let mut stream = TcpStream::connect(address).map_err(failed)?;
@@ -22,7 +22,7 @@ pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Failure> {
     status.zip(body).ok_or_else(|| Failure(format!("no HTTP: {answer}")))
 }
 
-/// The sum of a metric's samples, whose labels begin with these.
+/// The sum of a metric's samples whose labels begin with these.
 fn sum(page: &str, start: &str) -> f64 {
     let samples = page.lines().filter(|line| line.starts_with(start) && !line.starts_with('#'));
     samples
@@ -45,7 +45,8 @@ fn total(pages: &[String], start: &str) -> f64 {
     pages.iter().map(|page| sum(page, start)).sum()
 }
 
-/// Waits until a process answers that; a loop that has too little of the machine may be late once.
+/// Waits until a process gives this answer. An event loop that gets too little of the machine may be late
+/// once.
 fn wait_health(address: SocketAddr, status: u16, text: &str) -> Result<(), Failure> {
     wait_for("the health", SOON, || {
         let (found, body) = get(address, "/health")?;
@@ -120,7 +121,7 @@ fn health_tells_of_a_missing_coordinator_only_who_needs_one() -> Result<(), Fail
     wait_health(first, 200, "serving")?;
     wait_health(cluster.admin_address(COORDINATOR)?, 200, "serving")?;
     cluster.wait_up(2)?;
-    // Who serves goes on serving.
+    // Servers that serve go on serving.
     cluster.kill(COORDINATOR);
     wait_health(first, 200, "serving")
 }

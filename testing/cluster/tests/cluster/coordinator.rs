@@ -26,7 +26,7 @@ fn the_data_path_goes_on_without_the_coordinator() -> Result<(), Failure> {
     assert_eq!(journal.violations, Vec::<String>::new());
     let findings = journal.compare(&cluster, table)?;
     assert!(findings.is_empty(), "{findings:#?}");
-    // Nobody was declared dead for it.
+    // No server was declared dead because of this.
     let recoveries = cluster.client(std::time::Duration::from_secs(5))?.recoveries()?;
     assert!(recoveries.is_empty(), "{recoveries:#?}");
     Ok(())
@@ -57,7 +57,7 @@ fn servers_through_which_nothing_was_written_take_writes_without_the_coordinator
             assert_eq!(redis.ask(&format!("SET k{key} {member}"))?, "+OK", "k{key} through {member}");
         }
     }
-    // It dies again in its first seconds.
+    // The coordinator dies again in its first seconds.
     for round in 0..3 {
         cluster.start_member(COORDINATOR);
         cluster.wait_up(SERVERS)?;
@@ -120,7 +120,7 @@ fn a_recovery_goes_on_over_deaths_of_the_coordinator() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs `ramhold coordinator backup`; gives the file.
+/// Runs `ramhold coordinator backup`; returns the file.
 fn back_up(cluster: &Cluster, name: &str) -> PathBuf {
     let file = cluster.scratch.dir().join(name);
     let output = Command::new(program())
@@ -132,7 +132,7 @@ fn back_up(cluster: &Cluster, name: &str) -> PathBuf {
     file
 }
 
-// G3: the servers hold a newer state than the backup; then the state is made anew from them.
+// G3: the servers hold a newer state than the backup. Then the state is rebuilt from them.
 #[test]
 fn an_old_backup_is_refused_while_servers_hold_a_newer_state() -> Result<(), Failure> {
     let _machine = crate::machine();

@@ -1,4 +1,5 @@
-//! A replica that a device has changed: found when it is read, and the next one serves.
+//! A replica that a device has changed. The damage is found when the replica is read, and the next replica
+//! serves.
 
 use ramhold_base::limits::SEGMENT_BYTES;
 use ramhold_client::{Durability, TableOptions};
@@ -26,7 +27,8 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Where the bytes of a segment begin in the frames of the backup that is asked first: the file of which member, where.
+/// For each segment, the place of its bytes in the frames of the backup that is asked first: the member, and
+/// the offset in its file.
 type Primaries = BTreeMap<(u64, u64), (usize, u64)>;
 
 /// All closed primary replicas by server and segment; docs/formats/replica.md.
@@ -60,8 +62,8 @@ fn flip_bit(cluster: &Cluster, (member, at): (usize, u64)) -> io::Result<()> {
     file.write_all_at(&byte, at)
 }
 
-/// The damaged replica is the one that a recovery asks first, and of a segment that only a recovery read looks into: a
-/// start trusts what was closed, a fence opens the newest segments.
+/// The damaged replica is the one that a recovery asks first. Its segment is one that only a recovery reads:
+/// a start trusts closed segments, and a fence opens only the newest ones.
 // F9, F4
 #[test]
 fn a_recovery_that_reads_a_flipped_bit_takes_the_next_replica() -> Result<(), Failure> {
@@ -87,7 +89,7 @@ fn a_recovery_that_reads_a_flipped_bit_takes_the_next_replica() -> Result<(), Fa
         let object = client.get(table, &key.to_le_bytes())?;
         assert!(object.is_some_and(|object| object.value == value(key)), "object {key}");
     }
-    // What a process reports is in its log a little later.
+    // A process's reports reach its log a little later.
     wait_for("a report of the damage", PATIENCE, || {
         let printed = cluster.process(damaged.0).printed();
         Ok(if printed.contains("is corrupt") { Ok(()) } else { Err(printed) })

@@ -1,4 +1,4 @@
-//! `ramhold dev`: how many replicas a table gets when nobody says.
+//! `ramhold dev`: the default number of replicas of a table.
 
 use ramhold_cluster_tests::{Failure, Process, Scratch, free_ports, program, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,7 +31,7 @@ impl Dev {
         arguments
     }
 
-    /// Starts it, and waits for its banner, which it prints when it is healthy.
+    /// Starts it, and waits for the banner, which it prints when it is healthy.
     fn start(&self, replicas: &str) -> Result<(Process, String), Failure> {
         self.start_with(replicas, &[])
     }
@@ -65,7 +65,7 @@ impl Dev {
         text
     }
 
-    /// The reply of the first server to a Redis command, one line of it.
+    /// The first line of the first server's reply to a Redis command.
     fn say(&self, command: &str) -> String {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port + 1));
         let mut stream = TcpStream::connect(address).expect("the server listens");
@@ -116,13 +116,13 @@ fn a_table_gets_the_replicas_that_the_cluster_was_started_with() -> Result<(), F
         dev.ask(&["table", "create", "said", "--replicas", "1"]),
         "table 'said' is t2: buffered, 1 replicas\n"
     );
-    // With no more copies than other servers, writes need not wait.
+    // Writes need not wait: the table has no more replicas than there are other servers.
     dev.ask(&["put", "t", "hello", "world"]);
     dev.ask(&["bench", "kv", "--objects", "10", "--seconds", "1"]);
     assert!(dev.ask(&["table", "describe", "bench"]).contains("buffered, 2 replicas,"));
     stop(process)?;
 
-    // Another number is for new tables; the old one has its data.
+    // Another number counts for new tables. The old table keeps its data.
     let (process, banner) = dev.start("1")?;
     assert!(banner.contains("1 by default"), "{banner}");
     assert_eq!(dev.ask(&["table", "create", "new"]), "table 'new' is t4: buffered, 1 replicas\n");
@@ -136,7 +136,7 @@ fn a_table_gets_the_replicas_that_the_cluster_was_started_with() -> Result<(), F
     stop(process)
 }
 
-// B4, C7, D3: each time every master begins a segment, and what it holds of the one before is a result at most.
+// B4, C7, D3: each time every master begins a segment, and its segment before holds at most a result.
 #[test]
 fn tables_that_come_and_go_leave_frames_for_others() -> Result<(), Failure> {
     let _machine = crate::machine();
@@ -208,7 +208,7 @@ fn more_replicas_than_other_servers_are_refused_before_anything_starts() {
     assert!(!dev.scratch.dir().join("cluster/coordinator").exists());
 }
 
-/// The answer of the shared port to a new client's PING, if one comes within a second.
+/// The answer of the shared port to a new client's PING, if it comes within a second.
 fn ping(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).expect("a time that is not zero");

@@ -1,11 +1,11 @@
-//! Directories that must not be used: in use already, or another cluster's.
+//! Directories that must be refused: those in use already, and those of another cluster.
 
 use ramhold_cluster_tests::{COORDINATOR, Cluster, Failure, Options, Process};
 use std::ffi::OsString;
 use std::time::Duration;
 
 const EXIT_USAGE: i32 = 2;
-/// How a server ends that cannot serve.
+/// The exit code of a server that cannot serve.
 const EXIT_CANNOT_SERVE: i32 = 4;
 const SOON: Duration = Duration::from_secs(30);
 
@@ -62,7 +62,7 @@ fn a_directory_of_another_cluster_is_refused() -> Result<(), Failure> {
     let stranger = with(first.arguments(1), "--coordinator", second.address(COORDINATOR).to_string());
     ends_with("stranger", &stranger, &second, EXIT_CANNOT_SERVE, "another cluster")?;
     second.wait_up(3)?;
-    // It is unharmed where it belongs.
+    // The directory is unharmed in its own cluster.
     first.start_member(1);
     first.wait_up(3)
 }

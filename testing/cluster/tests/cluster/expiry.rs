@@ -1,20 +1,21 @@
-//! Objects that end, and the time by which they do, on real servers asked over Redis's protocol.
+//! Objects with a time to live, and the clock by which they expire, on real servers asked over Redis's
+//! protocol.
 
 use crate::redis::Redis;
 use ramhold_cluster_tests::{Cluster, Failure, Options, wait_for};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// One more than the replicas of a table that is made by its first use need.
+/// One more server than a table made by its first use needs for its replicas.
 const SERVERS: usize = 4;
 const SOON: Duration = Duration::from_secs(30);
-/// Two servers' clocks differ by less.
+/// The clocks of two servers differ by less than this.
 const MILLI: i64 = 1;
 
 fn wall_millis() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() as i64
 }
 
-/// Every server has asked for the cluster time a few times.
+/// Waits until every server has asked for the cluster time a few times.
 fn wait_clocks_agree(redis: &mut [Redis]) -> Result<(), Failure> {
     wait_for("clocks that agree", SOON, || {
         let mut least_left = i64::MAX;
@@ -69,7 +70,7 @@ fn servers_agree_on_the_time_and_with_the_wall_clock() -> Result<(), Failure> {
         assert_eq!(redis[reader].number(&format!("PEXPIRETIME k{round}"))?, end);
         let left = redis[reader].number(&format!("PTTL k{round}"))?;
         let passed = wall_millis() - before;
-        // Whole milliseconds of two clocks, each of which may be off by less than one.
+        // These are whole milliseconds of two clocks, each of which may be off by less than one.
         assert!(
             (20_000 - passed - 2 * MILLI..=20_000 + 2 * MILLI).contains(&left),
             "{left} ms, {passed} passed"
@@ -78,7 +79,7 @@ fn servers_agree_on_the_time_and_with_the_wall_clock() -> Result<(), Failure> {
     Ok(())
 }
 
-// A12, D2: a cache goes on to answer with too few servers for its replicas.
+// A12, D2: a cache goes on answering with too few servers for its replicas.
 #[test]
 fn what_ends_is_absent_though_no_write_is_possible() -> Result<(), Failure> {
     const KEYS: usize = 40;

@@ -1,4 +1,5 @@
-//! A server full of live data: it refuses writes and nothing else, and works again as soon as something is removed.
+//! A server full of live data. It refuses writes and nothing else, and accepts writes again as soon as an
+//! object is removed.
 
 use ramhold_client::{Client, Durability, Error, TableId, TableOptions};
 use ramhold_cluster_tests::{Cluster, Failure, Options, wait_for};
@@ -6,9 +7,9 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const OBJECT_BYTES: usize = 100_000;
-/// More than what the memory of one server can hold.
+/// More objects than the memory of one server can hold.
 const OBJECT_COUNT_MAX: u64 = 10_000;
-/// Written after half was removed: enough that what removing freed at once does not do.
+/// Writes after half was removed: too many for the memory that the removes freed at once.
 const AFTERWARDS: u64 = 500;
 
 fn value(number: u64) -> Vec<u8> {
@@ -19,7 +20,8 @@ fn put(client: &mut Client, table: TableId, number: u64) -> Result<(), Error> {
     client.put(table, &number.to_le_bytes(), &value(number)).map(|_| ())
 }
 
-// C4: full memory is refused cleanly, served and removed from; C6: deleting half makes writes work again.
+// C4: with full memory, writes are refused cleanly, and reads and removes work; C6: deleting half makes
+// writes work again.
 #[test]
 fn a_full_server_refuses_writes_until_something_is_removed() -> Result<(), Failure> {
     let _machine = crate::machine();

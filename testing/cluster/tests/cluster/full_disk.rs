@@ -1,4 +1,5 @@
-//! Devices that are full for a while: servers on small file systems of their own, filled and given room again and again.
+//! Devices that are full for a while. Servers run on small file systems of their own, which are filled and
+//! given room again, many times.
 
 use crate::admin::get;
 use ramhold_client::{Client, Durability, ProcessStatus, TableOptions};
@@ -13,18 +14,18 @@ const REPLICAS: u8 = 2;
 const SEED: u64 = 93;
 const ROUNDS: u32 = 20;
 const FRAME_BYTES: u64 = (8 << 20) + 4096;
-/// Room for three frames more on each server: every master can go on, and soon all is full again.
+/// Room for three more frames on each server: every master can go on, and soon all disks are full again.
 const ROOM_BYTES: u64 = 3 * FRAME_BYTES + FRAME_BYTES / 2;
-/// More than all that is ever written, also with a server less.
+/// More than all bytes that are ever written, also with a server less.
 const DISK_BYTES: u64 = 2 << 30;
 /// Writes that waited go on within this.
 const GO_ON_WITHIN: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(90);
 const OBJECT_BYTES: usize = 100_000;
-/// Acknowledgements that stand still for this long wait for something.
+/// If no write is acknowledged for this long, writes wait for something.
 const STILL: Duration = Duration::from_millis(700);
 
-/// Why small file systems are not to be had here; in CI they must be.
+/// The reason why small file systems are not possible here. In CI they must be.
 fn is_mount_possible() -> Result<(), Failure> {
     SmallDisk::mount(1 << 20).map(drop)
 }
@@ -113,7 +114,7 @@ fn waits_for_room(process: &ProcessStatus) -> bool {
     reasons.any(|why| why.contains("disk full on s"))
 }
 
-/// Waits until writes wait and everybody who should know does.
+/// Waits until writes wait, and every process that should know reports it.
 fn wait_full(cluster: &Cluster, load: &Load, filler: &Filler) -> Result<(), Failure> {
     let (mut last, mut since) = ((0, 0), Instant::now());
     wait_for("writes wait, and status says why", Duration::from_secs(60), || {
@@ -194,7 +195,7 @@ fn told(cluster: &Cluster, round: u32, failure: &Failure) -> Failure {
     Failure(format!("round {round}: {failure}\n{}", cluster.logs()))
 }
 
-/// Some server says so itself, over HTTP, and in its log.
+/// Checks that some server says so itself, over HTTP and in its log.
 fn expect_told(cluster: &Cluster) -> Result<(), Failure> {
     let mut full = 0;
     for member in 1..=SERVERS {

@@ -1,4 +1,4 @@
-//! Runs of histories end in order, whatever becomes of them.
+//! Runs of histories end in order, whatever happens to them.
 
 use ramhold_cluster_tests::{Failure, Scratch, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// What runs make is named after their process.
+/// The files and directories of a run: their names contain the number of its process.
 fn made_by(process: u32) -> Vec<PathBuf> {
     let name = format!("ramhold-test-{process}-");
     let entries =
@@ -19,7 +19,7 @@ fn made_by(process: u32) -> Vec<PathBuf> {
     all.filter(|path| path.file_name().is_some_and(|own| own.to_string_lossy().starts_with(&name))).collect()
 }
 
-/// Processes that name this text in what they were started with.
+/// The number of processes whose command line contains this text.
 fn processes_with(text: &str) -> usize {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

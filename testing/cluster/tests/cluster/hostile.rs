@@ -1,4 +1,4 @@
-//! Whatever comes over a socket, the cluster goes on serving.
+//! The cluster goes on serving, whatever bytes arrive over a socket.
 
 use ramhold_base::{Rng, RpcId};
 use ramhold_cluster_tests::{COORDINATOR, Cluster, Failure, Load, Options};
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const SEED: u64 = 51;
-/// A connection that is to be closed by the other side is, long before this.
+/// A connection that the other side must close is closed long before this.
 const SOON: Duration = Duration::from_secs(30);
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -20,10 +20,10 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends the bytes and reads until the other side closes; what it answered.
+/// Sends the bytes and reads until the other side closes. Returns the answer.
 fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address);
-    // It may have been closed while we write; that is an answer too.
+    // The other side may close while we write. That is an answer too.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();
@@ -42,7 +42,8 @@ fn ping_frame() -> Vec<u8> {
 fn assert_serves(address: SocketAddr) {
     let mut stream = connect(address);
     stream.write_all(&ping_frame()).expect("a fresh connection takes a few bytes");
-    // Our side stays open: who has ended it does not wait for an answer, and one that comes late is not sent.
+    // Our side stays open: the server does not wait for an answer to a client that has ended its side, and
+    // does not send a late one.
     let mut answer = Vec::new();
     while frame::parse(&answer).is_err() {
         let mut bytes = [0; 512];
@@ -83,7 +84,7 @@ fn attacks(rng: &mut Rng) -> Vec<(&'static str, Vec<u8>)> {
         let at = rng.below(good.len() as u64) as usize;
         attacks.push(("a flipped bit", changed(at, 1 << rng.below(8))));
     }
-    // Well-formed frames with bodies that mean nothing, for every operation there is.
+    // Well-formed frames with meaningless bodies, for every operation there is.
     for code in 0..256 {
         let header = Header { opcode: code, ..Header::request(Opcode::Ping, RpcId(u64::from(code) + 1)) };
         let length = rng.below(64);
@@ -122,7 +123,7 @@ fn clients_that_vanish_disturb_nobody() -> Result<(), Failure> {
     let load = Load::start(&cluster, "data", 3, SEED + 1)?;
     for member in [COORDINATOR, 1] {
         let address = cluster.address(member);
-        // Connections that say half of something and stay, while others come and go.
+        // Connections that send half of a request and stay, while others come and go.
         let half: Vec<TcpStream> = (0..100)
             .map(|_| {
                 let mut stream = connect(address);
@@ -134,7 +135,7 @@ fn clients_that_vanish_disturb_nobody() -> Result<(), Failure> {
             .collect();
         for _ in 0..200 {
             let mut stream = connect(address);
-            // Asks and does not wait for the answer.
+            // The client asks and does not wait for the answer.
             let _ = stream.write_all(&ping_frame());
         }
         assert_serves(address);
@@ -145,7 +146,7 @@ fn clients_that_vanish_disturb_nobody() -> Result<(), Failure> {
     check_unharmed(&cluster, load)
 }
 
-/// Speaks Redis's protocol, as a client does that works.
+/// Checks that Redis's protocol works, as a normal client uses it.
 fn assert_serves_redis(stream: &mut TcpStream) {
     stream.write_all(b"SET hostile 1\r\nGET hostile\r\nPING\r\n").expect("it takes a few bytes");
     let want = b"+OK\r\n$1\r\n1\r\n+PONG\r\n";
@@ -177,7 +178,7 @@ fn strangers_over_the_redis_protocol_disturb_nobody() -> Result<(), Failure> {
         assert!(answer.windows(18).any(|part| part == b"ERR Protocol error"), "{}", answer.escape_ascii());
         assert_serves_redis(&mut honest);
     }
-    // Requests that claim much and never come to their end, while others ask and do not fetch.
+    // Requests that claim much and never end, while other clients ask and do not fetch the answers.
     let half: Vec<TcpStream> = (0..1000)
         .map(|_| {
             let mut stream = connect(address);
@@ -201,7 +202,7 @@ fn strangers_over_the_redis_protocol_disturb_nobody() -> Result<(), Failure> {
         assert_serves_redis(&mut honest);
     }
     assert_serves_redis(&mut connect(address));
-    // One who comes without end is held back, and whoever asks for a connection goes on being answered.
+    // A client that sends without end is held back, and clients that ask for a connection are still answered.
     for _ in 0..10_000 {
         drop(connect(address));
     }
@@ -211,7 +212,7 @@ fn strangers_over_the_redis_protocol_disturb_nobody() -> Result<(), Failure> {
     check_unharmed(&cluster, load)
 }
 
-/// Nobody died, and nothing is lost.
+/// Checks that no server died, and that nothing is lost.
 fn check_unharmed(cluster: &Cluster, load: Load) -> Result<(), Failure> {
     let table = load.table();
     let journal = load.stop()?;

@@ -16,7 +16,7 @@ impl Redis {
         Redis(stream)
     }
 
-    /// Sends a command, and reads just so many bytes as are expected.
+    /// Sends a command, and reads exactly as many bytes as are expected.
     fn expect(&mut self, command: &str, reply: &str) {
         self.0.write_all(format!("{command}\r\n").as_bytes()).expect("the server reads");
         let mut bytes = vec![0; reply.len()];
@@ -45,7 +45,7 @@ fn every_server_tells_what_clients_of_all_servers_listen_to() -> Result<(), Fail
         asking.expect("PUBSUB NUMSUB none news", "*4\r\n$4\r\nnone\r\n:0\r\n$4\r\nnews\r\n:2\r\n");
         asking.expect("PUBSUB SHARDCHANNELS", "*1\r\n$4\r\npart\r\n");
         asking.expect("PUBSUB SHARDNUMSUB part", "*2\r\n$4\r\npart\r\n:1\r\n");
-        // In the order of a pipeline, with what needs no other server.
+        // The replies come in the order of the pipeline, with those that need no other server.
         asking.expect("PUBSUB NUMPAT\r\nPING", ":1\r\n+PONG\r\n");
     }
     drop(clients.remove(1));

@@ -1,4 +1,5 @@
-//! Real clusters under real faults. One test at a time: they share a small machine, and what they look at is time.
+//! Real clusters under real faults. Tests run one at a time: they share a small machine, and they measure
+//! time.
 
 mod admin;
 mod coordinator;
@@ -24,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// The machine for one test. A test that failed while it had it has let go of everything.
+/// The machine, for one test. A test that failed while it held the machine has released everything.
 fn machine() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }

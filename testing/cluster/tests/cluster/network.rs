@@ -1,4 +1,5 @@
-//! The network that is cut apart in runs of histories: what is cut is lost, and nothing else.
+//! The network that is cut apart in runs of histories: a cut loses exactly the traffic that it is meant to
+//! lose.
 
 use ramhold_cluster_tests::{
     COORDINATOR, Cluster, Cut, End, Failure, Network, Options, is_network_possible, wait_for,
@@ -27,11 +28,11 @@ impl Two {
 
     fn send(&self, from: usize, what: &str) {
         let to: SocketAddr = Network::address(1 - from);
-        // That there is nobody is what the other one has to notice.
+        // The receiving side must notice when nothing arrives.
         let _ = self.sockets[from].send_to(what.as_bytes(), to);
     }
 
-    /// The next datagram that is not in an earlier test's place.
+    /// The next datagram.
     fn receive(&self, at: usize) -> String {
         let mut bytes = [0; 100];
         let (count, _) = self.sockets[at].recv_from(&mut bytes).expect("a datagram comes");
@@ -61,7 +62,8 @@ fn what_is_cut_one_way_is_lost_and_the_other_way_passes() {
         two.send(1, "other way");
         assert_eq!(two.receive(0), "other way");
         two.network.heal()?;
-        // Datagrams do not overtake each other on a cable, so what was cut would be here first.
+        // Datagrams do not overtake each other on a cable, so a datagram that got through the cut would be
+        // here first.
         two.send(0, "after");
         assert_eq!(two.receive(1), "after");
         Ok(())
@@ -83,14 +85,15 @@ fn without_a_cable_nothing_passes() {
     });
 }
 
-/// How a server ends that has been declared dead.
+/// The exit code of a server that has been declared dead.
 const EXIT_DECLARED_DEAD: i32 = 3;
-/// So long that the kernel would next look for a network some two seconds after its return.
+/// Long enough that the kernel would next look for a network some two seconds after its return.
 const CUT: Duration = Duration::from_millis(4500);
-/// A wrong verdict on the next life would come within this after its start.
+/// A wrong verdict on the next life would come within this time after its start.
 const VERDICT_WITHIN: Duration = Duration::from_secs(5);
 
-/// What was under way to the old life when the network went away is no reason to find the new one silent.
+/// Messages that were under way to the old life when the network was cut are no reason to declare the new
+/// life silent.
 // F1
 #[test]
 fn the_next_life_of_a_server_that_was_cut_off_is_not_declared_dead() {

@@ -1,4 +1,4 @@
-//! Commands of the pages for users and operators are run as they stand there.
+//! Runs the commands of the pages for users and operators exactly as the pages print them.
 
 use ramhold_cluster_tests::{
     Failure, Network, Process, Scratch, free_ports, is_network_possible, program, wait_for,
@@ -65,7 +65,7 @@ fn five_minutes_are_as_readme_says() -> Result<(), Failure> {
         ("RAMHOLD_MEMORY", "128MiB".to_owned()),
         ("RAMHOLD_CLUSTER", format!("127.0.0.1:{port}")),
     ];
-    // Not all of what the machine has: a small tree.
+    // A small tree instead of all files of the machine.
     let docs = scratch.dir().join("doc");
     for name in 0..50 {
         std::fs::create_dir_all(docs.join("below")).expect("a directory can be made");
@@ -107,7 +107,7 @@ fn five_minutes_are_as_readme_says() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The hosts of the page, and what runs there.
+/// The hosts of the page, and the processes that run there.
 struct Hosts {
     network: Network,
     scratch: Scratch,
@@ -115,7 +115,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// The addresses of the page are those of the network, and what costs memory is small.
+    /// Replaces the addresses of the page by those of the network, and memory sizes by small ones.
     fn translate(&self, line: &str) -> String {
         let mut line = line.replace("4GiB", "256MiB").replace("16GiB", "1GiB").replace("1GiB --", "2GiB --");
         for host in 1..=4 {
@@ -125,7 +125,7 @@ impl Hosts {
         line
     }
 
-    /// Starts a process of the page on the host that it is for.
+    /// Starts a process of the page on its host.
     fn start(&mut self, line: &str) -> Result<(), Failure> {
         let bind = line.split("--bind 10.0.0.").nth(1).and_then(|rest| rest.split(':').next());
         let host: usize =
@@ -148,7 +148,7 @@ impl Hosts {
         [("RAMHOLD_CLUSTER", Network::address(0).to_string())]
     }
 
-    /// The output of a line that must succeed, within a while: servers may be on their way.
+    /// The output of a line that must succeed within a while: servers may still be starting.
     fn ask(&self, line: &str) -> Result<String, Failure> {
         wait_for(line, WITHIN, || {
             let output = shell(&self.translate(line), self.scratch.dir(), &self.variables());

@@ -1,4 +1,4 @@
-//! Servers die under load, again and again, and nothing that was acknowledged is lost.
+//! Servers die under load, many times, and no acknowledged write is lost.
 
 use ramhold_cluster_tests::rounds::{Gap, Rounds, run};
 

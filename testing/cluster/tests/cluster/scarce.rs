@@ -1,4 +1,4 @@
-//! A cold start for which there is not enough room at once, of few and large frames.
+//! A cold start that has not enough room at once: the frames are few and large.
 
 use ramhold_client::{Client, Durability, TableId, TableOptions};
 use ramhold_cluster_tests::{Cluster, Failure, Options};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const SERVERS: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
 const OBJECT_BYTES: usize = 100_000;
-/// More than what fits the frames of all.
+/// More objects than fit into the frames of all servers.
 const OBJECT_COUNT_MAX: u64 = 20_000;
 const FULL_PERCENT: u64 = 60;
 
@@ -24,7 +24,7 @@ fn full_percent(cluster: &Cluster) -> Result<u64, Failure> {
     Ok(used * 100 / max.max(1))
 }
 
-/// Writes objects until the frames are so full; how many.
+/// Writes objects until the frames are this full. Returns how many.
 fn fill(cluster: &Cluster, client: &mut Client, table: TableId) -> Result<u64, Failure> {
     for count in 0..OBJECT_COUNT_MAX {
         if count % 50 == 0 && full_percent(cluster)? >= FULL_PERCENT {

@@ -3,7 +3,8 @@
 use ramhold_cluster_tests::{Cluster, Failure, Finding, Load, Options};
 use std::time::{Duration, Instant};
 
-/// From the moment that data is due to be flushed to its being on this machine's one disk, with five servers at it.
+/// The time from the moment when data is due to be flushed until it is on this machine's one disk, which five
+/// servers use.
 const FLUSH_SLACK: Duration = Duration::from_secs(2);
 
 fn written(cluster: &Cluster, seed: u64) -> Result<Load, Failure> {
@@ -53,8 +54,8 @@ fn when_every_process_dies_at_once_nothing_is_lost() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every stream has an open segment on several backups: what earlier lives left there and what the new ones need at the
-/// same time is more than there are buffers.
+/// Every stream has an open segment on several backups. The buffers that earlier lives left there, together
+/// with those that the new lives need at the same time, are more than there are.
 // F6, F7
 #[test]
 fn tables_of_many_classes_come_back_together() -> Result<(), Failure> {
@@ -82,7 +83,7 @@ fn tables_of_many_classes_come_back_together() -> Result<(), Failure> {
     Ok(())
 }
 
-/// As far as a loss of power can be played without losing power: the buffers are gone, the page cache is not.
+/// Plays a loss of power as far as possible without one: the buffers are lost, the page cache is not.
 // D2, F7, F10
 #[test]
 fn when_the_buffers_die_too_only_the_newest_writes_are_lost_and_it_is_reported() -> Result<(), Failure> {
@@ -107,9 +108,9 @@ fn when_the_buffers_die_too_only_the_newest_writes_are_lost_and_it_is_reported()
         }
     }
     let losses = cluster.status()?.losses;
-    // What was lost is reported; a report without a loss errs on the safe side.
+    // Losses are reported. A report without a loss errs on the safe side.
     assert!(findings.is_empty() || !losses.is_empty(), "{findings:#?}");
-    // Life goes on.
+    // The cluster still works.
     let load = Load::start(&cluster, "after", 3, 24)?;
     load.wait_acknowledged(500)?;
     let table = load.table();

@@ -1,4 +1,5 @@
-//! `ramhold bench verdict`: it kills servers of its own cluster, tells how soon that was known, and clears away.
+//! `ramhold bench verdict`: it kills servers of its own cluster, reports how soon their deaths were known,
+//! and cleans up.
 
 use ramhold_cluster_tests::program;
 use serde_json::Value;

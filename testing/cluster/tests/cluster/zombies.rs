@@ -1,10 +1,10 @@
-//! A server that is silent for too long is dead, whatever it thinks of that.
+//! A server that is silent for too long is dead, whatever it believes itself.
 
 use ramhold_cluster_tests::{Cluster, Failure, Load, Options};
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// How a server ends that has been declared dead.
+/// The exit code of a server that has been declared dead.
 const EXIT_DECLARED_DEAD: i32 = 3;
 
 // F1, F8
@@ -22,7 +22,7 @@ fn a_stopped_server_is_recovered_and_ends_when_it_wakes_up() -> Result<(), Failu
     cluster.process(3).signal(Signal::CONT);
     let status = cluster.wait_ended(3, Duration::from_secs(30))?;
     assert_eq!(status.code(), Some(EXIT_DECLARED_DEAD));
-    // The same directory is welcome again, as a new server.
+    // The same directory is accepted again, as a new server.
     cluster.start_member(3);
     cluster.wait_up(5)?;
     load.wait_acknowledged(500)?;

@@ -41,7 +41,8 @@ impl Choice<'_> {
         }
     }
 
-    /// With a beginning, or an end, or a unit, as one likes; `least` more words than none are a whole form.
+    /// Adds a beginning, an end and a unit, at random. A whole form has none of these words, or at least
+    /// `least`.
     fn ranged(&mut self, mut command: Command, least: u64) -> Command {
         let count = self.rng.pick(&[0, least, 2, 2, 3, 3]).copied().unwrap_or(0);
         for _ in 0..count.min(2) {
@@ -86,7 +87,7 @@ impl Choice<'_> {
         ])
     }
 
-    /// Not near the ends of 64 bits: what Redis makes of these with OVERFLOW SAT is a mistake in its own sums.
+    /// Values not near the ends of 64 bits: Redis's own sums are wrong there with OVERFLOW SAT.
     fn field_value(&mut self) -> Vec<u8> {
         let value = self.integer();
         let number: Option<i64> = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());

@@ -1,14 +1,14 @@
-//! What Ramhold does otherwise on purpose: forms that no other choice asks for, one at least for each such row of
-//! docs/redis-differences.md.
+//! Ramhold's deliberate deviations: command forms that no other choice generates, at least one for each such
+//! row of docs/redis-differences.md.
 //!
-//! Invariant: where only one of the servers does what it is asked, a last command makes the keys the same again, and is
-//! answered the same whatever they were.
+//! Invariant: where only one of the servers does what it is asked, a last command makes the keys the same
+//! again. Both servers answer that command alike, whatever the keys were.
 
 use super::{Choice, words};
 use crate::step::Command;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Of this slot are no other keys of an episode but `{f}a`.
+/// No key of an episode is in this slot but `{f}a`.
 const ELSEWHERE: &[u8] = b"{f}a";
 
 impl Choice<'_> {
@@ -43,7 +43,7 @@ impl Choice<'_> {
                 }]
             }
             12..14 => vec![self.of_the_table()],
-            // Changed in place, which is only seen in Redis.
+            // The object is changed in place, which only Redis shows.
             14 => {
                 let key = self.key();
                 let asked = self.one(&["REFCOUNT", "ENCODING"]);
@@ -54,7 +54,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Wrong arguments about a key that is not there, which redis-server 7.0 does not look at.
+    /// Wrong arguments for a missing key, which redis-server 7.0 does not look at.
     fn one_of_no_key(&mut self) -> Command {
         let key = b"{e}nothing".to_vec();
         match self.rng.below(4) {
@@ -95,7 +95,7 @@ impl Choice<'_> {
         ]
     }
 
-    /// Beyond a hundred years.
+    /// Expiry beyond a hundred years.
     fn far_expiry(&mut self) -> Vec<Command> {
         let key = self.key();
         let command = match self.rng.below(6) {
@@ -146,7 +146,7 @@ impl Choice<'_> {
         vec![words!["SET", key, "v"], command, words!["SET", key, "v"]]
     }
 
-    /// What is told out of a table of commands or of settings.
+    /// Answers from a table of commands or of settings.
     fn of_the_table(&mut self) -> Command {
         match self.rng.below(8) {
             0 => words!["COMMAND", "LIST", "FILTERBY", "PATTERN", "*get*"],
@@ -161,7 +161,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Redis queues these, Ramhold does not; DISCARD ends it on both sides.
+    /// Redis queues these, and Ramhold does not. DISCARD ends the transaction on both sides.
     fn within_multi(&mut self) -> Vec<Command> {
         self.in_transaction = false;
         let command = match self.rng.below(12) {

@@ -26,7 +26,7 @@ impl Choice<'_> {
             31 | 32 => self.restore(key),
             33 => words!["DUMP", key],
             34 if !self.in_transaction => self.move_between(key),
-            // What looks at a whole database is no part of transactions.
+            // Commands on a whole database are no part of transactions.
             _ if self.in_transaction => words!["EXISTS", key],
             34 | 35 => words!["KEYS", self.pattern()],
             36 | 37 => words!["DBSIZE"],
@@ -65,10 +65,10 @@ impl Choice<'_> {
         words!["MOVE", key, if self.rng.chance(1, 8) { wrong } else { database.into_bytes() }]
     }
 
-    /// A payload that is wrong in some way; right ones are exchanged.
+    /// A payload that is wrong in some way. Right payloads are exchanged elsewhere.
     fn restore(&mut self, key: Vec<u8>) -> Command {
         let payload: &[u8] = match self.rng.below(5) {
-            // What Redis 7.0 dumps of "hello".
+            // The dump of "hello" by Redis 7.0.
             0 | 1 => b"\x00\x05hello\x0a\x00cr\xdfve4 \n",
             2 => b"\x00\x05hellx\x0a\x00cr\xdfve4 \n",
             3 => b"",

@@ -2,7 +2,7 @@
 
 use super::Choice;
 
-/// Whole commands, or such as end the connection with an error. A command behind them tells what came of them.
+/// Whole commands, or bytes that end the connection with an error. A command behind them shows the result.
 const RAW: [&[u8]; 31] = [
     b"PING\r\n",
     b"PING\n",

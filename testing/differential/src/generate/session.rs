@@ -95,14 +95,14 @@ impl Choice<'_> {
         }
     }
 
-    /// Nobody's connection, since others look on.
+    /// Matches no connection, since other connections watch.
     fn kill(&mut self) -> Command {
         let mut command = words!["CLIENT", "KILL"];
         if self.rng.chance(1, 6) {
             command.push(self.one(&["127.0.0.1:1", "nosuch", "abc", ""]));
             return command;
         }
-        // One that fits nobody, others in front or behind.
+        // One filter that matches no connection, with others in front or behind.
         let nobody = match self.rng.below(5) {
             0 => words!["ID", self.one(&["999999999999", "abc", "-1", "0", "1.5"])],
             1 => words!["ADDR", "127.0.0.1:1"],
@@ -118,7 +118,7 @@ impl Choice<'_> {
             4 => words!["MAXAGE", "5"],
             _ => Vec::new(),
         };
-        // The last of a kind counts, so TYPE comes before what fits nobody.
+        // The last filter of a kind counts, so TYPE comes before the filter that matches nothing.
         command.extend([more, nobody].concat());
         command
     }
@@ -127,9 +127,9 @@ impl Choice<'_> {
         self.one(&["name", "worker-1", "", "with space", "line\nbreak", "caf\u{e9}"])
     }
 
-    /// A session of its own: subscriptions, the end of a connection, what is kept and what is not.
+    /// A session of its own: subscriptions, the end of a connection, and the state that survives or does not.
     pub fn alone(&mut self) -> Vec<Command> {
-        // Channels are the servers' alone; this one is of this episode's connection.
+        // Channels belong to the whole server, so this name belongs to this episode's connection.
         let channel = format!("channel-{}", self.ground.databases[0]);
         let three = self.rng.chance(1, 2);
         let mut session = if three { vec![command(["HELLO", "3"])] } else { Vec::new() };

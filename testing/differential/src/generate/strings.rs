@@ -54,7 +54,8 @@ impl Choice<'_> {
             .push(if self.rng.chance(1, 5) { option.to_ascii_lowercase() } else { option.to_owned() }.into());
         // Rarely the option is the last word.
         if !self.rng.chance(1, 40) {
-            // Redis keeps what SET writes with a time that has passed until somebody looks, and counts it meanwhile.
+            // Redis keeps an object that SET writes with a past time until it is looked at, and counts it
+            // meanwhile.
             let is_set = command.first().is_some_and(|name| name == b"SET");
             let number = if is_set { self.expiry_ahead(option) } else { self.expiry(option) };
             command.push(number);
@@ -99,7 +100,7 @@ impl Choice<'_> {
         if self.rng.chance(1, 10) { LONG_VALUE_KEY.to_vec() } else { key }
     }
 
-    /// Where a range begins or ends.
+    /// The beginning or end of a range.
     pub fn index(&mut self) -> Vec<u8> {
         match self.rng.below(12) {
             0 => self.integer(),

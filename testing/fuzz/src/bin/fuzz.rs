@@ -1,7 +1,8 @@
-//! libFuzzer over one target: `RAMHOLD_FUZZ_TARGET` names it; arguments are libFuzzer's.
+//! libFuzzer over one target: `RAMHOLD_FUZZ_TARGET` names the target, and the arguments are libFuzzer's.
 //!
-//! With `RAMHOLD_FUZZ_EDGES=FILE` it does not fuzz: it runs what the folders in its arguments hold, and writes for each
-//! edge of the program whether it was reached and the address of its code.
+//! With `RAMHOLD_FUZZ_EDGES=FILE` the program does not fuzz. It runs the inputs in the folders that its
+//! arguments name. For each edge of the program it writes whether the edge was reached, and the address of
+//! its code.
 
 #![no_main]
 #![expect(unsafe_code, reason = "the compiler's counters are found by their sections' symbols")]
@@ -55,8 +56,9 @@ fn edges_of(target: &Target, folders: impl Iterator<Item = String>) -> String {
     lines
 }
 
-// Where the linker has put the sections of -sanitizer-coverage-inline-8bit-counters and -pc-table. In assembler, because
-// the pass that counts declares the same names in every crate and would take a second declaration for another symbol.
+// The places where the linker has put the sections of -sanitizer-coverage-inline-8bit-counters and -pc-table.
+// They are in assembler, because the pass that counts declares the same names in every crate, and would take
+// a second declaration for another symbol.
 std::arch::global_asm!(
     ".pushsection .data.rel.ro.ramhold_edges, \"aw\"",
     ".balign 8",

@@ -1,6 +1,7 @@
-//! Stands between clients and a server of Redis's protocol and writes down what each connection of the clients sends.
+//! A proxy between clients and a server of Redis's protocol. It records the bytes that each connection of the
+//! clients sends.
 //!
-//! So was the corpus of sessions made; testing/fuzz/README.md says how.
+//! The corpus of sessions was recorded with it; testing/fuzz/README.md says how.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Until it is stopped.
+/// Runs until it is stopped.
 fn record(listen: &str, server: &str, folder: &Path, prefix: &str) -> io::Result<()> {
     let listener = TcpListener::bind(listen)?;
     for (number, client) in listener.incoming().enumerate() {
@@ -39,7 +40,7 @@ fn record(listen: &str, server: &str, folder: &Path, prefix: &str) -> io::Result
     Ok(())
 }
 
-/// Hands bytes on until they end, and writes them down.
+/// Forwards bytes until they end, and writes them to the file.
 fn pass(mut from: TcpStream, mut to: TcpStream, file: Option<PathBuf>) -> io::Result<()> {
     let mut file = file.map(File::create).transpose()?;
     let mut room = vec![0; 64 * 1024];

@@ -1,11 +1,17 @@
-//! Places what was seen without a version, and checks what each mutation demanded of the state before it.
+//! Places the observations without a version, and checks what each mutation demanded of the state before it.
 //!
 //! A position is `2 * state`, or `2 * state + 1` for an absence that an unknown remove made within a state.
-//! A free observation goes to the earliest position that real time allows; that is right because all its constraints
-//! are lower bounds, so the earliest choice never forbids a later one. An unknown remove is spent only on an absence
-//! that nothing else explains, as late as possible, so that neighbours can share it. An object that ended by itself
-//! explains absences for nothing: its state has such a position from the beginning, that counts from its end on. Which remove serves which state
-//! stays open: it is enough that there are enough that began in time.
+//!
+//! A free observation goes to the earliest position that real time allows. That is right because all its
+//! constraints are lower bounds, so the earliest choice never forbids a later one.
+//!
+//! An unknown remove is spent only on an absence that nothing else explains. It is placed as late as
+//! possible, so that neighbours can share it. An object that ended by itself explains absences without an
+//! unknown remove: its state has such a position from the beginning, and the position counts from the end of
+//! the object on.
+//!
+//! The checker does not decide which remove serves which state. It is enough that enough removes began in
+//! time.
 
 use super::order::{Before, FreeKind, Order, suffice};
 use super::{Seen, Violation, ViolationKind};
@@ -14,13 +20,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 struct Places<'a> {
     order: &'a mut Order,
-    /// Per state: the latest beginning up to it, and whose.
+    /// Per state: the latest call up to it, and the operation of that call.
     latest_call: Vec<(u64, usize)>,
-    /// Per state: the earliest end after it.
+    /// Per state: the earliest return after it.
     earliest_ret: Vec<u64>,
     /// Positions where the object is absent.
     absent: BTreeSet<usize>,
-    /// For each state that an unknown remove ended, when that must have begun at the latest.
+    /// The latest possible begin of the unknown remove, for each state that one ended.
     gaps: BTreeMap<usize, u64>,
 }
 
@@ -32,7 +38,7 @@ pub(super) fn place(order: &mut Order, found: &mut Vec<Violation>, seen: &mut Se
     let mut free = std::mem::take(&mut places.order.free);
     seen.absences += free.len() as u64;
     free.sort_by_key(|f| (f.seen.ret, f.seen.call));
-    // The greatest position among those that had returned, in order of their end.
+    // The greatest position among the operations that had returned, in order of their return.
     let mut returned: Vec<(u64, usize)> = Vec::new();
     for f in free {
         let before = returned.partition_point(|(ret, _)| *ret < f.seen.call);
@@ -40,7 +46,7 @@ pub(super) fn place(order: &mut Order, found: &mut Vec<Violation>, seen: &mut Se
         let position = match f.what {
             FreeKind::Absent => places.place_absence(f.seen.call, f.seen.ret, bound),
             FreeKind::Present => {
-                // What a write has left that nobody saw may have been there in any state, and binds nothing.
+                // A write that no operation observed may have been there in any state, and binds nothing.
                 let unseen = places.order.loose_writes.iter().any(|w| w.call <= f.seen.ret);
                 if unseen { Some(0) } else { places.place_presence(f.seen.call, f.seen.ret) }
             }
@@ -86,7 +92,7 @@ impl Places<'_> {
             earliest_ret[state] = earliest_ret[state + 1].min(observations).min(order.mutations[state].ret);
         }
         let absent = (0..states).filter(|s| order.present(*s).is_none()).map(|s| 2 * s);
-        // Before a remove that found something the end of what was there is not for nothing.
+        // An expiry in a state before a remove that found something has a cost.
         let costly = |s: usize| order.mutations.get(s).is_some_and(|m| m.before == Before::Something);
         let ended = (1..states).filter(|s| order.expiry(*s).is_some() && !costly(*s)).map(|s| 2 * s + 1);
         let absent = absent.chain(ended).collect();
@@ -100,9 +106,9 @@ impl Places<'_> {
             let holds = match (mutation.before, there) {
                 (Before::Anything, _) | (Before::Nothing, None) | (Before::Something, Some(_)) => true,
                 (Before::Nothing, Some(_)) => self.open_gap(state, NEVER),
-                // It removed what an unknown write left that nobody saw.
+                // The mutation removed the object of an unknown write that no operation observed.
                 (Before::Something, None) => self.order.spend_write(self.earliest_ret[state]),
-                // Whether that was over has been checked.
+                // Whether that object was over has been checked elsewhere.
                 (Before::Version(wanted), _) => self.order.present(state) == Some(wanted),
             };
             if !holds {
@@ -147,7 +153,7 @@ impl Places<'_> {
             .map(|state| 2 * state + 1)
     }
 
-    /// A presence without a version is held against versions only, not against absences.
+    /// A presence without a version is compared with versions only, not with absences.
     fn place_presence(&self, call: u64, ret: u64) -> Option<usize> {
         (self.first_state(call)..self.latest_call.len())
             .take_while(|state| self.entered(*state) <= ret)
@@ -155,24 +161,26 @@ impl Places<'_> {
             .map(|state| 2 * state)
     }
 
-    /// Whether what is there in a state can have ended by itself by `limit`.
+    /// Whether the object of a state can have expired by `limit`.
     fn has_ended(&self, state: usize, limit: u64) -> bool {
         self.order.expiry(state).is_some_and(|expiry| expiry.earliest <= limit)
     }
 
-    /// Whether an absence that ends at `ret` can be explained so: also all that comes after the state must allow it.
+    /// Whether an expiry can explain an absence that ends at `ret`. Everything after the state must allow it
+    /// too.
     fn may_end(&self, state: usize, ret: u64) -> bool {
         self.has_ended(state, ret.min(self.earliest_ret[state])) && self.gap_allowed(state)
     }
 
-    /// The latest beginning of all that comes before the observations of a state; those are in any order.
+    /// The latest call of everything before the observations of a state. The observations themselves are in
+    /// any order.
     fn entered(&self, state: usize) -> u64 {
         let Some(before) = state.checked_sub(1) else { return 0 };
         self.latest_call[before].0.max(self.order.mutations[before].call)
     }
 
-    /// Whether the object may have vanished at the end of this state, going by what came next. A remove that came next
-    /// then removed what an unknown write, seen by nobody, had left in between.
+    /// Whether the object may have vanished at the end of this state, judged by the next mutation. If that is
+    /// a remove, it then removed the object of an unknown write in between that no operation saw.
     fn gap_allowed(&self, state: usize) -> bool {
         match self.order.mutations.get(state).map(|m| m.before) {
             None | Some(Before::Anything | Before::Nothing) => true,

@@ -1,27 +1,28 @@
-//! What is known of a commit from one of its keys holds for the others.
+//! Applies knowledge of a commit from one of its keys to its other keys.
 //!
-//! All that a commit writes or removes has one version, and what it writes has one value that nobody else writes. So
-//! whoever saw one of its objects knows when the whole took effect: not after he was answered, and on every key with the
-//! version that he saw. And whoever saw one of its keys before it was asked before it took effect. `bind` writes that
-//! into the history; then each key is judged by itself, and a commit of which a part is missing shows there as a write
-//! that was lost.
+//! Everything that a commit writes or removes has one version. Everything that it writes has one value that
+//! no other operation writes. So an operation that saw one of the commit's objects bounds the moment at which
+//! the whole commit took effect. The commit took effect no later than the answer to that operation, and on
+//! every key with the version that the operation saw. An operation that saw an older version of one of the
+//! keys must have begun before the commit took effect. `bind` writes these facts into the history. Then each
+//! key is judged by itself, and a commit of which a part is missing shows there as a lost write.
 //!
-//! Invariant: a history that a store can have told stays one.
+//! Invariant: a history that a correct store can produce stays one.
 
 use super::{Seen, Violation, ViolationKind};
 use crate::history::{Action, NEVER, Operation, Outcome, ValueId};
 use ramhold_base::Version;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A commit that took effect, by what was told of it.
+/// A commit that took effect, as the answers tell it.
 #[derive(Clone, Copy)]
 struct Told {
     version: Version,
-    /// When its effect was there.
+    /// The latest moment at which its effect was there.
     by: u64,
 }
 
-/// The history with all that is known of each commit at all of its changes.
+/// The history in which every change of a commit carries all that is known of the commit.
 pub fn bind(history: &[Operation], found: &mut Vec<Violation>, seen: &mut Seen) -> Vec<Operation> {
     let mut changes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     let mut by_value: BTreeMap<ValueId, u64> = BTreeMap::new();
@@ -118,9 +119,9 @@ mod tests {
     fn a_commit_that_is_there_whole_or_not_at_all_is_accepted() {
         let stories: [&[Operation]; 4] = [
             &[read(1, 60, 70, found(6, 20)), read(2, 80, 90, found(6, 20))],
-            // Each before it, while it was under way.
+            // Each read sees the state before the commit, while the commit was under way.
             &[read(1, 30, 35, found(3, 10)), read(2, 40, 45, found(5, 10))],
-            // Another write has taken its place on one key.
+            // Another write has overwritten it on one key.
             &[
                 operation(2, 60, 70, write(30), done(9)),
                 read(1, 80, 90, found(6, 20)),
@@ -143,19 +144,19 @@ mod tests {
     fn a_part_of_a_commit_is_rejected() {
         let kinds = |verdict: Verdict| verdict.violations.iter().map(|it| it.kind).collect::<Vec<_>>();
         let stories: [&[Operation]; 4] = [
-            // One key has it, the other has not: later, and for good.
+            // One key has the commit, the other has not: later, and for good.
             &[read(1, 60, 70, found(6, 20)), read(2, 80, 90, found(5, 10))],
             &[read(2, 60, 70, found(6, 20)), read(1, 80, 90, found(3, 10))],
-            // The other one is gone.
+            // The other object is absent.
             &[read(1, 60, 70, found(6, 20)), read(2, 80, 90, Outcome::Absent)],
-            // Under another version.
+            // The other object has another version.
             &[read(1, 60, 70, found(6, 20)), read(2, 80, 90, found(7, 20))],
         ];
         for (number, then) in stories.iter().enumerate() {
             assert_ne!(kinds(story(50, done(6), then)), [], "{number}");
             assert_ne!(kinds(story(NEVER, Outcome::Unknown, then)), [], "{number}, unknown");
         }
-        // While it is under way one key is seen with it, and after that the other without it.
+        // While the commit is under way one key is seen with it, and after that the other key without it.
         let torn = [read(1, 30, 35, found(6, 20)), read(2, 40, 45, found(5, 10))];
         assert_eq!(kinds(story(50, done(6), &torn)), [ViolationKind::CommitTorn]);
     }

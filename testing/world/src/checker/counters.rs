@@ -1,8 +1,9 @@
 //! Judges counters: objects that are only incremented and read.
 //!
-//! Each increment of a counter adds another power of four, so a sum tells which increments are in it, and one that was
-//! counted twice shows as a digit above 1. The versions order the sums: each holds all that the one before it holds. Who
-//! is told no versions is told sums that have their place in the same order, or only that an increment was carried out.
+//! Each increment of a counter adds another power of four. So a sum tells which increments are in it, and an
+//! increment that was counted twice shows as a digit above 1. The versions order the sums: each sum holds all
+//! that the sum before it holds. Clients that learn no versions learn sums that have their place in the same
+//! order, or only that an increment was carried out.
 //!
 //! Catalogue: A7, A11.
 
@@ -13,10 +14,10 @@ use std::collections::BTreeMap;
 
 /// Keys from here on are counters.
 pub const COUNTERS: u32 = 1 << 24;
-/// Increments of one counter: so many that a float of 64 bits holds each sum, and twice each.
+/// Increments of one counter: so few that a 64-bit float holds each sum exactly, and twice each sum.
 pub const PLACE_COUNT: u32 = 26;
 
-/// What the increment at a place adds.
+/// The amount of the increment at a place.
 pub fn amount(place: u8) -> i64 {
     1 << (2 * place)
 }
@@ -26,14 +27,14 @@ struct Counter<'a> {
     key: u32,
     /// The increments that may have been counted, by their places in sums.
     increments: BTreeMap<u8, usize>,
-    /// The sums, each with who told it first.
+    /// The sums by version, each with the operation that told it first.
     states: BTreeMap<Version, (i64, usize)>,
     /// Sums that were told without a version.
     sums: Vec<(i64, usize)>,
     found: &'a mut Vec<Violation>,
 }
 
-/// Checks all that was asked of one counter.
+/// Checks all operations on one counter.
 pub(super) fn check(
     history: &[Operation],
     key: u32,
@@ -74,7 +75,7 @@ impl Counter<'_> {
         self.found.push(Violation { kind, key: self.key, operations });
     }
 
-    /// Notes what an operation told. `true`: it told a sum that can be judged further.
+    /// Notes the answer of an operation. `true`: the answer has a sum that can be judged further.
     fn take(&mut self, at: usize, seen: &mut Seen) -> bool {
         let operation = &self.history[at];
         let (version, sum) = match (operation.action, operation.outcome) {
@@ -180,8 +181,8 @@ impl Counter<'_> {
         }
     }
 
-    /// All sums have one order, each holding those below it, whether versions were told with them or not; two increments
-    /// never come to the same sum.
+    /// All sums have one order, and each holds the sums below it, whether versions were told with them or
+    /// not. Two increments never lead to the same sum.
     fn check_sums(&mut self) {
         if self.sums.is_empty() {
             return;
@@ -289,7 +290,7 @@ mod tests {
         version_witness(history, 0).violations.iter().map(|v| v.kind).collect()
     }
 
-    /// Two increments that overlap, one whose outcome nobody knows, a refused one, and reads.
+    /// Two increments that overlap, one of unknown outcome, a refused one, and reads.
     fn good() -> Vec<Operation> {
         let refused = Outcome::ConditionFailed { version: Some(Version(5)) };
         vec![
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(kinds(&without), []);
     }
 
-    /// Each line changes one thing that a client was told.
+    /// Each line changes one answer to a client.
     // J3, A7, A11
     #[test]
     fn a_counter_that_was_counted_wrong_is_rejected() {
@@ -361,7 +362,7 @@ mod tests {
             history[at] = operation;
             assert!(kinds(&history).contains(&kind), "{operation}: {:?}", kinds(&history));
         }
-        // What was said to have had no effect has one.
+        // An increment that was reported as without effect has one.
         let mut history = good();
         history[3] = with(history[3], Outcome::Refused { status: ramhold_base::Status::Retry });
         assert!(kinds(&history).contains(&NeverWritten));

@@ -1,7 +1,9 @@
-//! Real histories made wrong in many named ways: both checkers must reject each, and accept the history as it was.
+//! Real histories, falsified in many named ways. Both checkers must reject each falsified history, and accept
+//! the original.
 //!
-//! A kind takes the history of one key of a simulated run under faults and changes or adds one thing that no store
-//! could have told; where it finds nothing to change it leaves the key alone. Each kind must find its place somewhere.
+//! A kind of falsehood takes the history of one key of a simulated run under faults. It changes or adds one
+//! thing that no correct store could have answered. Where it finds nothing to change, it leaves the key
+//! alone. Each kind must find its place somewhere.
 //!
 //! Catalogue: J3.
 
@@ -19,7 +21,7 @@ use key::Key;
 use ramhold_base::Rng;
 use std::collections::BTreeMap;
 
-/// Makes the history of a key wrong; none: it offers no place for that.
+/// Falsifies the history of a key; none: the history has no place for that.
 type Falsify = fn(&mut Key<'_>) -> Option<()>;
 
 const VERSIONS: &[(&str, Falsify)] = &[
@@ -129,7 +131,7 @@ fn every_kind_of_falsehood_in_a_real_history_is_rejected() {
     assert!(trouble.is_empty(), "{}", trouble.join("\n"));
 }
 
-/// The same keys as they were: accepted by both, and the search decides nearly all that are small.
+/// The same keys unchanged: both checkers accept them, and the search decides nearly all small ones.
 #[test]
 fn real_histories_are_accepted() {
     let (mut small, mut undecided) = (0, 0);

@@ -1,7 +1,8 @@
-//! The order of one key's mutations and of what saw them, as their versions tell it.
+//! The order of one key's mutations and of the operations that saw them, as their versions tell it.
 //!
-//! State 0 is absence before the first mutation; state `i` is what mutation `i` left. Fixed observations belong to the
-//! state whose version they tell; free ones (absences, presences without a version) are placed afterwards.
+//! State 0 is absence before the first mutation. State `i` is the state that mutation `i` left. A fixed
+//! observation belongs to the state whose version it carries. Free observations (absences, presences without
+//! a version) are placed afterwards.
 
 use super::expiry::{Ends, earliest};
 use super::{Seen, Violation, ViolationKind};
@@ -9,7 +10,7 @@ use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use ramhold_base::Version;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What must have been there before a mutation.
+/// The state that a mutation required before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Before {
     Anything,
@@ -20,7 +21,8 @@ pub(super) enum Before {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mutation {
-    /// Its place in the history; of one that was only observed by its version, whoever observed it.
+    /// Its place in the history. For a mutation known only by its version: the place of the operation that
+    /// observed it.
     pub at: usize,
     pub version: Version,
     pub call: u64,
@@ -58,15 +60,15 @@ pub(super) enum FreeKind {
     Present,
 }
 
-/// A mutation without a version, unknown or acknowledged, that nobody has been found to observe.
+/// A mutation without a version, unknown or acknowledged, that no operation is known to have observed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loose {
     pub at: usize,
     pub call: u64,
-    /// When it was acknowledged; never: its fate is unknown.
+    /// The moment of its acknowledgement; never: its fate is unknown.
     pub ret: u64,
     pub condition: Condition,
-    /// Of a write: when what it left may end by itself at the earliest.
+    /// For a write: the earliest moment at which its object may expire.
     pub expiry: Option<Ends>,
 }
 
@@ -77,11 +79,12 @@ pub(super) struct Order {
     pub fixed: Vec<Vec<Observation>>,
     pub free: Vec<Free>,
     pub loose_writes: Vec<Loose>,
-    /// By when the loose writes that something gives away, though not which, must have begun.
+    /// For each loose write that something proves, without telling which write it is: the moment by which it
+    /// must have begun.
     pub writes_spent: Vec<u64>,
-    /// Also loose writes whose object ended by itself: as if they had been removes.
+    /// Also loose writes whose object expired: they count as removes.
     pub loose_removes: Vec<Loose>,
-    /// False after a violation that leaves no order to go on with.
+    /// False after a violation that leaves no usable order.
     pub sound: bool,
 }
 
@@ -126,13 +129,13 @@ impl Order {
         draft.finish(seen)
     }
 
-    /// What is there in a state: a version, or nothing.
+    /// The contents of a state: a version, or nothing.
     pub fn present(&self, state: usize) -> Option<Version> {
         let mutation = self.mutations.get(state.checked_sub(1)?)?;
         (mutation.left != Left::Nothing).then_some(mutation.version)
     }
 
-    /// Takes one more loose write that began by `limit` as having taken effect, if there are enough.
+    /// Counts one more loose write that began by `limit` as having taken effect, if there are enough.
     pub fn spend_write(&mut self, limit: u64) -> bool {
         self.writes_spent.push(limit);
         let enough = suffice(self.loose_writes.iter(), self.writes_spent.clone());
@@ -142,12 +145,13 @@ impl Order {
         enough
     }
 
-    /// Finds operations that the order puts before others which had returned before they began.
+    /// Finds operations whose order contradicts real time: one is put before another that had returned before
+    /// it began.
     pub fn check_real_time(&mut self, found: &mut Vec<Violation>) {
         for _ in 0..VIOLATIONS_PER_KEY_MAX {
             let Some((kind, blamed, other)) = self.first_contradiction() else { return };
             found.push(Violation { kind, key: self.key, operations: vec![blamed, other] });
-            // Without the one to blame the rest may be judged; without a mutation nothing can.
+            // Without the operation to blame, the rest may be judged. Without a mutation nothing can.
             if matches!(kind, ViolationKind::VersionWentBack) {
                 break;
             }
@@ -158,8 +162,8 @@ impl Order {
         self.sound = false;
     }
 
-    /// An acknowledged write whose version nobody told is newer than all that was over before it began, so none of that
-    /// may be seen after it.
+    /// An acknowledged write whose version is unknown is newer than everything that was over before it began.
+    /// So none of that may be seen after the write.
     pub fn check_acknowledged(&self, found: &mut Vec<Violation>) {
         for write in self.loose_writes.iter().filter(|write| write.ret != NEVER) {
             let is_older = |state: &usize| {
@@ -177,7 +181,7 @@ impl Order {
     }
 
     fn first_contradiction(&self) -> Option<(ViolationKind, usize, usize)> {
-        // The latest beginning so far in the order, whose it is, whether that was an observation, and of which state.
+        // The latest call so far in the order, its operation, whether that was an observation, and its state.
         let mut latest = (0, usize::MAX, false, 0);
         for state in 0..self.fixed.len() {
             let mutation = state
@@ -202,7 +206,7 @@ impl Order {
     }
 }
 
-/// Whether each limit can have a mutation of its own that began by then; the mutations are in order of beginning.
+/// Whether each limit can have a mutation of its own that began by then. The mutations are in order of call.
 pub(super) fn suffice<'a>(mutations: impl Iterator<Item = &'a Loose>, mut limits: Vec<u64>) -> bool {
     limits.sort_unstable();
     let mut calls = mutations.map(|m| m.call);
@@ -219,7 +223,8 @@ struct Draft<'a> {
     watched: Vec<(Version, Observation)>,
     /// Values that were read without their version.
     seen: Vec<(ValueId, Observation)>,
-    /// Versions that were told without a value and that no known mutation has; who told them first.
+    /// Versions that were told without a value and that no known mutation has, with the operation that told
+    /// them first.
     phantoms: BTreeMap<Version, Observation>,
     order: Order,
 }
@@ -329,7 +334,7 @@ impl Draft<'_> {
                     self.tell(version, observation);
                 }
             }
-            // Found to be nonsense already.
+            // This is already reported as nonsense.
             (
                 Action::Write { .. } | Action::Remove { .. },
                 Outcome::Found { .. }
@@ -394,7 +399,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether somebody can have written this value with this version; binds an unknown write to it.
+    /// Whether some write can have written this value with this version. Binds an unknown write to it.
     fn knows(&mut self, version: Version, value: ValueId, seen: Observation) -> bool {
         if let Some(mutation) = self.known.get(&version) {
             if mutation.left != Left::Value(value) {
@@ -417,7 +422,8 @@ impl Draft<'_> {
         };
         *bound = true;
         let mut loose = *loose;
-        // When several unknown writes left the same value nobody knows which this is: take the least that holds of all.
+        // When several unknown writes left the same value, it is open which one this is. The weakest bound
+        // that holds for all counts.
         let alike = self.unknown_writes.iter().filter(|(_, left, _)| *left == value);
         if alike.clone().count() > 1 {
             loose.ret = NEVER;
@@ -445,7 +451,7 @@ impl Draft<'_> {
         true
     }
 
-    /// A write has taken effect when it returned, and when somebody read its value.
+    /// A write has taken effect when it has returned, and when an operation has read its value.
     fn close_expiries(&mut self) {
         let mut read_by: BTreeMap<Version, u64> = BTreeMap::new();
         for (version, seen) in &self.watched {
@@ -462,15 +468,15 @@ impl Draft<'_> {
         }
     }
 
-    /// An unknown write that replaced what was there, and whose object then ended, looks like a remove. One for an
-    /// absent object leaves everything as it was.
+    /// An unknown write that replaced an object, and whose own object then expired, looks like a remove. Such
+    /// a write for an absent object leaves everything as it was.
     fn count_unseen_ends(&mut self) {
         for write in &self.order.loose_writes {
             let Some(expiry) = write.expiry else { continue };
             let condition = match write.condition {
                 Condition::Absent => continue,
                 Condition::VersionIs(version) if self.known.contains_key(&version) => write.condition,
-                // What it replaced was seen by nobody either.
+                // No operation saw the object that it replaced, either.
                 Condition::VersionIs(_) | Condition::Free => Condition::Free,
             };
             let remove = Loose { call: expiry.earliest, condition, expiry: None, ..*write };
@@ -479,8 +485,9 @@ impl Draft<'_> {
         self.order.loose_removes.sort_by_key(|l| l.call);
     }
 
-    /// What was read without a version counts for the one version that the value is known to have had; where it had
-    /// several, or one that nobody told, only that it was written by then.
+    /// A value that was read without a version counts for the one version that the value is known to have
+    /// had. If the value had several versions, or one that no answer told, the read proves only that the
+    /// value was written by then.
     fn place_seen(&mut self) {
         for (value, seen) in std::mem::take(&mut self.seen) {
             let mut versions = self.known.values().filter(|m| m.left == Left::Value(value));
@@ -513,7 +520,8 @@ impl Draft<'_> {
         loose.sort_by_key(|l| l.call);
         seen.unknown_bound += (self.unknown_writes.len() - loose.len()) as u64;
         self.order.loose_writes = loose;
-        // Versions told without a value: lower versions to earlier writes, which constrains least.
+        // Assigns versions that were told without a value: lower versions to earlier writes, which constrains
+        // least.
         let mut unheard = BTreeSet::new();
         for (version, told) in std::mem::take(&mut self.phantoms) {
             if self.known.contains_key(&version) {
@@ -526,7 +534,7 @@ impl Draft<'_> {
             }
             let Loose { at, call, .. } = self.order.loose_writes[self.order.writes_spent.len() - 1];
             let (before, left) = (Before::Anything, Left::SomeValue);
-            // Nobody knows which of them it is, so whether it ends at all.
+            // It is open which write this is, and so whether its object expires at all.
             let expiry = earliest(self.order.loose_writes.iter());
             self.known.insert(version, Mutation { at, version, call, ret: NEVER, before, left, expiry });
         }

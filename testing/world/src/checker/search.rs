@@ -1,47 +1,52 @@
-//! Whether some order of one key's operations explains every outcome, found by trying: a second opinion on versions.
+//! Searches for an order of one key's operations that explains every outcome: a second opinion on versions.
 //!
-//! Depth first over what may come next: whatever began before the first of those still waiting ended. What was tried
-//! before (the same operations done, the same object left) is not tried again. An unknown operation may come at any
-//! time after its call, or never. That an object ends by itself is a step of its own, after that which wrote it.
+//! The search goes depth first over all operations that may come next. These are the operations that began
+//! before the first end among those still waiting. A combination tried before (the same operations done, the
+//! same object left) is not tried again. An unknown operation may come at any time after its call, or never.
+//! The expiry of an object is a step of its own, after the operation that wrote it.
 //!
-//! The cost grows with what overlaps and what is unknown, so a search is cut off and then says that it is undecided.
+//! The cost grows with the number of overlapping and unknown operations. So a search is cut off at a limit,
+//! and then says that it is undecided.
 //!
-//! Not here: anything that a version tells beyond what its operation saw (order). Source: Wing and Gong, JPDC 1993;
-//! Lowe, "Testing for linearizability", 2017, for the memory of what was tried.
+//! Not here: anything that a version tells beyond what its operation saw (order).
+//! Source: Wing and Gong, JPDC 1993; Lowe, "Testing for linearizability", 2017, for the memory of what was
+//! tried.
 
 use super::{COUNTERS, Verdict, Violation};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use ramhold_base::Version;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys with more operations and ends than this are left to the other checker: what is done is kept in as many bits.
+/// Keys with more operations and expiries than this are left to the other checker: the set of done steps has
+/// one bit for each.
 pub const STEPS_MAX: usize = 256;
-/// Tried for one key in a run before its search is cut off; bounds it to some milliseconds.
+/// The limit of tries for one key in a run, after which the search is cut off. It bounds the search to some
+/// milliseconds.
 const TRIED_MAX: usize = 20_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     Linearizable,
-    /// No order explains what was told.
+    /// No order explains the answers.
     Contradiction,
-    /// Cut off before either was clear.
+    /// The search was cut off before the answer was clear.
     Undecided,
 }
 
-/// What searching the small keys of a history showed.
+/// The results of searching the small keys of a history.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Searched {
     pub keys: u64,
     pub operations: u64,
     /// Keys whose search was cut off.
     pub undecided: u64,
-    /// Keys with too many operations to begin with.
+    /// Keys with too many operations to start a search.
     pub too_large: u64,
-    /// Keys of which the version witness said something else, in words.
+    /// Keys for which the version witness disagrees, in words.
     pub disagreements: Vec<String>,
 }
 
-/// Searches each key that is small enough and holds the answer against what the version witness found.
+/// Searches each key that is small enough, and compares the answer with the version witness's.
 pub fn second_opinion(history: &[Operation], verdict: &Verdict, clock_spread: u64) -> Searched {
     let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for operation in history.iter().filter(|operation| operation.key < COUNTERS) {
@@ -83,16 +88,16 @@ pub(super) fn search(history: &[Operation], clock_spread: u64, tried_max: usize)
     Steps::new(history, clock_spread).expect("a small history").search(tried_max)
 }
 
-/// What is there, as far as it was told.
+/// The object, as far as answers told it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     /// The next version is greater.
     floor: u64,
-    /// The value there and its version, where somebody knows it.
+    /// The present value, and its version where an answer told it.
     present: Option<(ValueId, Option<u64>)>,
 }
 
-/// An operation of the history, or the end of what one of the steps wrote.
+/// An operation of the history, or the expiry of an object that one of the steps wrote.
 #[derive(Clone, Copy)]
 enum What {
     Operation(Operation),
@@ -121,13 +126,13 @@ impl Done {
 }
 
 struct Steps {
-    /// In order of call, but that an end comes at its place among the calls too.
+    /// In order of call. An expiry also has a place among the calls.
     steps: Vec<Step>,
     tried: BTreeSet<(Done, State)>,
 }
 
 impl Steps {
-    /// None: there are too many.
+    /// None: there are too many steps.
     fn new(history: &[Operation], clock_spread: u64) -> Option<Steps> {
         let says_nothing = |o: &&Operation| match (o.action, o.outcome) {
             (_, Outcome::Refused { .. }) | (Action::Read, Outcome::Unknown) => false,
@@ -178,12 +183,14 @@ impl Steps {
         }
     }
 
-    /// Whether what is not done can be explained from this state; all steps before `first` are done.
+    /// Whether the steps that are not done can be explained from this state. All steps before `first` are
+    /// done.
     fn explain(&mut self, done: Done, mut first: usize, state: State, tried_max: usize) -> bool {
         while first < self.steps.len() && done.has(first) {
             first += 1;
         }
-        // Those that began before the first end among all that wait; that end bounds how far to look, too.
+        // The steps that began before the first return among all that wait. That return also bounds how far
+        // to look.
         let mut first_end = NEVER;
         let mut last = first;
         for (at, step) in self.steps.iter().enumerate().skip(first) {
@@ -201,7 +208,7 @@ impl Steps {
         if self.tried.len() >= tried_max || !self.tried.insert((done, state)) {
             return false;
         }
-        // What is known to have happened comes first: most unknown operations are never needed.
+        // Operations of known outcome come first: most unknown operations are never needed.
         for unknown in [false, true] {
             for at in first..last {
                 let Step { call, ret, what } = self.steps[at];
@@ -223,13 +230,13 @@ impl Steps {
     }
 }
 
-/// What is there when the time of what a write left is over. Values are unique.
+/// The state when the time to live of a write's object is over. Values are unique.
 fn end(write: &Operation, state: State) -> State {
     let is_it = |value| matches!(write.action, Action::Write { value: left, .. } if left == value);
     State { present: state.present.filter(|(value, _)| !is_it(*value)), ..state }
 }
 
-/// The state with the version that somebody tells of what is there, if it can be that.
+/// The state with the version that an answer told for the present object, if the state allows that version.
 fn told(state: State, version: u64) -> Option<State> {
     let (value, known) = state.present?;
     match known {
@@ -248,7 +255,7 @@ fn meets(state: State, condition: Condition) -> Option<State> {
     }
 }
 
-/// The state after an operation, if it can have ended so in this one.
+/// The state after an operation, if the operation can have this outcome in the given state.
 fn apply(operation: &Operation, state: State) -> Option<State> {
     let (condition, left) = match operation.action {
         Action::Read => {

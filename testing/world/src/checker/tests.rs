@@ -53,7 +53,7 @@ fn remove_unknown(call: u64) -> Operation {
     operation(call, NEVER, Action::Remove { condition: FREE }, Outcome::Unknown)
 }
 
-/// The object of a write ends by itself so long after it.
+/// The object of the write has this time to live.
 fn with_ttl(ttl: u64, write: Operation) -> Operation {
     let Action::Write { value, condition, .. } = write.action else { panic!("no write") };
     Operation { action: Action::Write { value, condition, ttl: Some(Duration::from_nanos(ttl)) }, ..write }
@@ -271,7 +271,8 @@ fn bad_histories_are_rejected() {
     }
 }
 
-/// However much the clocks differ: what nobody saw end, and was written at 50, explains no absence before that.
+/// However much the clocks differ: an object written at 50 whose expiry no operation saw explains no absence
+/// before 50.
 #[test]
 fn an_object_does_not_end_before_it_was_written() {
     // A12
@@ -293,7 +294,8 @@ fn an_object_does_not_end_before_it_was_written() {
     assert_eq!(verdict.violations.first().map(|v| v.kind), Some(ViolationKind::ImpossibleAbsence));
 }
 
-/// The write of key 7 is carried out between 10 and 12 and is to end 100 later; clocks differ by at most 20.
+/// The write of key 7 is carried out between 10 and 12 and has a time to live of 100. Clocks differ by at
+/// most 20.
 #[test]
 fn objects_end_when_their_time_is_over() {
     // A12
@@ -403,7 +405,7 @@ fn objects_end_when_their_time_is_over() {
     assert_eq!((verdict.seen.expired, verdict.seen.overdue, verdict.seen.unknown_bound), (1, 1, 0));
 }
 
-/// Which of 100 writes have a time to live, and how far the clocks that it goes by may differ.
+/// The share of 100 writes that have a time to live, and the greatest difference of the clocks that decide.
 #[derive(Clone, Copy)]
 struct Ending {
     percent: u64,
@@ -412,7 +414,7 @@ struct Ending {
 
 const ENDLESS: Ending = Ending { percent: 0, clock_spread: 0 };
 
-/// A history as an honest store would give it: each operation takes effect at one instant of its interval.
+/// A history of a correct store: each operation takes effect at one instant of its interval.
 fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64, ending: Ending) -> Vec<Operation> {
     let mut free_at = vec![0; clients as usize];
     let mut plan = Vec::new();
@@ -430,7 +432,7 @@ fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64, ending: Ending) ->
     let (mut version, mut present): (u64, Option<(u64, ValueId)>) = (0, None);
     let mut versions = vec![1];
     let mut history = Vec::new();
-    // When what is there ends by itself.
+    // The moment at which the present object expires.
     let mut end = NEVER;
     for (effect, number, client, call, ret, unknown, takes_place) in plan {
         if end < effect {
@@ -523,7 +525,7 @@ fn long_honest_histories_are_accepted() {
     }
 }
 
-/// Changes one thing that a client was told.
+/// Changes one answer to a client.
 fn falsify(rng: &mut Rng, history: &mut [Operation]) {
     let at = rng.below(history.len() as u64) as usize;
     let version = Version(rng.between(1, 12));
@@ -552,8 +554,9 @@ fn falsify(rng: &mut Rng, history: &mut [Operation]) {
     }
 }
 
-/// On short histories, honest and falsified, the checker says what trying all orders says. It never accuses wrongly;
-/// it may be lenient only where a version was told whose write nobody knows, or a presence without a version.
+/// On short histories, honest and falsified, the checker agrees with trying all orders. It never accuses
+/// wrongly. It may be lenient only about a version that was told and whose write is unknown, or about a
+/// presence without a version.
 #[test]
 fn the_checker_agrees_with_the_search() {
     let (good, bad, lenient) = agree(0..100_000, |_| ENDLESS);
@@ -561,8 +564,8 @@ fn the_checker_agrees_with_the_search() {
     assert!(lenient * 200 < bad, "{lenient} of {bad} bad histories passed");
 }
 
-/// The same where half of the objects end by themselves. It may also be lenient about unknown writes of such objects,
-/// which may count both as seen and as ended.
+/// The same where half of the objects expire. The checker may also be lenient about unknown writes of such
+/// objects, which may count both as seen and as expired.
 #[test]
 fn the_checker_agrees_with_the_search_where_objects_end() {
     // A12
@@ -572,7 +575,7 @@ fn the_checker_agrees_with_the_search_where_objects_end() {
     assert!(lenient * 50 < bad, "{lenient} of {bad} bad histories passed");
 }
 
-/// How many histories are good and bad, and how many bad ones the checker lets pass.
+/// The numbers of good and of bad histories, and of bad ones that the checker accepts.
 fn agree(seeds: std::ops::Range<u64>, ending: fn(&mut Rng) -> Ending) -> (u64, u64, u64) {
     let (mut good, mut bad, mut lenient) = (0, 0, 0);
     for seed in seeds {

@@ -1,4 +1,5 @@
-//! What is told without versions is judged too: by the checker where versions of others bind it, else by the search.
+//! Answers without versions are judged too: by the checker where other answers' versions bind them, else by
+//! the search.
 //!
 //! Catalogue: J3.
 
@@ -66,19 +67,19 @@ fn what_a_redis_client_was_told_wrongly_is_rejected() {
         // An acknowledged write is lost.
         (vec![write(1, 2, 10, 5), set(3, 4, 11), getver(5, 6, 10, 5)], StaleRead),
         (vec![write(1, 2, 10, 5), set(3, 4, 11), get(5, 6, 10)], StaleRead),
-        // What was overwritten is read again.
+        // An overwritten value is read again.
         (vec![write(1, 2, 10, 5), write(3, 4, 11, 6), get(5, 6, 10)], StaleRead),
         (vec![set(1, 2, 10), getver(3, 4, 10, 5), write(5, 6, 11, 6), get(7, 8, 10)], StaleRead),
         // Read before it was written.
         (vec![get(1, 2, 10), set(3, 4, 10)], FutureRead),
         (vec![get(1, 2, 10), write(3, 4, 10, 5)], FutureRead),
         (vec![get(1, 2, 10)], NeverWritten),
-        // Its version came before one that was known.
+        // The version of the later write is below one that was known.
         (vec![write(1, 2, 10, 5), set(3, 4, 11), getver(5, 6, 11, 4)], VersionWentBack),
     ];
     for (history, kind) in wrong {
         assert!(kinds(&history).contains(&kind), "{history:?}: {:?}", kinds(&history));
-        // The search knows no more of a version than who saw it.
+        // The search knows no more of a version than which operations saw it.
         assert_eq!(search(&history, 0, 100_000), Answer::Contradiction, "{history:?}");
     }
     // Only the search sees these.
@@ -92,8 +93,8 @@ fn what_a_redis_client_was_told_wrongly_is_rejected() {
     }
 }
 
-// Seed 346: what was there when a write for an absence was refused was the first of two writes, removed since; of the
-// second somebody saw the version.
+// Seed 346: a write that required absence was refused. The object that was there was of the first of two
+// writes, and has been removed since. One operation saw the version of the second write.
 #[test]
 fn what_was_there_may_have_been_removed_before_a_version_was_told() {
     let refused = |call, ret, condition, version: Option<u64>| {
@@ -158,7 +159,7 @@ fn sums_without_versions_are_judged() {
         history[at] = operation;
         assert!(kinds(&history).contains(&kind), "{operation}: {:?}", kinds(&history));
     }
-    // Two that came to the same sum.
+    // Two increments that led to the same sum.
     let history = vec![incr(1, 5, 0, sum(&[0, 1])), incr(2, 6, 1, sum(&[0, 1]))];
     assert!(kinds(&history).contains(&DuplicateVersion));
 }

@@ -1,9 +1,9 @@
-//! The tablets of the table of all, cut, joined and moved to other streams by its sessions while everything else goes on,
-//! and counted in between.
+//! Cuts, joins and moves the tablets of the table that all sessions share, and counts its objects in between.
+//! The sessions do this while everything else goes on.
 //!
-//! What these come to is no matter of histories: what clients write and read must be as right as if nobody had. The state
-//! at rest is audited: tablets, and counts of objects. A count under way is told of a tablet that begins where it was asked
-//! for, or refused.
+//! The results of these requests are no matter of histories. Histories must be as right as if no session had
+//! divided anything. The state at rest is audited: tablets, and counts of objects. A count under way is
+//! either refused, or tells of a tablet that begins at the place that was asked for.
 //!
 //! Rules: docs/protocols/tablets.md. Catalogue: A6, A8, J3.
 
@@ -13,16 +13,17 @@ use ramhold_client_core::{Operation, OperationId, Outcome, Reply, Session, Table
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::Division;
 
-/// So many places at which all sessions cut and join, so that they meet.
+/// The number of places at which all sessions cut and join. They are few, so that the sessions meet.
 const PLACES: u16 = 24;
 
 pub struct Dividing {
-    /// Asks for one at so many occasions; none: never.
+    /// Asks for a division once in this many occasions; none: never.
     one_in: Option<u64>,
-    /// How the table was made: it is never kept worse, since what may be lost is counted on being lost only then.
+    /// The table's first durability. The table is never altered to a worse one, since the checks accept a
+    /// loss only where the first durability allows it.
     durability: Durability,
     replicas: u8,
-    /// Whether it is kept in other ways at all, and with more copies.
+    /// Whether the table is altered at all, and whether it may get more replicas.
     may_alter: bool,
     may_grow: bool,
     asked: Option<OperationId>,
@@ -35,7 +36,7 @@ impl Dividing {
         Dividing { one_in, durability, replicas, may_alter: may.0, may_grow: may.1, asked: None, count: None }
     }
 
-    /// An occasion to ask for the next one.
+    /// An occasion to ask for the next division.
     pub fn occasion(
         &mut self,
         now: Instant,
@@ -47,7 +48,7 @@ impl Dividing {
         if self.asked.is_some() || !self.one_in.is_some_and(|one_in| rng.chance(1, one_in)) {
             return;
         }
-        // The beginning of a slot, for tables of both kinds.
+        // The beginning of a slot, which suits tables of both kinds.
         let place = |rng: &mut Rng| {
             let slot =
                 SLOT_COUNT / PLACES * u16::try_from(rng.between(1, u64::from(PLACES) - 1)).expect("few");
@@ -76,7 +77,7 @@ impl Dividing {
         }
     }
 
-    /// Whether this was the end of an operation of its own.
+    /// Whether this was the end of an operation that this module began.
     pub fn take(
         &mut self,
         now: Instant,

@@ -1,9 +1,12 @@
-//! What must come of a frame at a server's door, whatever it asks for: what is for another life of the server, or comes
-//! from another cluster, is refused at once, and so is an append of an epoch below that of the replica that it is about
-//! (docs/protocols/replication.md, "What a backup does with an Append"). And a coordinator speaks for its own term alone.
+//! Checks how a server treats frames at its door, whatever they ask for:
+//! - A frame for another life of the server is refused at once.
+//! - A frame from another cluster is refused at once.
+//! - An append of a lower epoch than its replica's is refused at once (docs/protocols/replication.md, "What a
+//!   backup does with an Append").
+//! - A coordinator speaks for its own term alone.
 //!
-//! Frames that were under way for long, or come twice, come to the door in most runs; what they would do if they were let
-//! in shows only in few.
+//! In most runs frames come to the door late or twice. The damage that they would do inside shows only in few
+//! runs.
 //!
 //! Not here: the other refusals, which the checkers see by their effect. Catalogue: D6, D8, J3.
 
@@ -13,31 +16,31 @@ use ramhold_wire::frame::{self, HEADER_BYTES, MAGIC};
 use ramhold_wire::{Header, Kind, Opcode};
 use std::collections::BTreeMap;
 
-/// A fact that is a finding of itself.
+/// The prefix of a fact that is itself a finding.
 pub const OPEN: &str = "door: ";
 
-/// Where a header has its kind, and what stands there in a request.
+/// The offset of the kind in a header, and its value in a request.
 const KIND_AT: usize = 20;
 const REQUEST: u8 = 1;
 const TERM_AT: usize = 40;
 
-/// A request that must be refused in the step in which it comes.
+/// A request that must be refused in the step in which it arrives.
 pub struct Unwelcome {
     rpc: RpcId,
     why: String,
 }
 
-/// A server's memory of the raised epochs of which it was sent appends.
+/// The raised epochs of the appends that a server received.
 #[derive(Default)]
 pub struct Door {
     epochs: BTreeMap<(ServerId, ShardId, SegmentId), Epoch>,
 }
 
-/// Of so many requests at a door one comes as from another cluster, too.
+/// One request in this many also arrives as a request of another cluster.
 const FOREIGN_PART: u64 = 256;
 
-/// Now and then a request as another cluster would send it, whose servers had this address before. What is refused at the
-/// door changes nothing, and its answer would go to that cluster.
+/// Now and then makes a request as another cluster would send it, whose servers had this address before. A
+/// request that is refused at the door changes nothing, and its answer would go to that cluster.
 pub fn foreign(node: &ServerNode, bytes: &[u8]) -> Option<(Vec<u8>, Unwelcome)> {
     if bytes.len() < HEADER_BYTES || bytes[..4] != MAGIC || bytes[KIND_AT] != REQUEST || node.id().is_none() {
         return None;
@@ -57,7 +60,7 @@ pub fn foreign(node: &ServerNode, bytes: &[u8]) -> Option<(Vec<u8>, Unwelcome)> 
     Some((copy, Unwelcome { rpc: header.rpc, why }))
 }
 
-/// Takes the answer to such a request away.
+/// Removes the answer to such a request.
 pub fn keep_from_us(unwelcome: &Unwelcome, effects: &mut Effects) {
     let Effects { list, bytes, .. } = effects;
     list.retain(|effect| match effect {
@@ -68,7 +71,7 @@ pub fn keep_from_us(unwelcome: &Unwelcome, effects: &mut Effects) {
 }
 
 impl Door {
-    /// Whether a frame that comes in must be refused. What is damaged is of no interest here.
+    /// Whether an incoming frame must be refused. Damaged frames are ignored here.
     pub fn unwelcome(&mut self, node: &ServerNode, bytes: &[u8]) -> Option<Unwelcome> {
         if bytes.len() < HEADER_BYTES || bytes[..4] != MAGIC || bytes[KIND_AT] != REQUEST {
             return None;
@@ -103,7 +106,7 @@ impl Door {
     }
 }
 
-/// At which epoch the backup holds the replica that a frame is about.
+/// The epoch at which the backup holds the replica of a frame.
 fn held(node: &ServerNode, header: &Header) -> Option<Epoch> {
     let is_it = |replica: &ramhold_backup::ReplicaState| {
         let log = replica.log;
@@ -113,7 +116,7 @@ fn held(node: &ServerNode, header: &Header) -> Option<Epoch> {
     node.backup().replicas().find(is_it).map(|replica| replica.epoch)
 }
 
-/// What is wrong with how the request was answered.
+/// The fault in the answer to the request, if it was let in.
 pub fn was_let_in(unwelcome: &Unwelcome, effects: &Effects) -> Option<String> {
     let refuses = |effect: &Effect| match effect {
         Effect::Send { frame, .. } => frame::parse(&frame.of(&effects.bytes)).is_ok_and(|(reply, _)| {
@@ -124,7 +127,8 @@ pub fn was_let_in(unwelcome: &Unwelcome, effects: &Effects) -> Option<String> {
     (!effects.list.iter().any(refuses)).then(|| unwelcome.why.clone())
 }
 
-/// A request of a coordinator that does not speak for its term. Replies to what cannot be read have none.
+/// Finds a request of a coordinator that does not speak for its term. Replies to unreadable requests have no
+/// term.
 pub fn foreign_term(coordinator: &Coordinator, effects: &Effects) -> Option<String> {
     let term = coordinator.term().raw().to_le_bytes();
     let is_foreign = |effect: &Effect| match effect {

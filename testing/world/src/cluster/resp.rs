@@ -1,9 +1,9 @@
-//! A session that speaks the Redis protocol with any server, as a client library does: pipelines, transactions, and
-//! another server when the connection breaks or an answer takes too long.
+//! A session that speaks the Redis protocol with any server, as a client library does. It uses pipelines and
+//! transactions, and changes to another server when the connection breaks or an answer takes too long.
 //!
-//! Each lane has an operation under way; its commands go out with those of the others, and every reply is held against
-//! the command that it has to be of. What a reply does not tell, such as the version of a write, a `GETVER` behind it in
-//! the same pipeline may.
+//! Each lane has an operation under way. Its commands go out with those of the other lanes. Every reply is
+//! compared with the command that it must answer. A reply may lack facts, such as the version of a write. A
+//! `GETVER` behind the command in the same pipeline may tell them.
 //!
 //! A panic here is a finding: a reply that no server may give.
 
@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How often a loop over a key that others change begins again.
+/// The limit of attempts of a loop over a key that others change.
 const ROUNDS_MAX: u32 = 20;
 
-/// What a reply has to be of.
+/// The command that a reply must answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Of {
-    /// Nobody's: the word comes back.
+    /// No operation's: the word comes back.
     Echo(Vec<u8>),
     /// A step of a lane's operation.
     Get,
@@ -37,11 +37,11 @@ enum Of {
     Ok,
     Queued,
     Scan,
-    /// Of a key that a scan has met.
+    /// The read of a key that a scan has met.
     Met(Vec<u8>),
 }
 
-/// How a mutation is written.
+/// The form of a mutation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Plain,
@@ -70,9 +70,9 @@ struct Work {
     key: Vec<u8>,
     goal: Goal,
     way: Way,
-    /// Replies that are to come.
+    /// The number of replies that are still to come.
     missing: usize,
-    /// Whether a command that changes something is out.
+    /// Whether a command with an effect has been sent.
     at_stake: bool,
     result: Option<Outcome>,
     /// The highest version of the key that this connection had seen when the write was sent.
@@ -93,9 +93,9 @@ struct Sent {
 pub struct RespSession {
     servers: Vec<SocketAddr>,
     link: Link,
-    /// When it connects again.
+    /// The time of the next attempt to connect.
     retry_at: Option<Instant>,
-    /// When the answer that is longest awaited is late.
+    /// The deadline of the answer that has been awaited longest.
     patience: Duration,
     heard_at: Instant,
     rng: Rng,
@@ -157,7 +157,7 @@ impl RespSession {
         self.link.open(addr, effects);
     }
 
-    /// The connection is no more: what was out has whatever fate it has.
+    /// The connection is lost. The fate of the commands that were sent is open.
     fn disconnect(&mut self, now: Instant, effects: &mut Effects) {
         self.link.abandon(effects);
         self.retry_at = Some(now + Duration::from_millis(self.rng.below(60)));
@@ -171,7 +171,7 @@ impl RespSession {
             }
             let lost =
                 if work.at_stake { Outcome::Unknown } else { Outcome::Refused { status: Status::Retry } };
-            // A scan that came to its end has not seen every key yet.
+            // A scan that reached its end has not read every key yet.
             let told = work.result.take().filter(|told| *told != Outcome::Scanned);
             let outcome = told.unwrap_or(lost);
             self.ends.push_back((lane, End { outcome, answered_by: None }));
@@ -184,7 +184,7 @@ impl RespSession {
         self.sent.push_back(Sent { lane, of });
     }
 
-    /// A command that changes something, alone or between `MULTI` and `EXEC`, perhaps with a look behind it.
+    /// Sends a command with an effect, alone or between `MULTI` and `EXEC`, perhaps with a read behind it.
     fn put_effect(&mut self, lane: usize, work: &mut Work, change: Words, in_multi: bool) {
         work.at_stake = true;
         work.floor = self.seen.get(&work.key).copied().unwrap_or(0);
@@ -264,7 +264,8 @@ impl RespSession {
         self.works.insert(lane, work);
     }
 
-    /// What a loop does with what it has read: writes under the condition that this is still there, or ends.
+    /// The next step of a loop after its read: it writes under the condition that the object is unchanged, or
+    /// ends.
     fn go_on(&mut self, lane: usize, work: &mut Work, value: Option<&[u8]>, version: u64) {
         let there = Version(version);
         let condition = match work.goal {
@@ -305,7 +306,7 @@ impl RespSession {
         self.put_effect(lane, work, change, false);
     }
 
-    /// A loop found that somebody else was faster.
+    /// A loop found that another client was faster.
     fn again(&mut self, lane: usize, work: &mut Work) {
         let condition = match work.goal {
             Goal::Remove { condition } | Goal::Increment { condition, .. } => condition,
@@ -326,7 +327,7 @@ impl RespSession {
         }
     }
 
-    /// The reply to what changes something.
+    /// The reply to a command with an effect.
     fn on_effect(&mut self, lane: usize, work: &mut Work, answer: Answer) {
         let is_loop = matches!(work.way, Way::Swap | Way::Watch);
         let nonsense = |answer: &Answer, work: &Work| -> ! {
@@ -375,7 +376,7 @@ impl RespSession {
         work.result = Some(result);
     }
 
-    /// What was behind a write in its pipeline.
+    /// The reply to the read behind a write in its pipeline.
     fn on_version_after(&mut self, work: &mut Work, value: Option<Vec<u8>>, version: u64) {
         let is_acknowledged = matches!(work.result, Some(Outcome::Acknowledged | Outcome::Summed { .. }));
         if !is_acknowledged || value.is_none() {
@@ -432,7 +433,7 @@ impl RespSession {
             (Of::Queued, Answer::Simple(text)) if text == "QUEUED" => {}
             (of @ (Of::Get | Of::GetVer | Of::Scan | Of::Met(_) | Of::Ok), Answer::Error(error)) => {
                 if work.way == Way::Watch && of == Of::GetVer {
-                    // Or the key would still be watched when the next command comes.
+                    // Otherwise the key would still be watched when the next command comes.
                     self.put(lane, &mut work, command("UNWATCH", &[]), Of::Ok);
                 }
                 let refused = refusal(&error);
@@ -497,19 +498,19 @@ impl RespSession {
             (Goal::Count, Some(value)) => {
                 work.result = Some(Outcome::Counted { version: Version(version), sum: sum_of(value) });
             }
-            // Its WATCH was refused.
+            // The operation's WATCH was refused.
             _ if work.result.is_some() => {}
             _ => self.go_on(lane, work, value, version),
         }
     }
 
-    /// Looks at every key of a page, and asks for the next one behind that.
+    /// Reads every key of a page, and asks for the next page behind them.
     fn on_page(&mut self, now: Instant, lane: usize, work: &mut Work, parts: &[Answer]) {
         let [Answer::Bulk(Some(cursor)), Answer::Array(Some(keys))] = parts else {
             panic!("{parts:?} to a SCAN");
         };
         if work.result.is_some() {
-            // A key of the page before was refused: nothing is known of it.
+            // The read of a key of the page before was refused, so nothing is known of that key.
             return;
         }
         work.asked = now;
@@ -521,7 +522,7 @@ impl RespSession {
             }
         }
         if cursor == b"0" {
-            // An error for one of the last keys takes its place.
+            // An error for one of the last keys replaces this result.
             work.result = Some(Outcome::Scanned);
         } else {
             let count = text(self.rng.between(1, 100));
@@ -551,13 +552,13 @@ impl RespSession {
     }
 }
 
-/// What an error says of a change: surely without effect, or not known.
+/// The meaning of an error for a change: surely without effect, or unknown.
 fn refusal(error: &str) -> Outcome {
     match error.split(' ').next() {
         Some("UNKNOWN") => Outcome::Unknown,
         Some("OOM") => Outcome::Refused { status: Status::OutOfMemory },
         Some("TRYAGAIN" | "LOADING" | "NOREPLICAS") => Outcome::Refused { status: Status::Retry },
-        // A bit flipped in the memory of a server that is declared dead, and that backups tell nothing any more.
+        // A bit flipped in the memory of a server that is declared dead and that backups no longer answer.
         _ if error == format!("ERR {}", Status::Corrupt.text()) => {
             Outcome::Refused { status: Status::Corrupt }
         }
@@ -611,7 +612,7 @@ impl Session for RespSession {
         };
         let way = *self.rng.pick(ways).expect("there is a way");
         if way == Way::Watch && !self.watches {
-            // Only who has the connection alone can watch a key on it.
+            // Only a lane that has the connection alone can watch a key on it.
             let outcome = Outcome::Refused { status: Status::Retry };
             return self.ends.push_back((lane, End { outcome, answered_by: None }));
         }

@@ -1,4 +1,5 @@
-//! Scans of a session: page by page, with pauses, so that what they must not miss has time to move.
+//! Scans of a session, page by page. They pause between pages, so that objects that a scan must not miss have
+//! time to move.
 
 use crate::network::MILLI;
 use crate::system::Met;
@@ -6,22 +7,22 @@ use ramhold_base::{Instant, Rng, TableId};
 use ramhold_client_core::{Page, PageLimits, ScanCursor};
 use std::time::Duration;
 
-/// A scan that has not come to its end.
+/// A scan that has not ended.
 pub struct Scanning {
     cursor: ScanCursor,
     /// Tables that come after the present one.
     rest: Vec<TableId>,
     limits: PageLimits,
     met: Vec<Met>,
-    /// When the next page is asked for; none while one is.
+    /// The time at which the next page is asked for; none while a request is under way.
     pub due: Option<Instant>,
-    /// When the present page was asked for.
+    /// The time at which the present page was asked for.
     asked: Instant,
     pause_max: u64,
 }
 
 impl Scanning {
-    /// Of several tables one after the other.
+    /// Scans several tables one after the other.
     pub fn new(now: Instant, tables: &[TableId], rng: &mut Rng) -> Scanning {
         // Small pages without long pauses, large ones with them: a scan ends within a part of a run.
         let profiles = [
@@ -42,17 +43,17 @@ impl Scanning {
         }
     }
 
-    /// What to ask for now.
+    /// The next request.
     pub fn ask(&mut self, now: Instant) -> (ScanCursor, PageLimits) {
         self.due = None;
         self.asked = now;
-        // As if whoever scans had kept it as text and begun anew.
+        // As if the client had kept the cursor as text and begun anew.
         let kept = self.cursor.to_string().parse().expect("a cursor's text is a cursor");
         assert_eq!(self.cursor, kept);
         (kept, self.limits)
     }
 
-    /// Takes a page in. What was met, when that was the last one.
+    /// Takes a page. Returns everything that the scan met if that was the last page.
     pub fn take(&mut self, now: Instant, page: Page, rng: &mut Rng) -> Option<Vec<Met>> {
         let (call, ret, answered_by) = (self.asked.0, now.0, page.answered_by);
         self.met.extend(page.objects.into_iter().map(|object| Met {

@@ -1,9 +1,10 @@
-//! Tables that a session makes and drops beside its work, one after the other, each under a name that nobody else has:
-//! updates at the coordinator, whose repetition shows.
+//! Tables that a session makes and drops beside its work, one after the other, each under a name of its own.
+//! They are updates at the coordinator whose repetition shows.
 //!
-//! Who makes a table under such a name is never told that there is one already, nor who drops it that there is none;
-//! and once it is told that the table is gone, there is never one of that name again. What contradicts this, and the
-//! names that must not come back, are stated as facts, which the audit looks at.
+//! A session that makes a table under such a name is never told that the table exists already. A session that
+//! drops the table is never told that it does not exist. Once the session is told that the table is gone,
+//! there is never a table of that name again. Contradictions to these rules, and the names that must not come
+//! back, are stated as facts. The audit looks at the facts.
 //!
 //! Rules: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1, J3.
 
@@ -11,9 +12,9 @@ use ramhold_base::{Effects, Instant, Level, Rng, Status, TableId};
 use ramhold_client_core::{Operation, OperationId, Outcome, Reply, Session};
 use ramhold_wire::table::TableOptions;
 
-/// A fact that is a finding of itself.
+/// The prefix of a fact that is itself a finding.
 pub const WRONG: &str = "update wrong: ";
-/// A fact that names a table that is gone for good.
+/// The prefix of a fact that names a table that is gone for good.
 pub const GONE: &str = "update gone: ";
 
 enum Doing {
@@ -24,7 +25,7 @@ enum Doing {
 }
 
 pub struct Tables {
-    /// Begins one at so many occasions; none: never.
+    /// Begins a table once in this many occasions; none: never.
     one_in: Option<u64>,
     session: u64,
     count: u64,
@@ -41,7 +42,7 @@ impl Tables {
         format!("beside-{:016x}-{}", self.session, self.count)
     }
 
-    /// An occasion to begin with the next one.
+    /// An occasion to begin the next table.
     pub fn occasion(
         &mut self,
         now: Instant,
@@ -60,7 +61,7 @@ impl Tables {
         self.doing = Doing::Creating(session.start(now, create, effects));
     }
 
-    /// Whether this was the end of an update of its own.
+    /// Whether this was the end of an update that this module began.
     pub fn take(
         &mut self,
         now: Instant,
@@ -73,7 +74,7 @@ impl Tables {
         match (&self.doing, outcome) {
             (Doing::Creating(creating), _) if *creating == id => {
                 self.doing = match outcome {
-                    // Some are emptied first.
+                    // Some tables are emptied first.
                     Outcome::Done(Reply::TableCreated { table }) if table.raw() % 3 == 0 => {
                         let truncate = Operation::TruncateTable { table: *table };
                         Doing::Truncating(session.start(now, truncate, effects))
@@ -120,7 +121,7 @@ impl Tables {
     }
 }
 
-/// What the facts of a run contradict: `there` are the names of all tables at its end.
+/// Contradictions between the facts of a run and its end. `there`: the names of all tables at the end.
 pub fn contradictions<'a>(facts: impl Iterator<Item = &'a str>, there: &[&str]) -> Vec<String> {
     let finding = |fact: &str| match fact.strip_prefix(GONE) {
         Some(name) => there.contains(&name).then(|| format!("{name} was dropped and is there")),

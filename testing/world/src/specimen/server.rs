@@ -1,7 +1,8 @@
 //! A server of the specimen: a map in memory, a log on the device, one batch of records at a time.
 //!
-//! Record: length u32, crc u32, then version u64, kind u8, key length u32, key, value. Each checksum begins with the
-//! one before it, so that what an older life left behind the end is never taken for a continuation.
+//! Record: length u32, crc u32, then version u64, kind u8, key length u32, key, value. Each checksum begins
+//! with the one before it. So bytes that an older life left behind the end are never taken for a
+//! continuation.
 
 use super::Planted;
 use super::session::version_there;
@@ -19,7 +20,7 @@ const READ_ALL: DiskToken = DiskToken(1);
 const SYNC_FOUND: DiskToken = DiskToken(2);
 const WRITE_BATCH: DiskToken = DiskToken(3);
 const SYNC_BATCH: DiskToken = DiskToken(4);
-/// Mutations that wait for the batch before theirs; more are refused, so that refusals are common.
+/// Mutations that may wait for the batch before theirs. More are refused, so that refusals are common.
 const WAITING_MAX: usize = 1;
 const LOG_BYTES_MAX: u32 = 1 << 28;
 
@@ -36,14 +37,14 @@ struct Mutation {
     key: Vec<u8>,
     /// None: remove.
     value: Option<Vec<u8>>,
-    /// What the early check said, where that is planted.
+    /// The result of the early check, where that defect is planted.
     early: Option<Result<(), Status>>,
 }
 
 pub struct SpecimenServer {
     planted: Option<Planted>,
     objects: BTreeMap<Vec<u8>, Object>,
-    /// What was there before, for a planted fault.
+    /// The objects before their last change, for a planted fault.
     old: BTreeMap<Vec<u8>, Object>,
     version: Version,
     /// The last request of each session.
@@ -128,7 +129,8 @@ impl SpecimenServer {
         let Ok((header, body)) = frame::parse(bytes) else {
             return effects.report(Level::Debug, "mark:bad frame");
         };
-        // Remembered before anything is refused: a second copy must not be carried out after the first was refused.
+        // The request is remembered before it may be refused: a second copy must not be carried out after the
+        // first was refused.
         let last = self.sessions.entry(header.lease).or_default();
         if *last >= header.sequence && self.planted != Some(Planted::ForgetRequests) {
             return effects.report(Level::Debug, "mark:repeated request");
@@ -189,7 +191,7 @@ impl SpecimenServer {
         }
     }
 
-    /// Turns what waits into one batch, when none is being written.
+    /// Turns waiting mutations into one batch, when none is being written.
     fn advance(&mut self, effects: &mut Effects) {
         if self.writing || self.waiting.is_empty() {
             return;
@@ -208,7 +210,7 @@ impl SpecimenServer {
         let changed = self.changes.iter().rev().find(|(k, _)| *k == key).map(|(_, object)| object.as_ref());
         let there = changed.unwrap_or_else(|| self.objects.get(&key)).map(|object| object.version);
         if let Err(status) = early.unwrap_or_else(|| rules.check(there)) {
-            // What refused it may not be synced yet; the answer waits for it with the others.
+            // The state that refused it may not be synced yet. The answer waits for the sync with the others.
             if self.changes.is_empty() {
                 answer(effects, from, &header, status, |out| encode_version(out, version_there(there)));
             } else {

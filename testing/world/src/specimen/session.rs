@@ -1,4 +1,4 @@
-//! A client session of the specimen: sends each request once, to the server that its key belongs to.
+//! A client session of the specimen. It sends each request once, to the server that owns the key.
 
 use crate::history::{Condition, Outcome, ValueId};
 use crate::system::{Ask, End, Request, Session};
@@ -58,7 +58,7 @@ impl SpecimenSession {
         self.finish(outcome, Some(header.sender));
     }
 
-    /// No answer will come; whether the request was carried out is known only if it certainly did not arrive.
+    /// No answer will come. The outcome is known only if the request certainly did not arrive.
     fn give_up(&mut self, surely_not_there: bool) {
         let Some(open) = &self.open else { return };
         let harmless = surely_not_there || open.opcode == Opcode::Read;
@@ -157,7 +157,7 @@ impl Machine for SpecimenSession {
     }
 }
 
-/// What a refused condition tells: the version that is there.
+/// The present version, which a refused condition tells.
 pub(super) fn version_there(version: Option<Version>) -> Version {
     version.unwrap_or(Version::NONE)
 }

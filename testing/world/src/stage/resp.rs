@@ -1,7 +1,7 @@
-//! Redis clients of a stage: each is connected to one server and sends what the script gave it.
+//! Redis clients of a stage. Each is connected to one server and sends the script's commands.
 //!
-//! Writes and reads that are to be judged with those of the others go through `resp_write` and `resp_read`; whatever
-//! else the script asks is its own to judge. Database 0 is the table `world`.
+//! Writes and reads that are to be judged with those of the other clients go through `resp_write` and
+//! `resp_read`. The script itself judges all its other requests. Database 0 is the table `world`.
 
 use super::{Player, Stage};
 use crate::history::{Action, Condition, Outcome, ValueId};
@@ -15,7 +15,7 @@ pub struct Speaker {
     link: Link,
     wanted: Option<SocketAddr>,
     given: VecDeque<Words>,
-    /// With when they came.
+    /// With the time at which each came.
     replies: Vec<(u64, Answer)>,
     is_lost: bool,
 }
@@ -63,7 +63,7 @@ impl Machine for Speaker {
     }
 }
 
-/// A judged command whose reply is to come.
+/// A judged command whose reply is still to come.
 pub(super) struct Asked {
     client: usize,
     reply: usize,
@@ -71,7 +71,7 @@ pub(super) struct Asked {
     at: usize,
 }
 
-/// Clients of histories from here on are these.
+/// Client numbers in histories from here on are Redis clients.
 const FIRST_NUMBER: usize = 100;
 
 impl Stage {
@@ -104,7 +104,7 @@ impl Stage {
         });
     }
 
-    /// Sends commands in one piece; answers the number of the first reply.
+    /// Sends commands in one piece. Returns the number of the first reply.
     pub fn tell(&mut self, client: usize, lines: &[String]) -> usize {
         let first = self.given[client];
         self.given[client] += lines.len();
@@ -130,14 +130,14 @@ impl Stage {
         self.speaker(client).replies[reply].1.clone()
     }
 
-    /// A judged `SET`; the number of its reply.
+    /// A judged `SET`. Returns the number of its reply.
     pub fn resp_write(&mut self, client: usize, table: TableId, key: &str, value: &str) -> usize {
         let value_id = ValueId::of(value.as_bytes());
         let action = Action::Write { value: value_id, condition: Condition::Free, ttl: None };
         self.judged(client, table, key, action, &format!("SET {key} {value}"))
     }
 
-    /// A judged `GETVER`.
+    /// A judged `GETVER`. Returns the number of its reply.
     pub fn resp_read(&mut self, client: usize, table: TableId, key: &str) -> usize {
         self.judged(client, table, key, Action::Read, &format!("GETVER {key}"))
     }
@@ -149,7 +149,7 @@ impl Stage {
         reply
     }
 
-    /// Puts the replies that are there into the history.
+    /// Enters the replies that have come into the history.
     pub(super) fn note_replies(&mut self) {
         for asked in std::mem::take(&mut self.asked) {
             let reply = match self.world.machine(self.speakers[asked.client]) {

@@ -1,8 +1,8 @@
 //! Connections between processes, and frames on them.
 //!
-//! A connection belongs to one life of its caller and, once a frame has been accepted, to one life of its callee.
-//! Either end is open until it has been told of the end. Frames reach open ends of living lives only.
-//! Connections that do not speak in frames are `stream`'s.
+//! A connection belongs to one life of its caller and, once a frame has been accepted, to one life of its
+//! callee. Either end is open until its process has been told of the end. Frames reach only open ends of
+//! living lives. Connections that carry bytes instead of frames are in `stream`.
 
 use super::World;
 use super::event::{Happening, Side};
@@ -11,12 +11,12 @@ use super::stream::Stream;
 use ramhold_base::{ConnId, Lost, Machine, Peer};
 use std::net::SocketAddr;
 
-/// How a process leaves its connections behind.
+/// The way in which a process leaves its connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Parting {
     /// The kernel of its host tells the peers, mostly at once.
     Killed,
-    /// Nobody tells them.
+    /// The peers are not told.
     Silent,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Connection {
     caller: usize,
     caller_life: u64,
     addr: SocketAddr,
-    /// Whose address it is; none: nobody's.
+    /// The host with that address; none: no host has it.
     callee: Option<usize>,
     callee_life: Option<u64>,
     caller_open: bool,
@@ -34,9 +34,9 @@ pub(super) struct Connection {
     dead: bool,
     /// The caller's end is planned already because of silence.
     silent: bool,
-    /// When the last frame that keeps its order arrives, at the caller and at the callee.
+    /// The arrival time of the last frame that keeps its order, at the caller and at the callee.
     pub(super) last_arrival: [u64; 2],
-    /// What it carries as bytes, to the caller and to the callee; none: it speaks in frames.
+    /// The bytes that it carries, to the caller and to the callee; none: it carries frames.
     pub(super) streams: Option<Box<[Stream; 2]>>,
 }
 
@@ -60,7 +60,7 @@ impl<M: Machine> World<M> {
     pub(super) fn close(&mut self, node: usize, conn: ConnId) {
         let Some((connection, side)) = self.own_end(node, conn) else { return };
         self.shut(connection, side);
-        // What was sent before arrives before the end does.
+        // Frames that were sent before arrive before the end does.
         let latency = self.network.latency(&mut self.rng);
         let other = side.other();
         let at = (self.now + latency).max(self.connections[connection].last_arrival[other as usize] + 1);
@@ -87,7 +87,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// The connection to an address, opened if there is none; what is sent first decides what it speaks.
+    /// The connection to an address, opened if there is none. The first bytes sent decide what it carries.
     fn connection_to(&mut self, node: usize, addr: SocketAddr, first: &[u8]) -> usize {
         let is_bytes = self.hears_bytes && first.first() != Some(&ramhold_wire::frame::MAGIC[0]);
         if let Some(connection) = self.nodes[node].outgoing.get(&(addr, is_bytes)) {
@@ -198,7 +198,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A frame towards `side` is at its sender's port. To itself a host sends without one.
+    /// A frame towards `side` is at its sender's port. A host sends to itself without a port.
     pub(super) fn leave(&mut self, connection: usize, side: Side, bytes: Vec<u8>) {
         let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
         let to = self.host_at(connection, side).expect("a frame goes to somebody");
@@ -253,7 +253,8 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A frame has reached the callee's host: whether somebody takes it there. Tells the caller if not.
+    /// A frame has reached the callee's host. Returns whether a process takes it there. If not, the caller is
+    /// told.
     fn accept(&mut self, connection: usize, to: usize) -> bool {
         if self.connections[connection].dead {
             return false;
@@ -296,7 +297,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// This end has sent something that nobody will ever acknowledge: it will find the connection broken.
+    /// This end has sent something that will never be acknowledged: it will find the connection broken.
     pub(super) fn fall_silent(&mut self, connection: usize, side: Side) {
         if side == Side::Caller {
             if self.connections[connection].silent {
@@ -309,7 +310,7 @@ impl<M: Machine> World<M> {
         self.queue.push(self.now + delay, Happening::End { connection, side, how: Lost::Broken });
     }
 
-    /// Plans that this end learns that the connection is over; across a cut it takes a silence.
+    /// Plans that this end learns of the end of the connection. Across a cut that takes a silence.
     pub(super) fn tell_end(&mut self, connection: usize, side: Side, delay: u64) {
         let (Some(from), Some(to)) = (self.host_at(connection, side.other()), self.host_at(connection, side))
         else {

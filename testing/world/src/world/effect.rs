@@ -1,7 +1,7 @@
-//! Carries out what a machine decided: frames, disk and store work, reports, the end of its process.
+//! Carries out the decisions of a machine: frames, disk and store work, reports, the end of its process.
 //!
-//! Disk and store work takes effect at once or when it completes, by chance, so that a crash between the two finds
-//! both. A process may die between two effects of one step.
+//! Disk and store work takes effect at once or when it completes, by chance, so that a crash between the two
+//! meets both cases. A process may die between two effects of one step.
 
 use super::connection::Parting;
 use super::event::{DiskWork, Happening, StoreWork};
@@ -15,7 +15,7 @@ use ramhold_base::{
 };
 
 impl<M: Machine> World<M> {
-    /// `step_frame`: what the step was given, if that was a frame.
+    /// `step_frame`: the input of the step, if that was a frame.
     pub(super) fn execute(&mut self, node: usize, effects: &mut Effects, step_frame: &[u8]) {
         let Effects { bytes, list, .. } = effects;
         for effect in list.drain(..) {
@@ -228,7 +228,8 @@ impl<M: Machine> World<M> {
         };
         let fails =
             self.store_failure_ppm > 0 && self.rng.chance(u64::from(self.store_failure_ppm), 1_000_000);
-        // At its issue or at its completion; a failed one before its failure is told, or never.
+        // It takes effect at its issue or at its completion. A failed request takes effect before its failure
+        // is told, or never.
         let early = self.rng.chance(1, 2);
         if let StoreRequest::Watch { prefix } = &request {
             let watch = Watch { node, life, token, prefix: prefix.clone() };

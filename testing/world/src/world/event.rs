@@ -1,4 +1,4 @@
-//! What is still to happen, in order of time and, at one time, in order of being planned.
+//! Future events, in order of time. Events of one time are in the order in which they were planned.
 
 use super::pace::DeviceWork;
 use crate::world::node::Pending;
@@ -44,7 +44,7 @@ pub enum DiskWork {
         to_offset: u64,
         bytes: u32,
     },
-    /// Makes durable what was written up to this number.
+    /// Makes the writes up to this number durable.
     Sync {
         file: DiskFile,
         through: u64,
@@ -59,7 +59,7 @@ pub enum DiskWork {
 }
 
 impl DiskWork {
-    /// What of it keeps a device busy. What lies in the buffers does not.
+    /// The part of the work that keeps a device busy. Work on the buffers does not.
     pub fn on_device(&self) -> DeviceWork {
         match self {
             DiskWork::Read { bytes, .. } => DeviceWork::Read { bytes: u64::from(*bytes) },
@@ -87,7 +87,7 @@ pub enum Happening {
         side: Side,
         bytes: Vec<u8>,
     },
-    /// Its first byte is at the receiver's port.
+    /// The first byte of the frame is at the receiver's port.
     Enter {
         connection: usize,
         side: Side,
@@ -99,7 +99,7 @@ pub enum Happening {
         side: Side,
         bytes: Vec<u8>,
     },
-    /// This end of a connection learns that it is over.
+    /// This end of a connection learns that the connection is over.
     End {
         connection: usize,
         side: Side,

@@ -1,16 +1,16 @@
-//! One simulated host: its clock, its files, its process and what waits for the process.
+//! One simulated host: its clock, its files, its process, and the inputs that wait for the process.
 
 use crate::disk::Disks;
 use ramhold_base::{ConnId, DiskError, DiskToken, Input, Instant, Lost, Machine, StoreResult, StoreToken};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// One life of a process, as told to the factory that makes its machine.
+/// One life of a process, as the factory of its machine sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Life {
     /// From 1.
     pub number: u64,
-    /// For the machine's own chance.
+    /// The seed of the machine's own random numbers.
     pub seed: u64,
     /// Its store was lost before this life, or an earlier one.
     pub store_lost: bool,
@@ -19,10 +19,10 @@ pub struct Life {
 /// A host's monotonic clock and wall clock, as functions of the world's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Clock {
-    /// What the monotonic clock shows at the world's time `since`, nanoseconds.
+    /// The time that the monotonic clock shows at the world's time `since`, in nanoseconds.
     pub origin: u64,
     pub since: u64,
-    /// How much faster than true, parts per million.
+    /// The error of the clock's rate, in parts per million; above 0 it is too fast.
     pub rate_ppm: i32,
     pub wall_skew_millis: i64,
 }
@@ -64,7 +64,7 @@ pub enum Pending {
         from: ConnId,
         bytes: Vec<u8>,
     },
-    /// What waits on this connection, whatever that is by then.
+    /// All bytes that wait on this connection at the time when it is delivered.
     Bytes {
         from: ConnId,
     },
@@ -135,10 +135,11 @@ pub struct Node<M: Machine> {
     pub addr: SocketAddr,
     pub clock: Clock,
     pub disks: Disks,
-    /// Which store its store effects go to.
+    /// The store that its store effects go to.
     pub store: usize,
-    /// Restarted by the world some time after its machine asked to exit.
+    /// The store was lost, before this life or an earlier one.
     pub store_lost: bool,
+    /// Restarted by the world some time after its machine asked to exit.
     pub supervised: bool,
     pub machine: Option<M>,
     pub life: u64,
@@ -148,7 +149,7 @@ pub struct Node<M: Machine> {
     pub(super) wake_planned: bool,
     pub(super) busy_until: u64,
     pub(super) stalled_until: u64,
-    /// When the earliest planned timer fires.
+    /// The time at which the earliest planned timer fires.
     pub(super) timer_at: Option<u64>,
     /// By address, and whether it carries bytes.
     pub(super) outgoing: BTreeMap<(SocketAddr, bool), usize>,

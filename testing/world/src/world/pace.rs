@@ -1,22 +1,23 @@
-//! How long things take in a world that is there to be measured: steps, ways of frames, work of devices.
+//! The duration of steps, frames and device work in a world that is built for measurements.
 //!
-//! Without a pace they take what chance says within [`super::Costs`], which finds faults and measures nothing. With one
-//! every step is told to it with what came of it, and what a step decides leaves when the step is over, not when it
-//! begins. A frame passes the sender's port, is under way, and passes the receiver's port; each may be busy with others.
-//! The network loses, changes and cuts nothing then, and the trace does not look into frames.
+//! Without a pace, durations are drawn at random within [`super::Costs`], which finds faults and measures
+//! nothing. With a pace, the world tells it every step together with the step's effects. The effects leave
+//! when the step is over, not when it begins. A frame passes the sender's port, is under way, and passes the
+//! receiver's port. Each port may be busy with other frames. With a pace the network loses, changes and cuts
+//! nothing, and the trace does not look into frames.
 //!
-//! Invariant: no time that is answered is before the time that was asked with.
+//! Invariant: no time that a pace answers is before the time that it was asked with.
 //!
-//! Not here: what anything costs; whoever measures brings that.
+//! Not here: the costs of anything; the measurement brings them.
 
 use ramhold_base::{DiskFile, DiskToken, Effects, Input};
 
-/// What a process was stepped with.
+/// The input of a process's step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Given<'a> {
     /// A whole frame.
     Frame(&'a [u8]),
-    /// A disk effect is complete and has brought so many bytes.
+    /// A disk effect is complete and has brought this many bytes.
     Disk {
         bytes: u64,
     },
@@ -52,21 +53,21 @@ pub enum DeviceWork {
 
 /// All times are nanoseconds since the world began.
 pub trait Pace {
-    /// For how many nanoseconds the step keeps its process busy.
+    /// The nanoseconds for which the step keeps its process busy.
     fn step(&mut self, node: usize, given: Given<'_>, effects: &Effects) -> u64;
 
-    /// A frame is at its sender's port: when its first byte is at the receiver's.
+    /// A frame is at its sender's port. Returns when its first byte is at the receiver's port.
     fn leave(&mut self, now: u64, from: usize, frame: &[u8]) -> u64;
 
-    /// The first byte of a frame is at its receiver's port: when the last one has passed it.
+    /// The first byte of a frame is at its receiver's port. Returns when the last byte has passed the port.
     fn enter(&mut self, now: u64, to: usize, frame: &[u8]) -> u64;
 
-    /// Work is handed to a device: when it is done if nothing that goes before it comes.
+    /// Work is handed to a device. Returns when the work is done, unless other work goes before it.
     fn device(&mut self, now: u64, node: usize, token: DiskToken, file: DiskFile, work: DeviceWork) -> u64;
 
-    /// It would be done now: when to look again, if something has gone before it meanwhile.
+    /// The work would be done now. If other work has gone before it meanwhile, returns when to look again.
     fn device_again(&mut self, now: u64, node: usize, token: DiskToken) -> Option<u64>;
 
-    /// For how many nanoseconds the coordinator's store works on a request.
+    /// The nanoseconds that the coordinator's store works on a request.
     fn store(&mut self) -> u64;
 }

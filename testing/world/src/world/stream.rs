@@ -1,12 +1,12 @@
-//! Connections that carry bytes: in order and whole, cut anywhere, until the connection ends.
+//! Connections that carry bytes, in order and whole, cut anywhere, until the connection ends.
 //!
-//! What has come in waits until the process takes it, as under `io/runtime`: the process is offered everything from the
-//! first byte on that it has not taken, and says when the rest is offered again. A packet that is lost or late holds up
-//! those behind it; one that is lost across a cut is the last of its direction, and whoever sent it finds the connection
-//! broken.
+//! Received bytes wait until the process takes them, as under `io/runtime`. The process is offered everything
+//! from the first byte that it has not taken, and says when the rest is offered again. A lost or late packet
+//! holds up the packets behind it. A packet that is lost across a cut is the last of its direction, and its
+//! sender finds the connection broken.
 //!
-//! An end that is told while bytes wait comes behind them (the other side has closed) or before them (a reset), by
-//! chance.
+//! An end that comes while bytes wait is told after them (the other side has closed) or before them (a
+//! reset), by chance.
 
 use super::World;
 use super::connection::conn_id;
@@ -19,19 +19,19 @@ use ramhold_base::{ConnId, Effects, Input, Machine, Rest};
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     waiting: Vec<u8>,
-    /// An input for what waits is planned.
+    /// An input for the waiting bytes is planned.
     is_offered: bool,
-    /// The process wants the rest when it says so.
+    /// The process will say when it wants the rest.
     is_held: bool,
-    /// It said so in the very step in which it left the rest.
+    /// The process asked for the rest in the same step in which it left the rest.
     is_wanted: bool,
     /// The other side has closed: nothing more will come.
     is_ended: bool,
-    /// Something was lost on the way: nothing behind it arrives.
+    /// A packet was lost on the way: nothing behind it arrives.
     is_lost: bool,
 }
 
-/// How long it takes until a packet that was lost comes again.
+/// The time until a lost packet is sent again.
 const AGAIN_AFTER: u64 = 200 * MILLI;
 
 impl<M: Machine> World<M> {
@@ -76,7 +76,7 @@ impl<M: Machine> World<M> {
             let bytes = self.copy(part);
             self.queue.push(at, Happening::Arrive { connection, side, bytes });
         }
-        // As a loop that has sent answers hears their connection again.
+        // As an event loop that has sent answers hears their connection again.
         if self.stream(connection, side.other()).is_some_and(|back| back.is_held) && self.rng.chance(1, 2) {
             self.offer(connection, side.other(), from);
         }
@@ -103,20 +103,20 @@ impl<M: Machine> World<M> {
         self.give_back(bytes);
     }
 
-    /// Plans that the process is given what waits.
+    /// Plans an input with the waiting bytes for the process.
     fn offer(&mut self, connection: usize, side: Side, node: usize) {
         let life = self.nodes[node].life;
         let Some(stream) = self.stream(connection, side) else { return };
         stream.is_held = false;
         if !stream.is_offered {
             stream.is_offered = true;
-            // Always behind what is being done, also when nothing else waits.
+            // It always comes behind the present step, also when nothing else waits.
             let pending = Pending::Bytes { from: conn_id(connection, side) };
             self.queue.push(self.now, Happening::Input { node, life, pending });
         }
     }
 
-    /// The process wants what it has left of this connection.
+    /// The process wants the bytes that it has left on this connection.
     pub(super) fn hear(&mut self, node: usize, conn: ConnId) {
         let Some((connection, side)) = self.own_end(node, conn) else { return };
         let Some(stream) = self.stream(connection, side) else { return };
@@ -127,7 +127,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// One step of a process with what waits on a connection, if there is still something.
+    /// One step of a process with the bytes that wait on a connection, if there still are any.
     pub(super) fn step_with_bytes(&mut self, node: usize, from: ConnId, effects: &mut Effects) {
         let Some((connection, side)) = self.own_end(node, from) else { return };
         let Some(stream) = self.stream(connection, side) else { return };
@@ -167,7 +167,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Whether the end of a connection is to come only when what waits has been heard.
+    /// Whether the end of a connection must come only after the waiting bytes have been heard.
     pub(super) fn hears_on(&mut self, connection: usize, side: Side) -> bool {
         let waits = self.stream(connection, side).is_some_and(|stream| {
             side == Side::Callee && !stream.is_ended && !stream.is_lost && !stream.waiting.is_empty()
@@ -179,7 +179,7 @@ impl<M: Machine> World<M> {
         hears_on
     }
 
-    /// Everything was heard of a connection that the other side has closed.
+    /// All bytes of a connection that the other side has closed have been heard.
     fn end_heard(&mut self, connection: usize, side: Side, node: usize) {
         let life = self.nodes[node].life;
         self.shut(connection, side);

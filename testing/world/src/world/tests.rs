@@ -1,4 +1,4 @@
-//! The world itself, run with machines that are as small as a machine can be.
+//! Tests of the world itself, with machines that are as small as possible.
 
 use super::*;
 use crate::network::SECOND;
@@ -8,7 +8,8 @@ use ramhold_base::{
 };
 use std::time::Duration;
 
-/// Answers every frame with the same bytes; a caller sends one frame each millisecond and remembers what it hears.
+/// Answers every frame with the same bytes. A caller sends one frame each millisecond and remembers the
+/// answers.
 #[derive(Default)]
 struct Echo {
     calls: Option<SocketAddr>,
@@ -148,7 +149,7 @@ fn a_dead_process_refuses_and_a_dead_host_is_silent() {
     assert!(lost.iter().all(|l| *l == Lost::Broken));
 }
 
-/// What `Lost::Refused` promises: nothing sent since the last loss has arrived.
+/// The promise of `Lost::Refused`: nothing sent since the last loss has arrived.
 #[test]
 fn what_was_refused_has_not_arrived() {
     for seed in 0..20 {
@@ -220,7 +221,8 @@ fn a_stopped_process_exits_and_its_supervisor_restarts_it() {
     assert!(world.machine(0).is_some());
 }
 
-/// Writes numbers to the frames one after the other, each synced before the next; knows which are synced.
+/// Writes numbers to the frames one after the other, and syncs each before the next. It knows which are
+/// synced.
 #[derive(Default)]
 struct Writer {
     written: u64,
@@ -272,7 +274,7 @@ impl Machine for Writer {
     }
 }
 
-/// D2, J3: through kills, deaths in the middle of a step and power cuts, what was synced is found again.
+/// D2, J3: through kills, deaths in the middle of a step and power cuts, synced numbers are found again.
 #[test]
 fn a_completed_sync_survives_everything() {
     let mut more_than_synced = 0;
@@ -344,7 +346,7 @@ impl Machine for Counter {
     }
 }
 
-/// G1: commits are atomic and lasting; a failed one has an unknown fate.
+/// G1: commits are atomic and durable; a failed commit has an unknown fate.
 #[test]
 fn a_commit_that_was_answered_stays_and_one_that_failed_may() {
     let mut unanswered = 0;
@@ -387,7 +389,8 @@ fn a_spinning_machine_is_caught() {
     world.run_until(10 * SECOND);
 }
 
-/// Sends numbered bytes to a receiver that takes them in odd pieces and holds back at times; both remember.
+/// Sends numbered bytes to a receiver that takes them in odd pieces and holds back at times. Both remember
+/// the bytes.
 #[derive(Default)]
 struct Streamer {
     calls: Option<SocketAddr>,
@@ -453,7 +456,7 @@ fn streaming(seed: u64, network: NetworkOptions) -> World<Streamer> {
     world
 }
 
-/// Whatever frames would suffer, a stream comes in order and whole.
+/// Whatever frames would suffer, a stream arrives in order and whole.
 #[test]
 fn bytes_arrive_in_order_and_each_once() {
     let mut world = streaming(3, NetworkOptions { break_ppm: 0, ..rough() });
@@ -472,7 +475,7 @@ fn bytes_arrive_in_order_and_each_once() {
     assert_ne!(trace(5).0, trace(6).0);
 }
 
-/// After a cut nothing arrives that was behind what was lost; the sender learns of it and begins anew.
+/// After a cut nothing arrives that was sent after the lost packet. The sender learns of it and begins anew.
 #[test]
 fn a_stream_that_lost_something_ends() {
     let mut world = streaming(4, NetworkOptions::calm());

@@ -24,11 +24,11 @@ fn after_the_death_of_a_backup_every_segment_has_its_replicas_again() {
     stage.close();
 }
 
-/// C2: the master is up, crashed, or gone when the backup comes back. `close` finds whatever is held for nobody, and
-/// whatever is missing.
+/// C2: the master is up, crashed, or gone when the backup comes back. `close` finds replicas that are held
+/// for no log, and missing replicas.
 #[test]
 fn a_backup_that_returns_frees_what_nobody_needs_and_nothing_else() {
-    // Up.
+    // The master is up.
     let mut stage = Stage::new(6);
     let table = stage.table("t", 3);
     stage.fill(table, "key", 60);
@@ -39,7 +39,7 @@ fn a_backup_that_returns_frees_what_nobody_needs_and_nothing_else() {
     stage.restart(backup);
     stage.expect_filled(table, "key", 60);
     stage.close();
-    // Crashed: it has the only replicas that can be reached.
+    // The master has crashed: the backup has the only replicas that can be reached.
     let mut stage = Stage::new(8);
     let table = stage.table("t", 3);
     stage.fill(table, "key", 20);
@@ -53,7 +53,7 @@ fn a_backup_that_returns_frees_what_nobody_needs_and_nothing_else() {
     stage.pass(5000);
     stage.expect_filled(table, "key", 20);
     stage.close();
-    // Gone: recovered from the others meanwhile.
+    // The master is gone: it was recovered from the others meanwhile.
     let mut stage = Stage::new(6);
     let table = stage.table("t", 3);
     stage.fill(table, "key", 60);
@@ -100,7 +100,7 @@ fn a_backup_that_refuses_is_passed_over() {
     stage.close();
 }
 
-/// D3, J5: nobody's device has room for a while, whatever has frames left.
+/// D3, J5: no device has room for a while, whichever servers have frames left.
 #[test]
 fn full_devices_are_told_of_and_writes_go_on_when_they_have_room() {
     let mut stage = Stage::new(5);
@@ -114,7 +114,8 @@ fn full_devices_are_told_of_and_writes_go_on_when_they_have_room() {
         let warnings = coordinator.warnings(Instant::ZERO);
         warnings.iter().filter(|warning| warning.contains(part)).count()
     };
-    // Until the frames that there are have been taken; what was never overwritten cannot be cleaned away.
+    // Until the frames that there are have been taken. Data that was never overwritten cannot be cleaned
+    // away.
     let open = (0..4000).find_map(|number| {
         let key = format!("more{number}");
         let open = stage.begin_write(0, table, &key, &[7; 900], Condition::Free);

@@ -1,4 +1,4 @@
-//! Several objects changed as one, whatever dies meanwhile. Catalogue: A10, D9.
+//! Several objects changed as one, whichever processes die meanwhile. Catalogue: A10, D9.
 
 use ramhold_base::{Status, TableId, Version};
 use ramhold_world::history::{Condition, Outcome};
@@ -28,7 +28,8 @@ fn a_crash_between_any_two_effects_leaves_a_commit_whole_and_done_once() {
     }
 }
 
-/// The answer is lost and the master dies: whoever repeats the commit hears what it came to, of all its keys.
+/// The answer is lost and the master dies: a client that repeats the commit learns its outcome on all its
+/// keys.
 #[test]
 fn a_commit_that_nobody_heard_of_is_recovered_whole() {
     let mut stage = Stage::new(5);
@@ -43,7 +44,7 @@ fn a_commit_that_nobody_heard_of_is_recovered_whole() {
     assert!(stage.outcome(begun).is_none());
     stage.crash(master);
     KEYS.iter().for_each(|key| stage.expect(table, key, b"2"));
-    // Its condition does not hold any more, but it was carried out.
+    // The commit's condition does not hold any more, but the commit was carried out.
     stage.write(table, "b", b"3");
     stage.world.network.heal();
     assert_eq!(stage.end(begun), Outcome::Done { version: Version(version.raw() + 1) });

@@ -42,7 +42,7 @@ fn data_goes_on_without_the_coordinator_and_tables_after_it_is_back() {
     let mut stage = Stage::new(5);
     let table = stage.table("t", 3);
     stage.fill(table, "key", 10);
-    // Both clients know their way.
+    // Both clients know the owner.
     stage.expect_filled(table, "key", 1);
     stage.world.crash(stage.coordinator);
     for round in 0..50u8 {

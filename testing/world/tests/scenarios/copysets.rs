@@ -1,4 +1,4 @@
-//! Replicas that are placed by copysets. Catalogue: D4, C9.
+//! Replicas placed by copysets. Catalogue: D4, C9.
 
 use ramhold_base::ServerId;
 use ramhold_placement::Copysets;
@@ -28,7 +28,7 @@ fn outside(stage: &Stage, server: usize) -> Vec<Vec<ServerId>> {
     sets(stage, server).into_iter().filter(|set| set.len() != 3 || !copysets.hold(set)).collect()
 }
 
-/// Also what a lost replica is replaced by, and what a recovery writes.
+/// This also covers the replacement of a lost replica, and the replicas that a recovery writes.
 #[test]
 fn all_replicas_of_a_segment_are_in_one_copyset_whoever_leaves() {
     let mut stage = stage();
@@ -52,7 +52,8 @@ fn all_replicas_of_a_segment_are_in_one_copyset_whoever_leaves() {
     stage.close();
 }
 
-/// As many servers as replicas can be on at all: then any other backup is as good, and nothing waits.
+/// Just as many servers are left as one segment's replicas need. Then any other backup is as good, and
+/// nothing waits.
 #[test]
 fn a_cluster_without_another_whole_copyset_writes_on() {
     let plain = Setting::of(5);

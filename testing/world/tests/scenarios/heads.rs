@@ -1,17 +1,18 @@
-//! Heads, epochs and what proves a log complete. Catalogue: D6, D8, D9, F2, F10, J2.
+//! Heads, epochs, and the proof that a log is complete. Catalogue: D6, D8, D9, F2, F10, J2.
 
 use ramhold_base::{SegmentId, ServerId, TableId};
 use ramhold_world::history::{Condition, Outcome};
 use ramhold_world::network::MILLI;
 use ramhold_world::stage::{Stage, filling};
 
-/// Whether a recovery of this server is under way and nothing of it is live yet.
+/// Whether a recovery of this server is under way and no partition of it is live yet.
 fn waits(stage: &Stage, id: ServerId) -> bool {
     let recovery = stage.state().and_then(|state| state.recovery_of(id));
     recovery.is_some_and(|recovery| recovery.complete_millis.is_none() && !recovery.done)
 }
 
-/// A table whose master has a few closed segments and a head; its master and that one's id.
+/// A table whose master has a few closed segments and a head. Returns the table, its master and the master's
+/// id.
 fn some_segments(stage: &mut Stage, count: u32) -> (TableId, usize, ServerId) {
     let table = stage.table("t", 3);
     stage.fill(table, "key", count);
@@ -19,7 +20,7 @@ fn some_segments(stage: &mut Stage, count: u32) -> (TableId, usize, ServerId) {
     (table, master, stage.id(master))
 }
 
-/// B1: dies after any number of effects around the rolling of its head; of two open heads the older counts.
+/// B1: dies after any number of effects around the rolling of its head; the older of two open heads counts.
 #[test]
 fn a_crash_at_any_step_of_rolling_the_head_loses_nothing() {
     let mut rolled = 0;
@@ -154,7 +155,7 @@ fn a_master_that_dies_while_it_replaces_a_replica_is_recovered() {
     }
 }
 
-/// B6: mid-copy master and the other holders die, and come back without it.
+/// B6: mid-copy, the master and the other holders die, and come back without the backup.
 #[test]
 fn a_copy_that_was_never_whole_is_never_used() {
     for millis in [0, 1, 2, 4, 8, 16, 450, 500, 550] {
@@ -315,7 +316,8 @@ fn nobody_reads_what_is_not_replicated() {
     }
 }
 
-/// Schedule 2: a master with two streams, all replicas of one head away. Its table is not opened empty.
+/// Schedule 2: a master with two streams; all replicas of one head are away. The table of that stream is not
+/// opened empty.
 #[test]
 fn a_stream_without_any_replica_is_missed() {
     let mut stage = Stage::new(9);
@@ -351,7 +353,7 @@ fn a_head_that_lost_its_buffer_proves_nothing() {
     let mut stage = Stage::new(7);
     let (table, master, id) = some_segments(&mut stage, 8);
     let backups = stage.head_backups(master, table);
-    // The newest of it is in no device yet.
+    // The newest writes are on no device yet.
     stage.write(table, "newest", b"1");
     stage.cut_power(master);
     stage.cut_power(backups[1]);
@@ -366,7 +368,8 @@ fn a_head_that_lost_its_buffer_proves_nothing() {
     stage.close();
 }
 
-/// Schedule 1B: a backup forgets that a head was closed; the next head is where the coordinator cannot look.
+/// Schedule 1B: a backup forgets that a head was closed; the next head is on servers that the coordinator
+/// cannot reach.
 #[test]
 fn a_backup_that_forgot_a_closing_does_not_bring_the_old_head_back() {
     let mut stage = Stage::new(9);
@@ -381,7 +384,7 @@ fn a_backup_that_forgot_a_closing_does_not_bring_the_old_head_back() {
     let new_backups = stage.head_backups(master, table);
     let forgetful = *old_backups.iter().find(|b| !new_backups.contains(b)).expect("heads are scattered");
     stage.cut_power(forgetful);
-    // The master's side: all that hold either head, and client 0.
+    // The master's side: all backups that hold either head, and client 0.
     let side: Vec<usize> = [&old_backups[..], &new_backups[..], &[master]].concat();
     let side: Vec<usize> = side.into_iter().filter(|s| *s != forgetful).collect();
     let inside = [stage.hosts(&side), vec![stage.clients[0]]].concat();

@@ -1,4 +1,4 @@
-//! Dead logs that are kept until devices have what was recovered from them. Catalogue: D2, F6.
+//! Dead logs that are kept until devices have everything recovered from them. Catalogue: D2, F6.
 
 use ramhold_base::{ServerId, TableId};
 use ramhold_world::stage::{Setting, Stage, filling};
@@ -11,7 +11,8 @@ fn losses_of(stage: &Stage, crashed: ServerId) -> usize {
     stage.state().unwrap().losses.values().filter(|loss| loss.crashed == crashed).count()
 }
 
-/// A table of 200 keys that are on devices, and its owner just recovered: the stage, the table, the dead owner.
+/// A table of 200 keys that are on devices, and whose owner was just recovered. Returns the stage, the table
+/// and the dead owner.
 fn recovered(seed: u64, servers: u8, replicas: u8) -> (Stage, TableId, (usize, ServerId)) {
     let mut stage = Stage::with(Setting { seed, ..Setting::of(servers) });
     let table = stage.table("t", replicas);
@@ -21,7 +22,7 @@ fn recovered(seed: u64, servers: u8, replicas: u8) -> (Stage, TableId, (usize, S
     (stage, table, dead)
 }
 
-/// The owner of the first tablet dies, and all that it had is live elsewhere.
+/// The owner of the first tablet dies, and all its tablets become live elsewhere.
 fn recover(stage: &mut Stage, table: TableId) -> (usize, ServerId) {
     let owner = stage.owner(table).unwrap();
     let id = stage.id(owner);
@@ -37,7 +38,7 @@ fn change_coordinator(stage: &mut Stage) {
     stage.wait("one is in charge", |stage| stage.state().is_some());
 }
 
-/// D2: however soon after a recovery all power goes, what was on devices before is there again.
+/// D2: however soon after a recovery all power goes, data that was on devices before is there again.
 #[test]
 fn power_that_goes_just_after_a_recovery_takes_nothing_that_was_on_devices() {
     for seed in 1..=12 {
@@ -78,7 +79,8 @@ fn power_may_come_and_go() {
     assert!(again > 0, "nothing was recovered from two logs");
 }
 
-/// D1: the new owner dies before devices have what it recovered; what was written to it counts, and what was removed stays so.
+/// D1: the new owner dies before devices have the data that it recovered. Writes to the new owner count, and
+/// removed objects stay removed.
 #[test]
 fn an_owner_that_dies_before_it_is_settled_is_recovered_from_both_logs() {
     for seed in 1..=8 {
@@ -101,7 +103,7 @@ fn an_owner_that_dies_before_it_is_settled_is_recovered_from_both_logs() {
     }
 }
 
-/// A backup of the kept log dies, then the new owner: others have replicas of both.
+/// A backup of the kept log dies, then the new owner. Other backups have replicas of both logs.
 #[test]
 fn a_kept_log_is_read_from_what_is_left_of_it() {
     for seed in 1..=8 {
@@ -115,8 +117,8 @@ fn a_kept_log_is_read_from_what_is_left_of_it() {
     }
 }
 
-/// A new owner dies while other parts of the log are still being recovered; then that is over, and all who hold the log come
-/// back in new lives.
+/// A new owner dies while other parts of the log are still being recovered. Then those recoveries end, and
+/// all servers that hold the log come back in new lives.
 #[test]
 fn a_log_that_is_over_is_still_asked_for_while_it_is_needed() {
     let mut again = 0;
@@ -127,7 +129,7 @@ fn a_log_that_is_over_is_still_asked_for_while_it_is_needed() {
         stage.pass(3000);
         let dead = stage.owner(table).unwrap();
         let rest = stage.others(&[dead]);
-        // One of those who recover a part of it dies when its part is live.
+        // One of the servers that recover a part dies when its part is live.
         stage.arm(&rest[..3], "recovery_published");
         stage.crash(dead);
         let died = stage.wait_for_death_at("recovery_published");
@@ -144,7 +146,7 @@ fn a_log_that_is_over_is_still_asked_for_while_it_is_needed() {
     assert!(again > 0, "nothing was recovered from two logs");
 }
 
-/// The coordinator dies at any moment of it.
+/// The coordinator dies at any moment of such a recovery.
 #[test]
 fn a_new_coordinator_knows_which_logs_are_kept() {
     for seed in 1..=6 {
@@ -158,7 +160,8 @@ fn a_new_coordinator_knows_which_logs_are_kept() {
     }
 }
 
-/// Nothing is kept for ever: a dead server leaves the list when devices have what was recovered, or nobody has use for it.
+/// No log is kept for ever: a dead server leaves the list when devices have everything that was recovered, or
+/// when it is not needed.
 #[test]
 fn a_kept_log_is_let_go() {
     let (mut stage, table, (_, id)) = recovered(1, 5, 3);

@@ -1,14 +1,14 @@
-//! Read leases: no answer from the dead, and no silence of the living. Catalogue: F8, J2.
+//! Read leases: dead servers never answer, and live servers do not fall silent. Catalogue: F8, J2.
 //!
-//! Each script lets one client read at a server that is being declared dead while another writes at its successor; the
-//! history is judged when the stage closes.
+//! In each script one client reads at a server that is being declared dead, while another client writes at
+//! its successor. The history is judged when the stage closes.
 
 use ramhold_base::TableId;
 use ramhold_world::history::{Condition, Outcome};
 use ramhold_world::network::{MILLI, SECOND};
 use ramhold_world::stage::{Begun, Stage};
 
-/// Client 0 reads and client 1 overwrites one key, all the time; how often each was answered.
+/// Client 0 reads and client 1 overwrites one key, all the time. It counts the answers of each.
 struct Contest {
     table: TableId,
     reading: Begun,
@@ -24,7 +24,7 @@ impl Contest {
         Contest { table, reading, writing, reads: 0, writes: 0 }
     }
 
-    /// Goes on for so many milliseconds.
+    /// Goes on for this many milliseconds.
     fn run(&mut self, stage: &mut Stage, millis: u64) {
         for _ in 0..millis {
             if stage.outcome(self.reading).is_some() {
@@ -41,8 +41,8 @@ impl Contest {
     }
 }
 
-/// The master, its head's backups and client 0 on one side, the coordinator, all others and client 1 on the other. The
-/// backups that the coordinator still reaches are those in `reached`.
+/// Puts the master, its head's backups and client 0 on one side, and the coordinator, all others and client 1
+/// on the other. The coordinator still reaches the backups in `reached`.
 fn cut_off(stage: &mut Stage, table: TableId, reached: usize) {
     let master = stage.owner(table).unwrap();
     let backups = stage.head_backups(master, table);
@@ -53,8 +53,8 @@ fn cut_off(stage: &mut Stage, table: TableId, reached: usize) {
     stage.part(&near, &far);
 }
 
-/// F8: cut off with all backups of its head but one it goes on answering reads until that one is fenced, and no longer
-/// than its lease.
+/// F8: cut off with all backups of its head but one, a master goes on answering reads until that one is
+/// fenced, and no longer than its lease.
 #[test]
 fn a_master_that_is_cut_off_with_some_of_its_backups_answers_nothing_old() {
     for reached in 1..=3 {
@@ -81,7 +81,7 @@ fn a_master_that_is_cut_off_with_some_of_its_backups_answers_nothing_old() {
     }
 }
 
-/// Why-these-rules 3: a request that came while it stood still is not answered from before.
+/// Why-these-rules 3: a request that came while the master stood still is not answered from the state before.
 #[test]
 fn a_master_that_stood_still_answers_nothing_old() {
     for stall in [100, 300, 1000, 1300, 1600, 2000, 5000] {
@@ -100,7 +100,7 @@ fn a_master_that_stood_still_answers_nothing_old() {
     }
 }
 
-/// F8: cut off from the coordinator alone, it is declared dead, and its backups are told.
+/// F8: a master that is cut off from the coordinator alone is declared dead, and its backups are told.
 #[test]
 fn a_master_that_only_the_coordinator_does_not_reach_answers_nothing_old() {
     let mut stage = Stage::new(6);
@@ -120,7 +120,7 @@ fn a_master_that_only_the_coordinator_does_not_reach_answers_nothing_old() {
     stage.close();
 }
 
-/// G1: the coordinator away, nothing else: reads go on.
+/// G1: only the coordinator is away: reads go on.
 #[test]
 fn reads_go_on_without_the_coordinator() {
     let mut stage = Stage::new(5);
@@ -141,7 +141,8 @@ fn reads_go_on_without_the_coordinator() {
     stage.close();
 }
 
-/// Why-these-rules 4d: a backup of the head stands still: the coordinator grants until the replica is replaced.
+/// Why-these-rules 4d: a backup of the head stands still. The coordinator grants the lease until the replica
+/// is replaced.
 #[test]
 fn reads_go_on_when_a_backup_of_the_head_stands_still() {
     let mut stage = Stage::new(6);
@@ -164,7 +165,7 @@ fn reads_go_on_when_a_backup_of_the_head_stands_still() {
     stage.close();
 }
 
-/// D2: what a cache tells is its owner's word too.
+/// D2: an answer from a cache is an answer of its owner too.
 #[test]
 fn a_cache_is_never_answered_by_two() {
     let mut stage = Stage::new(8);
@@ -172,7 +173,7 @@ fn a_cache_is_never_answered_by_two() {
     stage.fill(buffered, "key", 20);
     let cache = stage.table("cache", 0);
     let master = stage.owner(cache).unwrap();
-    // Only what is written after the loss is judged: what was there is gone, as it may be.
+    // Only writes after the loss are judged. The earlier data is gone, as it may be.
     let host = stage.hosts(&[master]);
     let rest = [stage.hosts(&stage.others(&[master])), vec![stage.coordinator, stage.clients[1]]].concat();
     stage.part(&host, &rest);

@@ -1,8 +1,8 @@
 //! Named scenarios: one script each, with the outcome that it must have.
 //!
-//! Each test names the rows it stands for: letters and numbers are the fault scenarios of docs/scenarios.md, which
-//! also says where the others are tested and which wait for a feature. A script that sweeps over moments runs a
-//! cluster for each.
+//! Each test names the rows that it stands for. Rows with letters and numbers are the fault scenarios of
+//! docs/scenarios.md. That page also says where the other scenarios are tested, and which wait for a feature.
+//! A script that sweeps over moments runs a cluster for each.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 

@@ -13,7 +13,7 @@ fn a_crashed_masters_table_is_served_again_within_two_seconds() {
     let table = stage.table("t", 3);
     stage.fill(table, "key", 100);
     let master = stage.owner(table).unwrap();
-    // One write is under way when it dies.
+    // One write is under way when the master dies.
     let open = stage.begin_write(0, table, "open", b"1", Condition::Free);
     stage.crash(master);
     let crashed_at = stage.world.now();
@@ -26,8 +26,9 @@ fn a_crashed_masters_table_is_served_again_within_two_seconds() {
     stage.close();
 }
 
-/// A master that is cut off from the coordinator and from one server that reports it, but not from its head's backups
-/// nor from client 0, which is cut off from the coordinator with it. Comes back when it is recovered elsewhere.
+/// Makes a master that is cut off from the coordinator and from one server that reports it, but not from its
+/// head's backups nor from client 0. Client 0 is cut off from the coordinator with it. Returns when the
+/// master is recovered elsewhere.
 fn make_a_zombie(stage: &mut Stage, table: TableId, one_way: Option<bool>) -> usize {
     let master = stage.owner(table).unwrap();
     let id = stage.id(master);
@@ -93,7 +94,7 @@ fn a_zombie_cannot_go_on_in_a_head_on_backups_that_nobody_fenced() {
     stage.fill(table, "key", 20);
     let master = stage.owner(table).unwrap();
     let backups = stage.head_backups(master, table);
-    // Four servers that the coordinator does not reach: nobody tells them that the master is dead.
+    // Four servers that the coordinator does not reach: they do not learn that the master is dead.
     let unreached: Vec<usize> = stage.others(&[&backups[..], &[master]].concat())[1..].to_vec();
     let hosts = stage.hosts(&unreached);
     let coordinator = [stage.coordinator];
@@ -135,7 +136,7 @@ fn without_the_coordinator_nothing_is_acknowledged_after_the_loss_of_a_head_repl
         stage.node(master).and_then(|n| n.master()).map(|m| m.replicator().durable(stream))
     };
     let before = durable(&stage);
-    // The client may have it declared dead meanwhile, and be answered by another.
+    // The client may have the master declared dead meanwhile, and be answered by another server.
     assert!(
         stage.stays(2500, |stage| durable(stage) == before),
         "it needs a new epoch, which nobody recorded"
@@ -146,7 +147,7 @@ fn without_the_coordinator_nothing_is_acknowledged_after_the_loss_of_a_head_repl
     stage.close();
 }
 
-/// A6: what waited for it while it stood still is carried out once, by somebody else.
+/// A6: requests that waited for a server while it stood still are carried out once, by another server.
 #[test]
 fn a_master_that_wakes_up_after_its_recovery_ends() {
     let mut stage = Stage::new(5);

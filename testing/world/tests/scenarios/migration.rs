@@ -1,4 +1,5 @@
-//! Tables are kept in another way: their tablets go to other streams, whatever else happens.
+//! Tables whose durability or replica count changes online. Their tablets move to other streams, whatever
+//! else happens.
 //! Catalogue: A8, D2. Rules: docs/protocols/migration.md.
 
 use ramhold_base::TableId;
@@ -15,7 +16,7 @@ fn is_moved(stage: &Stage) -> bool {
     stage.in_charge().is_some_and(|coordinator| coordinator.migrations_under_way() == 0)
 }
 
-/// The classes of the streams that the tablets of a table are in, by what the coordinator has stored.
+/// The classes of the streams of a table's tablets, as the coordinator has stored them.
 fn classes(stage: &Stage, table: TableId) -> Vec<(Durability, u8)> {
     let state = stage.state().unwrap();
     let class = |piece: &TabletRecord| {
@@ -80,7 +81,7 @@ fn an_owner_that_dies_while_it_moves_a_tablet_is_recovered_from_both_streams() {
             let durability = if round % 2 == 0 { Durability::Synced } else { Durability::Buffered };
             stage.alter(table, Some(durability), None);
             stage.wait_for_death_at(mark);
-            // Several may have come to it at once.
+            // Several servers may have reached the mark at once.
             let dead: Vec<usize> = (0..4).filter(|server| stage.node(*server).is_none()).collect();
             dead.iter().skip(1).for_each(|server| stage.restart(*server));
             for number in 0..20 {
@@ -125,7 +126,7 @@ fn a_coordinator_that_dies_goes_on_moving_what_is_not_moved() {
     assert!(met > 1, "{met} points were met");
 }
 
-/// What an owner told long ago comes again when the table is kept in yet another way.
+/// A report that an owner sent long ago comes again when the table has been altered once more.
 #[test]
 fn what_comes_late_moves_nothing() {
     let mut stage = Stage::new(4);
@@ -153,7 +154,7 @@ fn what_comes_late_moves_nothing() {
     stage.close();
 }
 
-/// D2: what was moved to `synced` survives a loss of all power.
+/// D2: data that was moved to `synced` survives a loss of all power.
 #[test]
 fn a_table_that_has_become_synced_survives_power() {
     for seed in 1..=4 {
@@ -172,14 +173,15 @@ fn a_table_that_has_become_synced_survives_power() {
     }
 }
 
-/// D2: a loss of all power takes the last moments of a buffered table, not what devices had before it was moved.
+/// D2: a loss of all power takes the last moments of a buffered table, but no data that devices had before it
+/// was moved.
 #[test]
 fn what_devices_had_is_not_lost_by_moving_it() {
     for seed in 1..=6 {
         let mut stage = Stage::with(Setting { seed, ..Setting::of(4) });
         let table = stage.table("t", 2);
         stage.fill(table, "key", 200);
-        // All of it is flushed.
+        // Everything is flushed.
         stage.pass(3000);
         stage.alter(table, None, Some(if seed % 2 == 0 { 3 } else { 1 }));
         let moved = stage.marks("stretch_moved");
@@ -193,14 +195,14 @@ fn what_devices_had_is_not_lost_by_moving_it() {
     }
 }
 
-/// A class for which there are too few servers, because some die before it is known, keeps nobody from writing, and is taken
-/// back like any other.
+/// A class for which there are too few servers, because some have died and that is not known yet, keeps no
+/// client from writing, and is taken back like any other.
 #[test]
 fn a_class_that_cannot_be_had_holds_up_nobody() {
     let mut stage = Stage::new(6);
     let table = stage.table("t", 2);
     stage.fill(table, "key", 100);
-    // Four are left, so there are three backups.
+    // Four servers are left, so there are three backups.
     let away = stage.others(&[stage.owner(table).unwrap()])[..2].to_vec();
     let crashed: Vec<_> = away.iter().map(|server| stage.id(*server)).collect();
     away.iter().for_each(|server| stage.crash(*server));
@@ -217,7 +219,7 @@ fn a_class_that_cannot_be_had_holds_up_nobody() {
     }
     assert!(!is_moved(&stage));
     assert_eq!(stage.marks("stretch_copied"), 0, "nothing was frozen");
-    // Its owner is not asked again: it forgets.
+    // The table's owner is not asked again to move tablets, so it forgets the migration.
     stage.alter(table, None, Some(2));
     stage.pass(60_000);
     let begun = stage.marks("migration_begun");
@@ -247,7 +249,8 @@ fn a_table_that_is_dropped_while_it_moves_is_gone() {
     }
 }
 
-/// Nobody writes to a stretch of which it is not known where it counts, and its owner may die before anybody knows.
+/// No client writes to a stretch while it is unknown in which stream it counts. The owner may die before that
+/// is known.
 #[test]
 fn a_stretch_waits_for_a_coordinator_that_is_away() {
     for seed in 1..=6 {

@@ -1,4 +1,4 @@
-//! The network: what it loses, doubles, holds, and where it is cut. Catalogue: A11, E1, F1, F8.
+//! The network: frames that it loses, doubles or delays, and partitions. Catalogue: A11, E1, F1, F8.
 
 use ramhold_base::TableId;
 use ramhold_world::history::{Condition, Outcome};
@@ -10,7 +10,7 @@ fn patient(servers: u8) -> Stage {
     Stage::with(Setting { patience: Duration::from_secs(40), ..Setting::of(servers) })
 }
 
-/// Writes and reads for so many rounds; whatever they end as is in the history.
+/// Writes and reads for this many rounds. Every outcome is in the history.
 fn work(stage: &mut Stage, table: TableId, rounds: u8) -> u32 {
     let mut done = 0;
     for round in 0..rounds {
@@ -35,7 +35,7 @@ fn frames_may_be_lost_doubled_held_and_changed() {
     stage.close();
 }
 
-/// N2: a client's frames arrive twenty seconds late, when others have written the key since.
+/// N2: a client's frames arrive twenty seconds late, when other clients have written the key since.
 #[test]
 fn a_write_that_arrives_much_later_takes_effect_once_or_never() {
     let mut stage = Stage::new(5);
@@ -63,7 +63,7 @@ fn a_write_for_an_earlier_life_is_refused() {
     let master = stage.owner(table).unwrap();
     let coordinator = [stage.coordinator];
     let client = [stage.clients[0]];
-    // It goes on to believe in the old owner.
+    // The client goes on believing in the old owner.
     stage.part(&client, &coordinator);
     stage.crash(master);
     stage.restart(master);

@@ -93,7 +93,7 @@ fn a_crash_between_any_two_effects_leaves_a_write_done_once() {
     }
 }
 
-/// A client that is cut off from everybody for longer than its lease.
+/// A client that is cut off from all processes for longer than its lease.
 fn outlive_the_lease(frame_arrives: bool) -> (Stage, ramhold_base::TableId, Outcome) {
     let setting =
         Setting { lease_term: Duration::from_secs(10), patience: Duration::from_secs(50), ..Setting::of(5) };
@@ -138,7 +138,7 @@ fn a_write_that_never_arrived_is_not_carried_out_when_its_lease_is_over() {
     stage.close();
 }
 
-/// R6: a coordinator that was stopped, or that starts anew, ends no lease of a client that could not renew.
+/// R6: a coordinator that was stopped, or that restarts, ends no lease of a client that could not renew it.
 #[test]
 fn leases_outlive_a_coordinator_that_was_away() {
     let mut stage = Stage::with(Setting { lease_term: Duration::from_secs(10), ..Setting::of(5) });

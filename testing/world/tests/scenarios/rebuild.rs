@@ -1,4 +1,4 @@
-//! The coordinator's store is lost, and made anew from the servers; or an old copy of it is started.
+//! The coordinator's store is lost and rebuilt from the servers, or an old copy of it is started.
 //!
 //! Catalogue: G1, G3. Protocol: docs/protocols/rebuild.md.
 
@@ -6,7 +6,8 @@ use ramhold_world::stage::{Setting, Stage};
 use ramhold_world::system::{Role, System};
 use std::time::Duration;
 
-/// The directory is deleted, and a coordinator begins on an empty one, unless whoever supervises it was quicker.
+/// The directory is deleted, and a coordinator begins on an empty one, unless a supervisor restarted the
+/// coordinator sooner.
 fn lose_store(stage: &mut Stage) {
     stage.world.lose_store(stage.coordinator);
     stage.pass(300);
@@ -28,7 +29,7 @@ fn a_cluster_whose_coordinator_lost_its_store_goes_on() {
     let before = stage.state().unwrap().clone();
     for round in 0..3u8 {
         lose_store(&mut stage);
-        // The data path does not notice.
+        // The data path is not affected.
         stage.write(table, "key1", &[round]);
         stage.expect(table, "key1", &[round]);
         stage.wait("the state is made anew", |stage| stage.state().is_some());
@@ -42,7 +43,7 @@ fn a_cluster_whose_coordinator_lost_its_store_goes_on() {
         stage.write(other, "key", b"1");
         stage.wait("servers hold copies", is_copied);
     }
-    // And a server that dies is recovered from what its streams were registered with.
+    // A server that dies is recovered, from the registrations of its streams.
     let master = stage.owner(table).unwrap();
     let id = stage.id(master);
     stage.crash(master);
@@ -52,7 +53,7 @@ fn a_cluster_whose_coordinator_lost_its_store_goes_on() {
     stage.close();
 }
 
-// G1: it is lost at every step of tables that come and go, and of a recovery.
+// G1: the store is lost at every step while tables are made and dropped, and at every step of a recovery.
 #[test]
 fn what_was_under_way_when_the_store_was_lost_is_finished() {
     let mut met = 0;
@@ -87,17 +88,18 @@ fn what_was_under_way_when_the_store_was_lost_is_finished() {
     assert!(met >= 8, "only {met} points were met");
 }
 
-// G3: an operator who has lost the directory starts on a copy of yesterday, again and again; then makes it anew.
+// G3: an operator who has lost the directory starts on a copy of yesterday, again and again, and then
+// rebuilds the state.
 #[test]
 fn a_coordinator_on_an_old_copy_of_its_store_does_nothing() {
-    // Clients renew their leases at the coordinator; these last until there is one again.
+    // Clients renew their leases at the coordinator. These leases last until there is a coordinator again.
     let patient = Setting { lease_term: Duration::from_secs(300), ..Setting::of(5) };
     let mut stage = Stage::with(patient);
     let table = stage.table("t", 3);
     stage.fill(table, "key", 10);
     stage.wait("servers hold copies", is_copied);
     let old = stage.world.store(0).clone();
-    // Changes that the copy does not know: a table, a death, a new life.
+    // Changes that the copy does not have: a table, a death, a new life.
     let other = stage.table("u", 3);
     stage.fill(other, "key", 10);
     let master = stage.owner(table).unwrap();
@@ -129,7 +131,7 @@ fn a_coordinator_on_an_old_copy_of_its_store_does_nothing() {
     stage.close();
 }
 
-// G1: two of five processes are started again while there is no coordinator; what they held is gone.
+// G1: two of five processes are restarted while there is no coordinator. The state that they held is gone.
 #[test]
 fn servers_that_are_started_again_meanwhile_are_recovered_afterwards() {
     let mut stage = Stage::with(Setting { seed: 3, ..Setting::of(5) });

@@ -1,4 +1,4 @@
-//! Recovery itself, and what dies during it. Catalogue: F4-F6, F9.
+//! Recovery itself, and processes that die during it. Catalogue: F4-F6, F9.
 
 use ramhold_base::hash::slot_of;
 use ramhold_world::stage::{Stage, filling};
@@ -27,7 +27,8 @@ fn a_recovery_master_that_dies_at_any_step_is_replaced() {
     }
 }
 
-/// F11: reading, dividing and freeing are told by those who did it, until nothing of the dead server is held any more.
+/// F11: the servers that read, divide and free report it, until none holds anything of the dead server any
+/// more.
 #[test]
 fn a_recovery_tells_what_backups_did_until_all_is_freed() {
     let mut stage = Stage::new(5);
@@ -106,7 +107,7 @@ fn two_recovery_masters_of_one_recovery_may_die() {
     }
 }
 
-/// D4: one server is left to take what two had.
+/// D4: one server is left to take over the tablets of two.
 #[test]
 fn few_recovery_masters_take_everything() {
     let mut stage = Stage::new(4);
@@ -201,7 +202,7 @@ fn new_owners_may_die_at_once_again_and_again() {
     stage.close();
 }
 
-/// D10: whoever was to free replicas was away; `close` finds what is held for nobody.
+/// D10: a server that had to free replicas was away. `close` finds replicas that are held for no log.
 #[test]
 fn what_could_not_be_freed_is_freed_later() {
     let mut stage = Stage::new(5);
@@ -220,8 +221,8 @@ fn what_could_not_be_freed_is_freed_later() {
     stage.close();
 }
 
-/// B3: the master and all backups of its head are gone for good; what is left is recovered when an operator says so, and
-/// not before.
+/// B3: the master and all backups of its head are gone for good. The rest is recovered when an operator says
+/// so, and not before.
 #[test]
 fn servers_that_never_return_are_given_up() {
     let mut stage = Stage::new(9);
@@ -246,12 +247,13 @@ fn servers_that_never_return_are_given_up() {
     let losses = &stage.state().unwrap().losses;
     assert!(losses.values().any(|loss| loss.reason.contains("given up")), "{losses:?}");
     stage.poke(table, "key0");
-    // They come back after all: fenced, and taken in anew.
+    // The servers come back after all: they are fenced, and enlist anew.
     stage.settle();
     stage.poke(table, "key1");
 }
 
-/// Schedule 13: they live on behind a partition that one of the others sees through, and go on acknowledging.
+/// Schedule 13: the master and its backups live on behind a partition that one of the other servers sees
+/// through, and go on acknowledging.
 #[test]
 fn who_still_answers_somebody_is_not_given_up() {
     let mut stage = Stage::new(9);
@@ -262,7 +264,7 @@ fn who_still_answers_somebody_is_not_given_up() {
     let inside = [stage.head_backups(master, table), vec![master]].concat();
     let outside = stage.others(&inside);
     let near = [stage.hosts(&inside), vec![stage.clients[0]]].concat();
-    // All but the first of them.
+    // All of them but the first.
     let far = [stage.hosts(&outside[1..]), vec![stage.coordinator, stage.clients[1]]].concat();
     let witness = stage.id(outside[0]);
     stage.part(&near, &far);
@@ -280,17 +282,18 @@ fn who_still_answers_somebody_is_not_given_up() {
     stage.close();
 }
 
-/// F3, A8: nearly all of a table lies in a few of its slots, close together. Its master knows, and the heads that it leaves
-/// behind tell: no part is more than one recovery master is to take over, and none of those slots is cut.
+/// F3, A8: nearly all of a table lies in a few of its slots, close together. Its master knows that, and the
+/// heads that it leaves behind tell it. No part exceeds the limit of one recovery master, and none of those
+/// slots is cut.
 #[test]
 fn a_skewed_table_is_recovered_in_parts_that_are_all_bearable() {
-    /// What the simulated coordinator gives to one recovery master at most.
+    /// The most bytes that the simulated coordinator gives to one recovery master.
     const PARTITION_BYTES_MAX: u64 = 64 * 1024;
     let tags: Vec<String> =
         (0..).map(|n: u32| n.to_string()).filter(|tag| slot_of(tag.as_bytes()) < 128).take(8).collect();
     let mut stage = Stage::new(6);
     let table = stage.slotted_table("t", 2);
-    // What is there before anything finer than a tablet is known is written anew once it is.
+    // Objects that were written before anything finer than a tablet was known are written again afterwards.
     for _ in 0..3 {
         for tag in &tags {
             stage.fill(table, &format!("{{{tag}}}key"), 18);
@@ -304,7 +307,7 @@ fn a_skewed_table_is_recovered_in_parts_that_are_all_bearable() {
     stage.crash(master);
     stage.wait("it is recovered", |stage| stage.is_recovered(crashed));
     let parts = stage.tablet_bytes(table);
-    // Objects that are taken over name no segments of before, which makes them a little shorter.
+    // Objects that are taken over name no earlier segments, which makes them a little shorter.
     assert!((total * 9 / 10..=total).contains(&parts.iter().sum::<u64>()), "{parts:?} of {total}");
     assert!(parts.iter().all(|bytes| *bytes <= PARTITION_BYTES_MAX), "{parts:?} of {total}");
     for tag in &tags {

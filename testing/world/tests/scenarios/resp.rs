@@ -1,4 +1,5 @@
-//! Redis clients beside native ones: nothing lost, nothing twice, in order, whatever happens to servers.
+//! Redis clients beside native ones: nothing is lost, nothing takes effect twice, and order is kept, whatever
+//! happens to servers.
 //!
 //! Catalogue: J1, J3, B5.
 
@@ -31,8 +32,8 @@ fn other(stage: &Stage, table: TableId) -> usize {
     stage.others(&[stage.owner(table).unwrap()])[0]
 }
 
-/// Every reply is that of its command, and a read sees the write before it, at the owner and elsewhere, however the bytes
-/// are cut and the frames between the servers overtake each other.
+/// Every reply belongs to its command, and a read sees the write before it, at the owner and elsewhere. This
+/// holds however the bytes are cut, and however the frames between the servers overtake each other.
 #[test]
 fn a_pipeline_of_writes_and_reads_of_one_key_keeps_its_order() {
     let (mut stage, table) = stage(4, 2);
@@ -65,8 +66,8 @@ fn a_pipeline_of_writes_and_reads_of_one_key_keeps_its_order() {
     stage.close();
 }
 
-/// The owner dies under a pipeline of its Redis client: what was acknowledged is there, and every increment counts at
-/// most once.
+/// The owner dies under a pipeline of its Redis client: acknowledged writes are there, and every increment
+/// counts at most once.
 #[test]
 fn a_server_killed_under_a_pipeline_loses_nothing_that_it_acknowledged() {
     for moment in [0, 1, 2, 3, 5, 8] {
@@ -106,7 +107,7 @@ fn a_server_killed_under_a_pipeline_loses_nothing_that_it_acknowledged() {
     }
 }
 
-/// The owner dies; a Redis client of another server does not notice but for a pause: every increment of its pipeline is
+/// The owner dies. A Redis client of another server notices only a pause: every increment of its pipeline is
 /// answered, once, in order.
 #[test]
 fn a_client_of_another_server_goes_on_through_a_recovery() {
@@ -138,8 +139,8 @@ fn a_client_of_another_server_goes_on_through_a_recovery() {
     stage.close();
 }
 
-/// The table goes under the load of a client of another server: nothing from before is seen afterwards, and the other
-/// client goes on in the new table.
+/// The table is dropped under the load of a client of another server. No earlier object is seen afterwards,
+/// and the other client goes on in the new table.
 #[test]
 fn flushing_under_load_leaves_nothing_and_the_others_go_on() {
     let (mut stage, table) = stage(5, 4);
@@ -157,7 +158,7 @@ fn flushing_under_load_leaves_nothing_and_the_others_go_on() {
     let flushed = stage.say(0, "FLUSHDB");
     assert_eq!(flushed, ok());
     stage.wait("all replies", |stage| stage.replies(1).len() == before + 400);
-    // Servers that have only read before find what was written since, the first time that they look.
+    // Servers that have only read before find the later writes the first time that they look.
     assert_eq!(stage.say(0, "SET since 1"), ok());
     assert_eq!(stage.say(2, "GET since"), bulk("1"));
     assert!(matches!(stage.say(3, "DBSIZE"), Answer::Integer(1..)));
@@ -166,7 +167,7 @@ fn flushing_under_load_leaves_nothing_and_the_others_go_on() {
             assert_eq!(stage.say(client, &format!("GET old{n}")), Answer::Bulk(None), "client {client}");
         }
     }
-    // Whoever spoke through the old table finds the new one.
+    // Clients that used the old table find the new one.
     for n in 0..50 {
         assert_eq!(stage.say(1, &format!("SET new{n} again{n}")), ok());
         assert_eq!(
@@ -180,8 +181,8 @@ fn flushing_under_load_leaves_nothing_and_the_others_go_on() {
     stage.settle();
 }
 
-/// A server that is cut off with its Redis client, while the cluster has it dead and its successor is written to: it
-/// tells its client nothing old.
+/// A server is cut off with its Redis client, while the cluster has declared it dead and clients write to its
+/// successor. It tells its client nothing old.
 #[test]
 fn a_zombie_answers_its_redis_client_nothing_old() {
     let (mut stage, table) = stage(6, 1);
@@ -216,7 +217,7 @@ fn a_zombie_answers_its_redis_client_nothing_old() {
     }
     assert!(stage.is_done(written), "its successor serves");
     assert!(!stage.is_up(dead));
-    // Nothing that the zombie may yet say is the old value; the history is judged.
+    // No further answer of the zombie may be the old value. The history is judged.
     ask(&mut stage, 1000);
     let successor = stage.others(&[owner])[0];
     stage.world.network.heal();
@@ -227,8 +228,8 @@ fn a_zombie_answers_its_redis_client_nothing_old() {
     stage.close();
 }
 
-/// `WATCH` sees the writes of native clients, also one that leaves the same value and one that makes the key anew; a key
-/// that nobody touched lets the transaction through.
+/// `WATCH` sees the writes of native clients, also a write that leaves the same value and one that makes the
+/// key anew. If no client touched the key, the transaction succeeds.
 #[test]
 fn a_watched_key_is_watched_against_native_writers() {
     let (mut stage, table) = stage(4, 1);
@@ -286,8 +287,8 @@ fn read_and_write_commands_of_several_servers_lose_no_update() {
     stage.close();
 }
 
-/// The owner carries a write out, and no answer reaches the server of the client: it is told that the fate is unknown,
-/// never that nothing was done.
+/// The owner carries a write out, and no answer reaches the client's server. The client is told that the fate
+/// is unknown, and never that nothing was done.
 #[test]
 fn a_write_whose_answer_is_lost_is_told_as_unknown() {
     let (mut stage, table) = stage(5, 1);

@@ -1,4 +1,4 @@
-//! Recoveries for which there is not enough room at once: frames, or memory. Catalogue: F7, D2; faults "cold start".
+//! Recoveries that lack room at once: frames, or memory. Catalogue: F7, D2; faults "cold start".
 
 use ramhold_base::{Instant, TableId};
 use ramhold_coordinator::State;
@@ -6,11 +6,11 @@ use ramhold_world::cluster::Cluster;
 use ramhold_world::stage::{Setting, Stage};
 
 const SERVERS: u8 = 6;
-/// Of 1,000 bytes each, in a log of 1 MiB: 60 % of its memory.
+/// Keys with values of 1,000 bytes each, in a log of 1 MiB: 60 % of its memory.
 const KEYS: u32 = 600;
-/// That is twenty segments per log, on three backups each: 60 % of these.
+/// Frames per server. A log has twenty segments, each on three backups: 60 % of the frames.
 const FRAMES: u32 = 100;
-/// Few and large frames: of what a recovery takes much goes to heads, and to last segments that are not full.
+/// Few and large frames: heads and last segments that are not full take much of the frames of a recovery.
 const FEW_FRAMES: u32 = 31;
 const FEW_KEYS: u32 = 74;
 
@@ -18,7 +18,7 @@ fn all(stage: &Stage) -> Vec<usize> {
     stage.others(&[])
 }
 
-/// A cluster whose servers have so many tables each, with so many keys.
+/// A cluster whose servers each have `each` tables with `keys` keys each.
 fn filled_with(seed: u64, frames: u32, each: u8, keys: u32) -> (Stage, Vec<TableId>) {
     let plain = Setting::of(SERVERS);
     let cluster = Cluster { frames: Some(frames), ..plain.cluster };
@@ -33,7 +33,7 @@ fn filled_with(seed: u64, frames: u32, each: u8, keys: u32) -> (Stage, Vec<Table
     (stage, tables)
 }
 
-/// A cluster whose servers each have a table, and 60 % of its memory and frames full.
+/// A cluster whose servers each have a table, with 60 % of their memory and frames full.
 fn filled(seed: u64, frames: u32) -> (Stage, Vec<TableId>) {
     filled_with(seed, frames, 1, KEYS)
 }
@@ -46,7 +46,7 @@ fn filled_with_few(seed: u64) -> (Stage, Vec<TableId>) {
     (stage, tables)
 }
 
-/// Frames in use, of all servers that run.
+/// The frames in use on all running servers.
 fn frames_used(stage: &Stage) -> u64 {
     let servers = all(stage).into_iter().filter_map(|server| stage.node(server));
     servers.map(|node| node.backup().status(Instant::ZERO).frames_used).sum()
@@ -96,8 +96,8 @@ fn a_cluster_starts_again_with_sixty_percent_of_its_frames_and_memory_full() {
     }
 }
 
-/// The same, and the coordinator dies again and again meanwhile: what is at work is forgotten, and what recovery masters
-/// hold of it has to make room.
+/// The same, and the coordinator dies again and again meanwhile. The recoveries at work are forgotten, and
+/// recovered data that recovery masters hold must make room.
 #[test]
 fn and_with_a_coordinator_that_dies_meanwhile() {
     for seed in 0..4 {
@@ -155,9 +155,9 @@ fn and_with_few_frames_and_a_coordinator_that_dies_meanwhile() {
     }
 }
 
-/// The same, and servers die meanwhile that have taken over a part, and have the heads of others on them. What they took over
-/// is in their log and in one that is kept, and frames may be full before their turn comes: if kept logs were not let go for
-/// it, and masters did not take turns, some of these seeds would wait for ever.
+/// The same, and servers die meanwhile that have taken over a part and hold heads of other servers. Their
+/// recovered data is in their log and in a kept log, and frames may be full before their turn comes. Without
+/// letting kept logs go, and without turns of masters, some of these seeds would wait for ever.
 #[test]
 fn and_with_few_frames_and_recovery_masters_that_die_meanwhile() {
     let (mut let_go, mut gave_way, mut freed) = (0, 0, 0);
@@ -177,8 +177,9 @@ fn and_with_few_frames_and_recovery_masters_that_die_meanwhile() {
             stage.restart(dies);
         }
         assert!(stage.try_for(200_000, is_over), "seed {seed}: {:?}", stage.recoveries());
-        // With so few frames replicas are made one master after the other, and in some seeds not all find frames: see
-        // docs/protocols/recovery.md, "What is open". All of it can be read by now, whatever becomes of that.
+        // With so few frames replicas are made one master after the other, and in some seeds some find no
+        // frames: see docs/protocols/recovery.md, "What is open". All data can be read by now, whatever comes
+        // of that.
         let is_freed =
             |stage: &Stage| stage.state().is_some_and(|s| s.servers.values().all(|s| !s.entry.kept));
         let is_all_freed = stage.try_for(300_000, is_freed);

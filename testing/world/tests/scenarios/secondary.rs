@@ -1,9 +1,10 @@
-//! A recovery, and one thing more that goes wrong while it runs. Catalogue: F4-F6, F9, D3, D5; TUT15 "Secondary Failures".
+//! A recovery, and one further failure while it runs. Catalogue: F4-F6, F9, D3, D5; TUT15 "Secondary
+//! Failures".
 
 use ramhold_base::Rng;
 use ramhold_world::stage::{Setting, Stage};
 
-/// How many recoveries, each with a failure drawn for it. `RAMHOLD_SECONDARY` asks for others.
+/// The number of recoveries, each with a failure drawn for it. `RAMHOLD_SECONDARY` sets another number.
 const COUNT: u64 = 60;
 
 /// Where recovery masters and backups die.
@@ -22,7 +23,7 @@ const MARKS: [&str; 12] = [
     "backup_segment_divided",
 ];
 
-/// What goes wrong: its name, and who is to be started again.
+/// Plays a failure. Returns its name.
 fn second_failure(stage: &mut Stage, rng: &mut Rng, others: &[usize]) -> &'static str {
     let one = |rng: &mut Rng| *rng.pick(others).expect("others");
     match rng.below(9) {
@@ -71,7 +72,8 @@ fn second_failure(stage: &mut Stage, rng: &mut Rng, others: &[usize]) -> &'stati
     }
 }
 
-/// Whatever goes wrong during a recovery: nothing is lost, and it ends when all are there again.
+/// Whichever failure happens during a recovery: nothing is lost, and the recovery ends when all servers are
+/// there again.
 #[test]
 fn a_recovery_outlives_one_failure_more() {
     let count = std::env::var("RAMHOLD_SECONDARY").ok().and_then(|text| text.parse().ok()).unwrap_or(COUNT);
@@ -84,7 +86,7 @@ fn a_recovery_outlives_one_failure_more() {
         let master = stage.owner(table).expect("an owner");
         let others = stage.others(&[master]);
         let id = stage.id(master);
-        // Before it, or somewhere in its course.
+        // Before the recovery, or somewhere in its course.
         let before = rng.chance(1, 3);
         let what = if before { second_failure(&mut stage, &mut rng, &others) } else { "" };
         stage.crash(master);
@@ -94,7 +96,7 @@ fn a_recovery_outlives_one_failure_more() {
             stage.pass(rng.below(400));
             second_failure(&mut stage, &mut rng, &others)
         };
-        // Without the dead one it ends, or tells what it waits for.
+        // Without the dead server the recovery ends, or tells what it waits for.
         let ends = stage.try_for(20_000, |stage| stage.is_recovered(id));
         if !ends {
             let recoveries = stage.recoveries();

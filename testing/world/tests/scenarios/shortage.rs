@@ -1,4 +1,6 @@
-//! Tables that want more replicas than there are servers for: who is told what, and when it ends. Catalogue: A1, D2, D3.
+//! Tables that want more replicas than there are servers for: which requests are refused and why, and when
+//! that ends.
+//! Catalogue: A1, D2, D3.
 
 use ramhold_base::Status;
 use ramhold_client_core::{DomainLevel, Outcome, Shortage};
@@ -19,7 +21,7 @@ fn shortage_of(outcome: &Outcome) -> Option<Shortage> {
     }
 }
 
-/// Reasons for which streams of any server wait.
+/// The reasons for which streams of any server wait.
 fn waits(stage: &Stage) -> Vec<String> {
     let mut waits = Vec::new();
     for node in (0..stage.servers.len()).filter_map(|server| stage.node(server)) {
@@ -32,7 +34,7 @@ fn waits(stage: &Stage) -> Vec<String> {
     waits
 }
 
-/// A1, D3: at once, though a client is patient, and nothing of it stays.
+/// A1, D3: the refusal comes at once, though a client is patient, and leaves nothing behind.
 #[test]
 fn a_table_that_cannot_be_kept_is_refused_at_once() {
     let mut stage = Stage::new(3);
@@ -48,7 +50,8 @@ fn a_table_that_cannot_be_kept_is_refused_at_once() {
     stage.close();
 }
 
-/// D3: the cluster shrank after the table was made. A write is surely without effect, and says what it waits for.
+/// D3: the cluster shrank after the table was made. A write surely has no effect, and the refusal says what
+/// it waits for.
 #[test]
 fn a_write_that_lacks_backups_says_so_and_is_done_when_they_are_back() {
     let mut stage = Stage::new(4);
@@ -62,7 +65,7 @@ fn a_write_that_lacks_backups_says_so_and_is_done_when_they_are_back() {
         let node = stage.node(master).unwrap();
         !node.view().list.up().any(|entry| entry.id == id)
     });
-    // Writes are taken in for a moment, in case that another backup is found.
+    // Writes are admitted for a moment, in case another backup is found.
     stage.pass(1500);
     let begun = stage.begin_write(0, table, "key", b"2", Condition::Free);
     let outcome = stage.finish(begun);
@@ -79,7 +82,8 @@ fn a_write_that_lacks_backups_says_so_and_is_done_when_they_are_back() {
     stage.close();
 }
 
-/// D2, D3: an alteration that the cluster cannot carry out any more is undone; what its streams lack is told no longer.
+/// D2, D3: an alteration that the cluster cannot carry out any more is undone, and the shortage of its
+/// streams is no longer reported.
 #[test]
 fn a_stream_that_nobody_needs_any_more_waits_for_nothing() {
     let mut stage = Stage::new(6);
@@ -91,7 +95,7 @@ fn a_stream_that_nobody_needs_any_more_waits_for_nothing() {
     let master = stage.owner(table).unwrap();
     let backups = stage.head_backups(master, table);
     let lost = stage.others(&[&backups[..], &[master]].concat())[0];
-    // It dies just when the table is to have five.
+    // It dies just when the table is altered to five replicas.
     stage.crash(lost);
     stage.alter(table, None, Some(5));
     stage.wait("it waits", |stage| waits(stage).iter().any(|why| why.contains("5 replicas need 5 other")));
@@ -121,8 +125,8 @@ fn flushing_keeps_durability_replicas_and_division() {
     }
 }
 
-/// J1, A1: a database's table is made when it is first used; a cluster too small for the default says so at once. One that
-/// has shrunk keeps what is in a database that is to be emptied.
+/// J1, A1: a database's table is made when it is first used. A cluster too small for the default says so at
+/// once. A cluster that has shrunk keeps the contents of a database that is to be emptied.
 #[test]
 fn redis_clients_hear_what_a_table_lacks() {
     let mut stage = Stage::with(Setting { speakers: 1, ..Setting::of(3) });

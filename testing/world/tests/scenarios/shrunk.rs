@@ -1,4 +1,5 @@
-//! Clusters that have lost servers for good and cannot keep R replicas any more: everything can be read again all the same.
+//! Clusters that have lost servers for good and cannot keep R replicas any more. All data must become
+//! readable again.
 //!
 //! Catalogue: F6, D1, D2, A3. Rule: docs/protocols/recovery.md, "Until devices have it".
 
@@ -8,7 +9,8 @@ use ramhold_world::stage::{Setting, Stage};
 
 const KEYS: u32 = 24;
 
-/// So many servers, and tables of several classes; the most replicas are as many as there are other servers.
+/// A cluster with this number of servers, and tables of several classes. The largest replica count equals the
+/// number of other servers.
 fn filled(seed: u64, servers: u8) -> (Stage, Vec<TableId>) {
     let mut stage = Stage::with(Setting { seed, ..Setting::of(servers) });
     let tables = vec![
@@ -24,7 +26,8 @@ fn filled(seed: u64, servers: u8) -> (Stage, Vec<TableId>) {
     (stage, tables)
 }
 
-/// The servers are gone for good. Each that owns something is recovered, whatever room and replicas there are.
+/// The servers are gone for good. Each of them that owns something is recovered, whatever room and replicas
+/// there are.
 fn expect_readable(stage: &mut Stage, tables: &[TableId]) {
     stage.wait("everything is live", |stage| {
         stage.state().is_some_and(|state| state.recoveries.values().all(|recovery| recovery.done))

@@ -3,7 +3,7 @@
 use ramhold_world::history::Condition;
 use ramhold_world::stage::{Setting, Stage};
 
-/// Everything dies; `power`: with what was in memory.
+/// Everything dies; `power`: the contents of memory are lost too.
 fn stop_all(stage: &mut Stage, power: bool) {
     for server in 0..stage.servers.len() {
         if power {
@@ -26,7 +26,7 @@ fn start(stage: &mut Stage, servers: &[usize]) {
     }
 }
 
-/// O1: what was flushed is there after a loss of power.
+/// O1: flushed data is there after a loss of power.
 #[test]
 fn what_was_flushed_outlives_the_power_of_all() {
     let mut stage = Stage::new(5);
@@ -50,7 +50,7 @@ fn what_a_synced_table_acknowledged_outlives_the_power_of_all() {
         stage.fill(table, "old", 40);
         for round in 0..3 {
             let version = (0..10u8).map(|n| stage.write(table, "newest", &[n])).last().unwrap();
-            // It is going on when the power goes.
+            // This write is under way when the power goes.
             let key = format!("going on {round}");
             let begun = stage.begin_write(0, table, &key, b"v", Condition::Free);
             stage.pass(seed % 4);
@@ -67,7 +67,8 @@ fn what_a_synced_table_acknowledged_outlives_the_power_of_all() {
     }
 }
 
-/// Schedule 1C: what was not flushed may be gone, but never silently, and its versions are not given again.
+/// Schedule 1C: data that was not flushed may be gone, but never silently, and its versions are not given out
+/// again.
 #[test]
 fn what_the_power_of_all_took_is_reported() {
     let mut lost = 0;

@@ -3,7 +3,7 @@
 use ramhold_base::{Rng, ServerId};
 use ramhold_world::stage::Stage;
 
-/// Flips so many bits of what a backup has on its device that hardly a frame is left whole.
+/// Flips so many bits of a backup's device that hardly any frame stays whole.
 fn rot(stage: &mut Stage, server: usize) {
     let node = stage.servers[server];
     for _ in 0..3000 {
@@ -90,7 +90,7 @@ fn a_device_whose_sync_failed_is_never_trusted_again() {
     stage.world.disks_mut(node).options.sync_error_ppm = 1_000_000;
     stage.fill(table, "more", 60);
     stage.wait("the device has failed", |stage| stage.node(bad).unwrap().backup().has_failed());
-    // From now on syncs would succeed; what it forgot is gone all the same.
+    // From now on syncs would succeed, but the data that the device forgot is gone all the same.
     stage.world.disks_mut(node).options.sync_error_ppm = 0;
     let is_left = move |stage: &Stage| {
         let owner = stage.node(master).unwrap().master().unwrap();
@@ -113,7 +113,7 @@ fn full_devices_refuse_and_lose_nothing() {
         let bytes = stage.world.node(node).disks.file(ramhold_base::DiskFile::Frames).bytes().len() as u64;
         stage.world.disks_mut(node).options.frames_bytes_max = bytes;
     }
-    // The others have room for what is written and cleaned.
+    // The other backups have room for everything that is written and cleaned.
     for round in 0..600 {
         let begun = stage.begin_remove(0, table, &format!("more{}", round % 20));
         stage.finish(begun);

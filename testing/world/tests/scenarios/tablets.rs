@@ -1,4 +1,4 @@
-//! Tablets are cut and joined where they are, whatever else happens.
+//! Tablets are cut and joined in place, whatever else happens.
 //! Catalogue: A6, A8, B3. Rules: docs/protocols/tablets.md.
 
 use ramhold_base::hash::first_hash_of;
@@ -16,7 +16,7 @@ fn tablets(stage: &Stage, table: TableId) -> usize {
     stage.tables()[&table].len()
 }
 
-/// Nothing waits, nothing is lost, and what is counted is exact at every moment.
+/// No client waits, nothing is lost, and counts are exact at every moment.
 #[test]
 fn a_table_is_cut_and_joined_while_it_is_used() {
     let mut stage = Stage::new(4);
@@ -38,8 +38,8 @@ fn a_table_is_cut_and_joined_while_it_is_used() {
     stage.close();
 }
 
-/// B13: a tablet that was joined of two that its owner had from two recoveries is recovered each part from its own
-/// position. Entries before the newer one count in the other part, and only there.
+/// B13: a tablet was joined from two that its owner had from two recoveries. Each part is recovered from its
+/// own position. Entries before the newer position count in the other part, and only there.
 #[test]
 fn a_joined_tablet_is_recovered_whole_from_all_its_positions() {
     let mut from_pieces = 0;
@@ -49,7 +49,7 @@ fn a_joined_tablet_is_recovered_whole_from_all_its_positions() {
         stage.fill(table, "key", 250);
         for round in 0..6 {
             stage.divide(table, Division::Split { at: first_hash_of(2000 * (round + 1)) });
-            // Who has a tablet of several pieces, if anybody.
+            // The owner of a tablet of several pieces, if any.
             let pieces = &stage.state().unwrap().tables[&table].tablets;
             let dead = pieces.iter().find(|piece| piece.joined).unwrap_or(&pieces[0]).owner;
             let dead = (0..4).find(|server| stage.id(*server) == dead).unwrap();
@@ -59,7 +59,7 @@ fn a_joined_tablet_is_recovered_whole_from_all_its_positions() {
             });
             stage.restart(dead);
             stage.divide(table, JOIN);
-            // Some of it anew, in segments that are newer than the newest position.
+            // Some keys are written again, in segments that are newer than the newest position.
             stage.fill(table, "key", 20);
             stage.remove(table, &format!("key{}", 100 + round));
             stage.settle();
@@ -72,7 +72,7 @@ fn a_joined_tablet_is_recovered_whole_from_all_its_positions() {
     assert!(from_pieces > 0, "tablets of several pieces were recovered");
 }
 
-/// D7: what is not settled waits.
+/// D7: the division of a table whose recovery is not settled waits.
 #[test]
 fn a_table_that_is_being_recovered_is_divided_afterwards() {
     for millis in [0, 3, 30, 100] {
@@ -91,7 +91,7 @@ fn a_table_that_is_being_recovered_is_divided_afterwards() {
     }
 }
 
-/// A division comes again when others have long taken its place.
+/// A division arrives again when others have long replaced it.
 #[test]
 fn a_division_that_comes_late_undoes_nothing() {
     let mut stage = Stage::new(4);

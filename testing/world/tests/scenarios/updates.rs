@@ -1,4 +1,5 @@
-//! Updates at the coordinator take effect once, whatever the network doubles and whenever the coordinator dies.
+//! Updates at the coordinator take effect once, whichever messages the network doubles and whenever the
+//! coordinator dies.
 //! Catalogue: A3, G1. Rules: docs/protocols/exactly-once.md, 12 to 16.
 
 use ramhold_base::{Status, TableId};
@@ -7,12 +8,12 @@ use ramhold_world::network::{NetworkOptions, SECOND};
 use ramhold_world::stage::{Begun, Setting, Stage};
 use ramhold_world::system::{Role, System};
 
-/// What a client sends at once comes again within a minute.
+/// Everything that a client sends at once comes again within a minute.
 fn doubled(stage: &mut Stage, begin: impl FnOnce(&mut Stage) -> Begun) -> Outcome {
     stage.world.network.options =
         NetworkOptions { duplicate_ppm: 1_000_000, hold_max: 60 * SECOND, ..NetworkOptions::calm() };
     let begun = begin(stage);
-    // Before anybody can have heard of it.
+    // Before any process can have received it.
     let sent = stage.world.now() + NetworkOptions::calm().latency_min;
     stage.world.run_until(sent);
     stage.world.network.options = NetworkOptions::calm();
@@ -40,7 +41,7 @@ fn a_doubled_update_that_comes_late_does_nothing() {
     }
 }
 
-/// B3: whatever servers and the coordinator tell each other comes again too, long after the table is gone.
+/// B3: messages between servers and the coordinator come again too, long after the table is gone.
 #[test]
 fn a_dropped_table_stays_dropped_whatever_comes_late() {
     let mut stage = Stage::new(4);
@@ -54,7 +55,7 @@ fn a_dropped_table_stays_dropped_whatever_comes_late() {
     stage.world.network.options = NetworkOptions::calm();
     stage.pass(70_000);
     assert!(stage.world.faults["doubled frame"] > 100);
-    // Nobody serves what is no table.
+    // No server serves a table that does not exist.
     stage.close();
 }
 

@@ -1,4 +1,4 @@
-//! A machine that has too much to do: threads that compute all the time, and how long a thread has to wait for its turn.
+//! An overloaded machine: threads that compute all the time, and the time that a thread waits for its turn.
 
 use std::hint::black_box;
 use std::sync::Arc;

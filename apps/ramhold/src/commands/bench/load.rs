@@ -1,4 +1,4 @@
-//! The load: threads with a client each, keeping their pipelines full.
+//! The load: threads with one client each, which keep their pipelines full.
 
 use crate::cli::Global;
 use crate::failure::Failure;
@@ -104,7 +104,7 @@ pub fn measure(load: &Load, global: &Global, clients: u16, time: Duration) -> Re
             }
             return worker.finish();
         };
-        // The operations of all threads interleave at even distances.
+        // The operations of all threads interleave at even intervals.
         let distance = |turn: u64| Duration::from_nanos((turn * clients + number) * 1_000_000_000 / rate);
         for turn in 0.. {
             let due = worker.began + distance(turn);
@@ -173,7 +173,7 @@ impl Values {
     }
 
     pub fn of(&self, object: u64) -> &[u8] {
-        // Any fixed way of choosing among 4096 places does.
+        // Any fixed choice among 4096 offsets is good enough.
         let start = (object.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52) as usize;
         &self.material[start..start + self.bytes]
     }
@@ -226,7 +226,8 @@ impl Worker<'_> {
     fn start(&mut self) {
         while !self.pipeline.has_room(self.collected.len()) && self.take_one() {}
         if self.load.multi > 1 {
-            // What is started together counts from its start, not from when it was made up.
+            // The time of operations that start together counts from their start, not from the moment they
+            // were generated.
             let now = Instant::now();
             self.collected.iter_mut().for_each(|(.., (_, due))| *due = now);
         }

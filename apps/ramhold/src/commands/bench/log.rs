@@ -1,4 +1,4 @@
-//! `bench log`: what a log that is nearly full costs, in one process and without sockets.
+//! `bench log`: the cost of a nearly full log, in one process and without sockets.
 
 mod backups;
 pub(super) mod clock;

@@ -1,4 +1,4 @@
-//! What this machine's host took away meanwhile.
+//! The processor time that this machine's host took away during a measurement.
 
 /// Processor time since the start of the machine, in ticks, over all processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

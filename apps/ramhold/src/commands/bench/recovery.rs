@@ -1,5 +1,6 @@
-//! `bench recovery`: a cluster of processes on this machine loses the server that holds the data; how long until the
-//! last object can be read again, and how much of that this machine could not have done faster.
+//! `bench recovery`: a cluster of processes on this machine loses the server that holds the data. The figures
+//! are the time until the last object can be read again, and the part of it that is the minimum on this
+//! machine.
 //!
 //! Catalogue: F1-F5, F11.
 
@@ -207,7 +208,7 @@ impl Recovery {
         let steal = machine::steal_percent(before, machine::Times::now());
         progress.show_text(|| "reading everything back".to_owned());
         let wrong = probe::wrong(&global, &load)?;
-        // By now backups have told what they did.
+        // By now the backups have reported their work.
         let report = stage.report_of(victim)?.unwrap_or(report);
         let buffer_bytes = stage.buffer_bytes()?;
         floor.weigh(report.bytes, u64::from(self.replicas), buffer_bytes);

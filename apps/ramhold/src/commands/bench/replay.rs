@@ -1,5 +1,5 @@
-//! `bench replay`: how fast one core of a recovery master takes in a dead server's log, in one process and without
-//! sockets or replicas.
+//! `bench replay`: the speed at which one core of a recovery master takes in a dead server's log, in one
+//! process and without sockets or replicas.
 
 use super::log::clock::cpu_nanos;
 use super::machine;
@@ -133,7 +133,7 @@ impl Replay {
 
     fn measure(&self, object_bytes: u32, progress: &mut Progress) -> Result<Outcome, Failure> {
         let entry_bytes = (OBJECT_OVERHEAD_BYTES + self.key_bytes) as u64 + u64::from(object_bytes);
-        // As many as both bounds together demand: what reaches one of them first is enough.
+        // The log ends at the bound that is reached first: the number of records or the amount of data.
         let records = self.records.min(self.data.div_ceil(entry_bytes)).max(1);
         let log_bytes = log_bytes(records * entry_bytes);
         let index_bytes = records * INDEX_BYTES_PER_RECORD;
@@ -174,11 +174,11 @@ impl Replay {
         let mut rng = Rng::new(self.seed);
         let mut segments: Vec<Vec<u8>> = Vec::new();
         let mut key = vec![b'k'; self.key_bytes];
-        // Incompressible, and another part of it for each object.
+        // The values are incompressible, and each object has another part of this noise.
         let noise: Vec<u8> = (0..object_bytes as usize + 4096).map(|_| rng.u64() as u8).collect();
         let no_older: OlderList = [].into_iter().collect();
         for number in 0..records {
-            // An odd factor: all keys are different.
+            // The factor is odd, so all keys are different.
             let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             key[..8].copy_from_slice(&mixed.to_le_bytes());
             let from = (mixed >> 52) as usize;
@@ -308,7 +308,7 @@ fn replay(
     let seconds = timed(|| {
         for (done, segment) in segments.iter().enumerate() {
             if !is_ready && done > 0 {
-                // As a recovery master does.
+                // A recovery master also tells the log how many keys to expect.
                 let left = segments.len() - done;
                 log.expect_keys(log.key_count() * left as u64 / done as u64);
             }

@@ -1,5 +1,5 @@
-//! `bench verdict`: how long after a server's death the coordinator knows of it for certain, and whether it ever takes a
-//! living server for dead.
+//! `bench verdict`: the time from a server's death until the coordinator knows of it for certain, and the
+//! number of living servers that the coordinator declares dead.
 //!
 //! Catalogue: F1, F7, F11.
 

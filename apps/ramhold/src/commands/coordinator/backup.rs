@@ -1,4 +1,4 @@
-//! `coordinator backup`: the state of a running coordinator, of one moment, into a file (G3).
+//! `coordinator backup`: writes the state of a running coordinator at one moment into a file (G3).
 
 use crate::cli::Global;
 use crate::failure::{Failure, UNKNOWN};

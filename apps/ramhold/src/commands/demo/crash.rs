@@ -1,4 +1,4 @@
-//! One server dies under load: killed, noticed, recovered, told as it happens.
+//! One server dies under load. The death, its detection and the recovery are reported as they happen.
 
 use super::scene::Scene;
 use crate::failure::Failure;

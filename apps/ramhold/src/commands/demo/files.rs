@@ -1,4 +1,4 @@
-//! The files as objects: put in, and compared byte for byte.
+//! The files as objects: stored, and compared byte for byte.
 
 use super::scene::Scene;
 use super::tree::Tree;
@@ -46,7 +46,7 @@ pub fn import(scene: &Scene, client: &mut Client, table: TableId, tree: &Tree) -
         while under_way.len() >= PIPELINE_COUNT || held > PIPELINE_BYTES {
             held -= finish_one(client, &mut under_way, tree)?;
         }
-        // A file that has gone or grown since it was chosen is left out.
+        // A file that has disappeared or grown too large since it was chosen is left out.
         let Ok(value) = read_object(&named.path) else { continue };
         imported.objects.push(Object { file, hash: hash(&value) });
         imported.bytes += value.len() as u64;
@@ -192,7 +192,7 @@ pub fn verify(
         let wrong = match seen {
             Seen::Value { value, .. } => match read_object(&file.path) {
                 Ok(bytes) if bytes == value => None,
-                // The file has changed since; then what was stored counts.
+                // The file has changed since the import. Then the stored bytes count.
                 Ok(bytes) if hash(&bytes) != object.hash && hash(&value) == object.hash => None,
                 Err(_) if hash(&value) == object.hash => None,
                 _ => Some("has other bytes".to_owned()),

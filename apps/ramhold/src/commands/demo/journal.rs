@@ -1,6 +1,7 @@
-//! What the demo's writer was told, kept by itself: the truth that the cluster is compared with.
+//! The journal of the demo's writer: the answers that the writer got, kept by itself. The cluster is compared
+//! with it.
 //!
-//! One line per event, appended to a file that outlives any process:
+//! The journal has one line per event, appended to a file that outlives any process:
 //!
 //! ```text
 //!   try KEY HASH                    before a write is sent; HASH is that of its value
@@ -8,7 +9,8 @@
 //!   ref KEY HASH                    refused: surely without effect
 //! ```
 //!
-//! A `try` that nothing follows may have taken effect or not. Only one writer writes a key, one write at a time.
+//! A `try` that no other line follows may have taken effect or not. Each key has only one writer, with one
+//! write at a time.
 
 use super::files::{Differences, Seen, hash, read_all};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! Clients that read stored files all the time and compare what they get.
+//! Clients that continuously read stored files and compare the bytes.
 
 use super::PATIENCE;
 use super::files::{Imported, hash};

@@ -1,7 +1,7 @@
-//! Damage on purpose, so that the demo's comparison is seen to notice.
+//! Damages data on purpose, to show that the demo's comparison detects it.
 //!
-//! Reads the files of a backup as docs/formats/replica.md describes them, on its own, so that it also stands for somebody
-//! who damages them from outside.
+//! This module reads a backup's files as docs/formats/replica.md describes them, with code of its own. So it
+//! also stands for somebody who damages the files from outside.
 
 use super::journal::Journal;
 use super::scene::Scene;
@@ -77,7 +77,7 @@ fn collect(path: &Path, start: u64, copies: &mut BTreeMap<SegmentName, Vec<Copy>
     let failed = |error: io::Error| Failure::local(path, &error);
     let file = match File::open(path) {
         Ok(file) => file,
-        // A server without buffers of its own.
+        // The server has no buffers of its own.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };

@@ -1,4 +1,4 @@
-//! Where the demo plays: the cluster, the writer, the directories, and what is said on the way.
+//! The setting of the demo: the cluster, the writer, the directories, and the messages on the way.
 
 use super::journal::Journal;
 use super::tree::Tree;
@@ -197,7 +197,7 @@ impl Scene {
             return;
         }
         if result.is_err() {
-            // The logs would be gone before anybody could look.
+            // The logs are about to be removed, before anybody could read them.
             crate::output::show("the logs are gone with the rest; give --keep to look at them");
         }
         self.remove_directories();

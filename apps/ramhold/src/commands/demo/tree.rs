@@ -1,4 +1,4 @@
-//! Which files the demo stores.
+//! Chooses the files that the demo stores.
 
 use crate::failure::Failure;
 use crate::walk::{Found, Walk, read_object};
@@ -46,7 +46,7 @@ impl Tree {
         let number = self.roots.len();
         for found in Walk::new(root).map_err(|error| Failure::local(root, &error))? {
             let Found::File { path, key } = found else { continue };
-            // What cannot be read or is too large for an object is left out.
+            // A file that cannot be read, or is too large for an object, is left out.
             let Ok(value) = read_object(&path) else { continue };
             if self.files.len() >= FILE_COUNT_MAX || self.bytes + value.len() as u64 > BYTES_MAX {
                 break;

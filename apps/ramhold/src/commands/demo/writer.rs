@@ -1,6 +1,7 @@
 //! `ramhold demo-writer`: writes until it is killed, and keeps the journal.
 //!
-//! A process of its own, so that it can die with the others: what the journal says must not depend on anybody's memory.
+//! The writer is a process of its own, so that it can die with the others: the journal must not depend on the
+//! memory of any process.
 
 use super::PATIENCE;
 use super::files::hash;
@@ -43,7 +44,7 @@ pub fn run(arguments: DemoWriter, global: &Global) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::local(&arguments.journal, &error);
     let mut journal =
         OpenOptions::new().create(true).append(true).open(&arguments.journal).map_err(failed)?;
-    // Each line is one write(2), so it outlives this process from then on.
+    // Each line is one write(2), so it outlives this process once it is written.
     let append = |journal: &mut File, line: String| journal.write_all(line.as_bytes()).map_err(failed);
 
     let mut rng = Rng::new(RandomState::new().hash_one(std::process::id()));
@@ -62,7 +63,7 @@ pub fn run(arguments: DemoWriter, global: &Global) -> Result<(), Failure> {
             Err(Error::Refused { .. } | Error::Unreachable { .. }) => {
                 append(&mut journal, format!("ref {key} {hash:016x}\n"))?;
             }
-            // The line with `try` says it all.
+            // The line with `try` is enough.
             Err(Error::Unknown { .. }) => {}
             Err(error) => return Err(Failure::from(error)),
         }

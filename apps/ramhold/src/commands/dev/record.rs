@@ -1,4 +1,4 @@
-//! What a `dev` cluster tells other programs about itself: a lock that it holds while it runs, and a file.
+//! The information of a `dev` cluster for other programs: a lock that it holds while it runs, and a file.
 
 use crate::failure::Failure;
 use crate::local::{LocalCluster, name};

@@ -1,4 +1,4 @@
-//! Keeps the children of `ramhold dev` running, and ends them in order.
+//! Keeps the children of `ramhold dev` running, and stops them in order.
 
 use super::record::{Held, Record};
 use super::{Dev, START_WITHIN};
@@ -34,7 +34,7 @@ pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
     supervise(&mut cluster, arguments)?;
 
     output::print("stopping: the coordinator first, then all servers, which flush\n")?;
-    // A second Ctrl-C does not wait.
+    // A second Ctrl-C ends the wait.
     let left = cluster.stop(STOP_WITHIN, &mut interrupt::take);
     if left.is_empty() {
         return output::print("stopped; everything is flushed\n");
@@ -99,7 +99,7 @@ fn supervise(cluster: &mut LocalCluster, arguments: &Dev) -> Result<(), Failure>
             cluster.start(*member)?;
         }
         if is_changed || !due.is_empty() {
-            // A full disk must not end the cluster; the next change is written again.
+            // A full disk must not end the cluster. The next change writes the record again.
             if let Err(failure) = Record::of(cluster, true).write(&cluster.plan.dir) {
                 output::tell(&format!("ramhold: {}", failure.text()));
             }

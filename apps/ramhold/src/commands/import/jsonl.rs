@@ -82,7 +82,7 @@ struct Fields {
 
 fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
     let fields: Fields = serde_json::from_slice(line).map_err(|error| {
-        // There is but one line; its number is told in front.
+        // The parser sees only one line and calls it line 1. The caller reports the real line number.
         let text = error.to_string();
         text.split(" at line 1").collect::<Vec<_>>().join(" at")
     })?;

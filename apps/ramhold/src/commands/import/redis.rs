@@ -1,7 +1,8 @@
-//! Objects from what Redis left on disk: a dump file, or append-only files.
+//! Objects from Redis's files on disk: a dump file, or append-only files.
 //!
-//! A file is read whole before anything is written: a dump file twice, so that a damaged one writes nothing; append-only
-//! files into memory, since only their end says what there is. Database n becomes the table `db<n>`.
+//! A file is read completely before anything is written. A dump file is read twice, so that a damaged one
+//! writes nothing. Append-only files are read into memory, since their contents are known only at their end.
+//! Database n becomes the table `db<n>`.
 
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_rdb::aof::{Commands, Next, read_manifest};
@@ -134,7 +135,7 @@ pub fn read_aof(
     for (number, file) in files.iter().enumerate() {
         let end = read_part(file, &mut keyspace, left_out)?;
         if let Some(offset) = end {
-            // Redis writes to the last one only: an earlier one was whole once.
+            // Redis writes only to the last file, so every earlier file was once complete.
             if number + 1 < files.len() {
                 return Err(format!(
                     "{} ends within the command at byte {offset}, and is not the last",

@@ -1,4 +1,5 @@
-//! What a server can do: profiles of the papers' machines and of one of today, and how rates are written.
+//! The performance of a server: profiles of the papers' machines and of a present one, and the notation of
+//! rates.
 
 use ramhold_base::limits::SEGMENT_BYTES;
 use std::time::Duration;
@@ -47,7 +48,8 @@ impl Profile {
 
     pub fn hardware(self) -> Hardware {
         match self {
-            // Table 1; 4.1: 400 MB/s with objects of 128 bytes, 800 with large ones; 4.6: 150 ms to detect.
+            // Table 1. Section 4.1: 400 MB/s with objects of 128 bytes, 800 with large ones. Section 4.6: 150
+            // ms to detect.
             Profile::Sosp11 => Hardware {
                 network: 25.0 * GBIT,
                 disk_read: 213.0 * MB,
@@ -58,7 +60,8 @@ impl Profile {
                 buffers: None,
                 detection: Duration::from_millis(150),
             },
-            // "Scale and Recovery"; flash of which two drives keep up with a server; detection "in a few hundred ms".
+            // "Scale and Recovery". Two flash drives keep up with a server. Detection takes place "in a few
+            // hundred ms".
             Profile::Tut15 => Hardware {
                 network: 24.0 * GBIT,
                 disk_read: 540.0 * MB,
@@ -69,8 +72,9 @@ impl Profile {
                 buffers: None,
                 detection: Duration::from_millis(200),
             },
-            // A drive of the data centre, sustained. Replay is a goal until it is measured on such a machine. A process
-            // that died is noticed in 0.1 s, a host that falls silent by the coordinator's 300 ms and 1 s.
+            // The disk rates are the sustained rates of a data-centre drive. The replay rate is a goal until
+            // it is measured on such a machine. The death of a process is noticed in 0.1 s. A host that falls
+            // silent is detected by the coordinator's `ping_timeout` (300 ms) and `verify_timeout` (1 s).
             Profile::Now => Hardware {
                 network: 25.0 * GBIT,
                 disk_read: 3.0 * GB,

@@ -1,17 +1,21 @@
-//! How likely it is that all copies of some segment are lost together.
+//! The probability that all copies of some segment are lost together.
 //!
-//! A segment's copies are its replicas on R backups and the master's own in DRAM. Three events take them: a power cut,
-//! which takes all DRAM, from which some servers do not return; some servers dying at the same moment, while all others
-//! keep their DRAM; and, in a year, servers dying one after the other before what the first had is copied anew.
+//! A segment's copies are its replicas on R backups and the master's own copy in DRAM. Three events destroy
+//! them:
+//! - a power cut, which takes all DRAM, and after which some servers do not return;
+//! - the death of some servers at the same moment, while all others keep their DRAM;
+//! - in a year, the deaths of servers one after the other, before the data of the first is replicated again.
 //!
-//! By scatter each segment has a set of R other servers of its own, drawn evenly; then the formulas are exact. By copysets
-//! the sets are few, and the formula is that of as many sets drawn by themselves: neighbours in a ring share servers, so
-//! it is a little too high, by less than the share of servers that fail.
+//! With scatter, each segment has its own set of R other servers, drawn uniformly; then the formulas are
+//! exact. With copysets, the sets are few, and the formula is that of the same number of sets drawn
+//! independently. But neighbours in a ring share servers, so the result is slightly too high, by less than
+//! the share of servers that fail.
 //!
-//! Numbers are products and logarithms of probabilities, never differences of large ones: they stay exact to some digits
-//! however small they are and however many servers there are.
+//! Numbers are products and logarithms of probabilities, never differences of large numbers. So they keep
+//! several exact digits, however small they are and however many servers there are.
 //!
-//! Not here: failure domains larger than a server (fewer sets, and fewer of them dangerous); devices that rot.
+//! Not here: failure domains larger than a server (fewer sets, and fewer of them dangerous); decay of data on
+//! devices.
 //! Sources: SOSP11 4.5; Copysets (ATC 2013) section 3. Catalogue: D4, O4.
 
 /// Where the replicas of a cluster are.
@@ -77,7 +81,7 @@ impl Layout {
                 at_least_one(self.sets(), all_failed(self.servers, failed, self.replicas))
             }
             Spread::Scatter => {
-                // A master that stays away has one of those that stay away less among the others.
+                // If the master itself does not return, one server fewer of the others does not return.
                 let others = self.servers - 1;
                 let by_dead = all_failed(others, failed.saturating_sub(1), self.replicas);
                 let by_living = all_failed(others, failed, self.replicas);
@@ -101,7 +105,7 @@ impl Layout {
         };
         match self.spread {
             Spread::Copysets { .. } => {
-                // A copyset that failed as a whole, and a segment in it of a master that failed too.
+                // Data is lost if a whole copyset fails and holds a segment of a master that failed too.
                 let used = self.sets_of_a_master() / self.possible_sets_of_a_master();
                 let by_masters = at_least_one(masters as f64, used);
                 let fails = all_failed(self.servers, failed, self.replicas);
@@ -160,7 +164,7 @@ fn at_least_one(count: f64, probability: f64) -> f64 {
 
 /// From the logarithm of the probability that it does not.
 fn happens(ln_none: f64) -> f64 {
-    // Less than nothing would be a zero with a sign.
+    // Negating a zero would give "-0".
     0.0 - ln_none.exp_m1()
 }
 
@@ -171,7 +175,7 @@ fn occupied(places: f64, count: f64) -> f64 {
 
 /// How many of so many fail, each by itself: all numbers with their probabilities.
 fn weights(servers: u64, probability: f64) -> impl Iterator<Item = (u64, f64)> {
-    // From the likeliest number outwards, so that nothing that counts is too small to be told.
+    // The weights are computed from the likeliest number outwards, so that no weight that matters underflows.
     let likeliest = (((servers as f64 + 1.0) * probability) as u64).min(servers);
     let odds = probability / (1.0 - probability);
     let up = std::iter::successors(Some((likeliest, 1.0)), move |(failed, weight)| {
@@ -182,7 +186,7 @@ fn weights(servers: u64, probability: f64) -> impl Iterator<Item = (u64, f64)> {
         let below = failed.checked_sub(1)?;
         Some((below, weight * *failed as f64 / (servers - below) as f64 / odds))
     });
-    // With certainty on either side the odds are no number.
+    // If the probability is 0 or 1, the odds are unusable: zero or not finite.
     let is_certain = probability <= 0.0 || probability >= 1.0;
     let all: Vec<(u64, f64)> =
         if is_certain { vec![(likeliest, 1.0)] } else { up.chain(down.skip(1)).collect() };

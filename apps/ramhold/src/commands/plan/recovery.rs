@@ -1,11 +1,12 @@
-//! How long the recovery of one server takes, and what bounds it.
+//! The duration of the recovery of one server, and its bottleneck.
 //!
-//! All others work at it together: backups read the dead log from their disks and send it, recovery masters take it in,
-//! replay it, and send what is live to R backups anew. All that overlaps, so the time is that of the slowest of disks,
-//! network and processors, after the death is detected and the first segment read.
+//! All other servers take part: backups read the dead log from their disks and send it; recovery masters take
+//! it in, replay it, and send the live part to R backups again. All of this overlaps. So the duration is that
+//! of the slowest of disks, network and processors, after the death is detected and the first segment is
+//! read.
 //!
-//! Not here: what else the cluster does meanwhile, the coordinator's work per server (SOSP11 4.3: 10 ms with 60 masters),
-//! and that shares are never quite even. So it is the time that the hardware allows, not a promise.
+//! Not here: the cluster's other work at that time; the coordinator's work per server (SOSP11 4.3: 10 ms with
+//! 60 masters); the unevenness of shares. So the result is the time that the hardware allows, not a promise.
 //! Sources: SOSP11 3 and 4; TUT15 "Scale and Recovery". Catalogue: F1.
 
 use super::hardware::Hardware;
@@ -131,7 +132,7 @@ mod tests {
     fn one_server_alone_takes_as_long_as_tut15_says() {
         let hardware = Hardware { network: 10e9 / 8.0, ..Profile::Tut15.hardware() };
         let found = recovery(&work(256.0, 1.0, 2.0), &hardware);
-        // Of two drives each, on two servers.
+        // The time found is that of two drives on each of two servers.
         assert_near(found.read * 4.0, 1000.0, 0.2);
         assert_near(found.transfer, 250.0, 0.2);
         assert_near(found.replay, 500.0, 0.05);
@@ -176,7 +177,7 @@ mod tests {
             assert_eq!(by, bound);
             assert!(time(megabytes * 1.1, object_bytes, &hardware).0 > 1.0);
         }
-        // The paper's 300 MB leave some room for what it does not tell; 417 fill the wire.
+        // The paper's 300 MB leave some room for costs that it does not mention. 417 MB would fill the wire.
         let (three_hundred, by) = time(300.0, 1024.0, &slow_network);
         assert!((0.6..=1.0).contains(&three_hundred), "{three_hundred}");
         assert_eq!(by, Bound::Network);

@@ -1,4 +1,4 @@
-//! A plan for people and for programs.
+//! A plan, formatted for people and for programs.
 
 use super::loss::Spread;
 use super::{Failing, Picture};

@@ -1,5 +1,6 @@
-//! The course of one recovery as a picture: time from left to right, all together above, a row for each turn of a partition
-//! below, then one for each backup; at the right how much it was.
+//! The course of one recovery as a picture. Time runs from left to right. The upper rows show the recovery as
+//! a whole; below, there is one row for each turn of a partition, then one for each backup. The amounts are
+//! on the right.
 
 use super::timeline::{Span, backup_spans, part_spans, steps};
 use crate::size::bytes_text;
@@ -95,7 +96,7 @@ pub fn draw(report: &RecoveryReport) -> String {
     let all = || rows.iter().flat_map(|row| &row.spans);
     let begin = all().map(|span| span.from).fold(0.0, f64::min);
     let known = all().flat_map(|span| [Some(span.from), span.to]).flatten().fold(1.0, f64::max);
-    // What is not over goes on to the right edge.
+    // A span that is not over extends to the right edge.
     let end = if all().any(|span| span.to.is_none()) { known * 1.05 } else { known };
     let x = |millis: f64| LABEL_WIDTH + (millis - begin) / (end - begin) * CHART_WIDTH;
     let right = LABEL_WIDTH + CHART_WIDTH + 12.0;
@@ -136,7 +137,7 @@ pub fn draw(report: &RecoveryReport) -> String {
              text-anchor=\"middle\" fill=\"#666\">{2:.0} ms</text>\n",
             x(mark),
             bottom + 16.0,
-            // No "-0".
+            // Adding 0.0 avoids "-0".
             mark + 0.0
         ));
         mark += step;

@@ -1,4 +1,4 @@
-//! The course of one recovery: as spans of time with what was done in them, as text, as JSON.
+//! The course of one recovery: as spans of time with the work done in each, as text, as JSON.
 
 use super::{phase_name, reports_columns, reports_columns_wide};
 use crate::output::{Columns, bytes_for_eyes};
@@ -91,7 +91,7 @@ pub fn steps(report: &RecoveryReport) -> Vec<Span> {
     add("publish", first(|part| part.times.durable), at(steps.last_live), live);
     add("forget the server", at(steps.last_live), at(report.done_millis), nothing);
     let freed = Amount::of(all.free.count, "replicas").and_bytes(all.free.bytes);
-    // Of synced tables nothing is kept.
+    // For synced tables no log is kept, so this step is missing.
     if steps.settled.is_some() || steps.freed.is_none() {
         add("settle", at(report.done_millis), at(steps.settled), nothing);
     }
@@ -154,7 +154,7 @@ pub fn text(report: &RecoveryReport, is_wide: bool) -> String {
     let mut text = if is_wide {
         reports_columns_wide(one).text()
     } else {
-        // The cause is told in full below.
+        // The cause is shown in full below.
         let cause = wrap("cause: ", &bytes_for_eyes(report.cause.as_bytes()));
         reports_columns(one).fitted(WIDTH) + &cause
     };

@@ -1,7 +1,8 @@
 //! The directory in memory where acknowledged writes wait to be flushed.
 //!
-//! The buffer file's survival is how a backup knows that the machine has not lost its power, so it must lie in tmpfs.
-//! By default that is a directory of this user, of which nobody else can take anything, below /dev/shm.
+//! A backup knows that the machine has not lost its power from the survival of its buffer file, so the file
+//! must lie in tmpfs. The default is a directory of this user below /dev/shm, from which nobody else can take
+//! anything.
 
 use crate::failure::Failure;
 use crate::memory::MemoryPlan;
@@ -47,7 +48,8 @@ impl BufferPlace {
             .create(&path)
             .map_err(|error| Failure::local(&path, &error).about("--buffer-dir"))?;
         if is_default {
-            // For whoever finds it one day; without it the directory only has to be told apart by hand.
+            // The file names the owner for a later finder. Without it, the directory must be identified by
+            // hand.
             let _ = fs::write(path.join(OWNER), dir.as_os_str().as_bytes());
         }
         let kind = rustix::fs::statfs(&path)
@@ -70,7 +72,7 @@ impl BufferPlace {
 
     /// Memory that the buffer file of an earlier life holds already.
     pub fn held_bytes(&self) -> u64 {
-        // Blocks of stat(2) have 512 bytes whatever the file system uses.
+        // Blocks of stat(2) have 512 bytes, whatever block size the file system uses.
         fs::metadata(self.path.join("buffers")).map_or(0, |metadata| metadata.blocks() * 512)
     }
 
@@ -97,12 +99,12 @@ impl BufferPlace {
 
     /// After a clean stop everything is on the device and the memory can go back. A directory that was named stays.
     pub fn give_back(&self) {
-        // Whoever starts on this directory meanwhile holds the lock file open; its buffers must stay.
+        // A server that starts on this directory meanwhile holds the lock file. Its buffers must stay.
         let is_free = fs::File::open(self.path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if !is_free {
             return;
         }
-        // What cannot be removed is used again at the next start.
+        // Files that cannot be removed are used again at the next start.
         let _ = fs::remove_file(self.path.join("buffers"));
         if self.is_default {
             let _ = fs::remove_file(self.path.join("lock"));
@@ -124,7 +126,7 @@ fn abandoned_in(directory: &Path) -> Option<String> {
     for entry in fs::read_dir(directory).ok()?.flatten() {
         let path = entry.path();
         let Ok(owner) = fs::read(path.join(OWNER)) else { continue };
-        // The lock is only touched when nobody can be about to start with it.
+        // The lock is tried only if the data directory is gone, so no server can be about to start with it.
         let is_gone = !Path::new(OsStr::from_bytes(&owner)).exists();
         if is_gone && fs::File::open(path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
             held_bytes += fs::metadata(path.join("buffers")).map_or(0, |metadata| metadata.blocks() * 512);
@@ -221,7 +223,7 @@ mod tests {
     fn a_place_on_a_device_is_refused() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp/place-on-device");
         let Err(refused) = BufferPlace::new(Some(&dir), &dir) else {
-            // A build directory in memory proves nothing about devices.
+            // If the build directory is in memory, this test proves nothing about devices.
             return;
         };
         assert!(refused.text().contains("is not in memory"), "{}", refused.text());

@@ -1,4 +1,4 @@
-//! What the device below the data directory can hold and how fast it reads.
+//! The capacity and the read speed of the device below the data directory.
 
 use crate::failure::Failure;
 use crate::memory::PLACE_BYTES;
@@ -33,7 +33,7 @@ pub const FRAMES_MIN_BYTES: u64 = FRAMES_MIN as u64 * PLACE_BYTES;
 
 /// Bytes that the frames in a data directory take already.
 pub fn held_bytes(dir: &Path) -> u64 {
-    // Blocks of stat(2) have 512 bytes whatever the file system uses.
+    // Blocks of stat(2) have 512 bytes, whatever block size the file system uses.
     fs::metadata(dir.join("frames")).map_or(0, |metadata| metadata.blocks() * 512)
 }
 
@@ -42,7 +42,7 @@ pub fn held_bytes(dir: &Path) -> u64 {
 pub fn frames_max(dir: &Path, disk_bytes: u64) -> Result<u32, Failure> {
     let free =
         ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error).about("--dir"))?;
-    // What the frames hold already counts as room.
+    // The space that the frames already hold counts as room.
     let held = held_bytes(dir);
     let room = free.saturating_add(held);
     if held >= PLACE_BYTES && disk_bytes > room {
@@ -104,7 +104,7 @@ impl ReadSpeed {
         }
         match measure(&dir.join("read_speed.probe")) {
             Ok(megabytes_per_second) => {
-                // Without the file it is measured again at the next start.
+                // Without the file, the speed is measured again at the next start.
                 let _ = fs::write(&kept, format!("{megabytes_per_second}\n"));
                 ReadSpeed { megabytes_per_second, is_measured: true }
             }
@@ -126,7 +126,7 @@ fn measure(probe: &Path) -> io::Result<u32> {
 
 fn write_and_read(probe: &Path) -> io::Result<u32> {
     let mut piece = vec![0; PIECE_BYTES];
-    // Not all zeroes: a device may answer those without looking.
+    // The bytes are not all zero: a device may answer a read of zeroes without reading.
     for (index, byte) in piece.iter_mut().enumerate() {
         *byte = (index.wrapping_mul(0x9E37_79B1) >> 13) as u8;
     }

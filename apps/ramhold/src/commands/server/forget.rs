@@ -1,4 +1,4 @@
-//! `server forget`: a server that is gone for good is not expected any more (B1).
+//! `server forget`: a server that is gone for good is no longer expected (B1).
 
 use crate::cli::Global;
 use crate::failure::{Failure, NOT_FOUND, REFUSED};

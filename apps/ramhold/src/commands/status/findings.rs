@@ -1,7 +1,8 @@
-//! Findings that an operator should know of a cluster, each with what to do: from "nothing" to "writes may be gone".
+//! The findings about a cluster that an operator should know, each with a remedy: from "nothing" to "writes
+//! may be gone".
 //!
-//! Everything that is wrong becomes a finding here, whoever told it: the coordinator by its warnings and reports, a server by
-//! its figures. The verdict is the gravest of them.
+//! Every problem becomes a finding here, whatever its source: the coordinator's warnings and reports, or a
+//! server's figures. The verdict is the gravest finding.
 
 use super::Picture;
 use crate::commands::recoveries::away_text;

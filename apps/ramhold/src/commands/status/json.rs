@@ -1,4 +1,4 @@
-//! The cluster's state for programs. Names are stable; ids of 64 random bits are text.
+//! The cluster's state for programs. Names are stable. Ids of 64 random bits are text.
 
 use super::Picture;
 use super::findings::{Finding, Grade, findings, verdict};
@@ -82,7 +82,7 @@ fn server(picture: &Picture, entry: &ServerEntry) -> Value {
         "address": entry.address.0.to_string(),
         "state": match entry.state {
             ServerState::Up => "up",
-            // Its log is kept until devices have what was recovered from it.
+            // The server's log is kept until devices have the data that was recovered from it.
             ServerState::Crashed if entry.kept => "recovered",
             ServerState::Crashed => "crashed",
         },

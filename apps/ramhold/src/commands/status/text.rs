@@ -1,4 +1,4 @@
-//! The cluster's state for people: a verdict, what to do, and the servers, tables and recoveries in 80 columns.
+//! The cluster's state for people: a verdict, remedies, and the servers, tables and recoveries in 80 columns.
 
 use super::Picture;
 use super::findings::{Finding, Grade, findings, since_text, verdict};

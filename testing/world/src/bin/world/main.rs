@@ -1,6 +1,7 @@
-//! Runs seeds of simulated clusters, prints what happened to them and what was wrong.
+//! Runs seeds of simulated clusters, and prints what happened in them and which checks failed.
 //!
-//! Exits with 1 when a seed failed, with 2 when it could not run. A failing seed is printed with how to replay it.
+//! The exit code is 1 when a seed failed, and 2 when a seed could not run. A failing seed is printed with the
+//! command that replays it.
 
 #[cfg(feature = "planted")]
 mod mutants;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Fault kinds that a set of seeds must have met.
+/// Kinds of faults that a set of seeds must have met.
 const FAULTS: [&str; 20] = [
     "bit rot",
     "broken connection",
@@ -43,7 +44,7 @@ const FAULTS: [&str; 20] = [
     "torn write",
 ];
 
-/// A crash point that few seeds come near: a partition is given up only when its last replica fails meanwhile.
+/// A crash point that few seeds reach: a partition is given up only when its last replica fails meanwhile.
 const RARE: &str = "recovery_abandoned";
 
 /// Seeds that are run twice.
@@ -107,11 +108,11 @@ struct Arguments {
     defect: Option<String>,
 }
 
-/// What is run.
+/// The system that is run.
 enum Which {
     /// Ramhold itself.
     Cluster(Cluster),
-    /// A small store that faults can be planted in: shows that they are found.
+    /// A small store in which faults can be planted. It shows that they are found.
     Specimen(Specimen),
 }
 
@@ -136,7 +137,7 @@ fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Rep
     })
 }
 
-/// Why a seed failed; none: it did not.
+/// The reason why a seed failed; none: it did not fail.
 fn trouble(report: &Report) -> Option<String> {
     let violations = report.verdict.violations.iter().map(|v| v.describe(&report.history));
     let stuck = report.stuck.iter().map(|s| format!("stuck: {s}"));
@@ -145,7 +146,7 @@ fn trouble(report: &Report) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// What each client did last: where to begin when one is stuck.
+/// Prints the last operations of each client: the place to begin when a client is stuck.
 fn print_last_operations(report: &Report) {
     let mut clients: Vec<u32> = report.history.iter().map(|o| o.client).collect();
     clients.sort_unstable();
@@ -169,7 +170,7 @@ fn print_sums(tally: &Tally, took: f64) {
     );
 }
 
-/// Adds to the sums that are in the file already; a file that is something else is left as it is.
+/// Adds to the sums that are in the file already. A file of another kind is left as it is.
 fn add_into(path: &Path, tally: &Tally) -> Result<(), String> {
     let mut sum = match std::fs::read_to_string(path) {
         Ok(text) => Tally::from_json(&text).ok_or("is no tally; it was left as it is")?,

@@ -1,6 +1,7 @@
 //! Plants each defect in turn and runs seeds until one of them fails.
 //!
-//! What is never found shows a rule that no test would miss, or a hole in the tests; either has to be dealt with.
+//! A defect that is never found shows a rule that no test would miss, or a hole in the tests. Either has to
+//! be dealt with.
 //!
 //! Catalogue: J2, J3. Defects: ramhold_base::planted.
 
@@ -12,15 +13,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How a defect was found.
+/// The way in which a defect was found.
 struct Found {
     seed: u64,
     why: String,
 }
 
-/// Plants every defect, or the one that is named. Succeeds when each is found, or what came of each is written down.
+/// Plants every defect, or the named one. Succeeds when each is found, or when the results are written to a
+/// file.
 pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
-    // A machine that stops at an assertion is found; its backtrace is of no interest.
+    // A machine that stops at an assertion counts as found. Its backtrace is not needed.
     std::panic::set_hook(Box::new(|_| {}));
     let is_meant =
         |defect: &&Defect| arguments.defect.as_ref().is_none_or(|name| format!("{defect:?}") == *name);

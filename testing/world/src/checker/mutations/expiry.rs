@@ -1,4 +1,4 @@
-//! Falsehoods about objects that end by themselves.
+//! Falsehoods about objects that expire.
 
 use super::key::{Key, is_found, is_write, ttl, version_done};
 use crate::history::{Action, Condition, Operation, Outcome, ValueId};

@@ -1,9 +1,9 @@
-//! The history of one key, and where in it a falsehood can be put.
+//! The history of one key, and the places in it where a falsehood fits.
 
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use ramhold_base::{Rng, Version};
 
-/// The history of one key, by call, and how far expiry may be off.
+/// The history of one key, in order of call, and the greatest error of expiry.
 pub struct Key<'a> {
     pub operations: Vec<Operation>,
     pub spread: u64,
@@ -27,12 +27,12 @@ impl Key<'_> {
         self.operations.iter().any(|o| matches!(o.action, Action::Remove { .. }) && o.may_mutate())
     }
 
-    /// Nothing but versions that were told decides what was there: no unknown mutations, no ends.
+    /// Only versions that were told decide the state: there are no unknown mutations and no expiries.
     pub fn is_plain(&self) -> Option<()> {
         (!self.has_unknown() && !self.has_ends()).then_some(())
     }
 
-    /// Mutations that were told their version, in its order.
+    /// Mutations whose answer has a version, in order of version.
     pub fn mutations(&self) -> Vec<usize> {
         let mut all: Vec<usize> =
             (0..self.operations.len()).filter(|at| version_done(&self.operations[*at]).is_some()).collect();
@@ -64,7 +64,8 @@ impl Key<'_> {
         told.max().unwrap_or(0)
     }
 
-    /// Pairs of a mutation and an operation that is no mutation and can only have seen what that mutation left.
+    /// Pairs of a mutation and an operation that is no mutation and can only have seen the state that the
+    /// mutation left.
     pub fn settled(&self) -> Vec<(usize, usize)> {
         let mutations = self.mutations();
         let mut pairs = Vec::new();
@@ -85,7 +86,7 @@ impl Key<'_> {
         pairs
     }
 
-    /// Those whose operation is such a one.
+    /// The pairs whose operation fulfils a condition.
     pub fn settled_where(
         &mut self,
         wanted: impl Fn(&Operation, &Operation) -> bool,
@@ -115,8 +116,8 @@ impl Key<'_> {
         pairs.filter(|(a, b)| follows(*a, *b)).collect()
     }
 
-    /// Forgets what a write was told, as if its answer had been lost: the history is no less right. Answers the write
-    /// and those that read its value, in pairs that do not overlap.
+    /// Removes the answer to a write, as if it had been lost. The history stays right. Returns the write and
+    /// the reads of its value, in pairs that do not overlap.
     pub fn lose_an_answer(&mut self) -> Option<(usize, Vec<(usize, usize)>)> {
         self.is_plain()?;
         let mut found = Vec::new();
@@ -151,7 +152,7 @@ impl Key<'_> {
         Some(())
     }
 
-    /// The same once more by somebody else, with another value and the next version.
+    /// Repeats the operation for another client, with another value and the next version.
     pub fn double(&mut self, at: usize) -> Option<()> {
         let version = Version(self.highest() + 1);
         let mut copy = Operation { client: 9999, outcome: Outcome::Done { version }, ..self.operations[at] };

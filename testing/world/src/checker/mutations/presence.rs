@@ -1,4 +1,4 @@
-//! Falsehoods about what is there, and about conditions on it.
+//! Falsehoods about the presence of objects, and about conditions on it.
 
 use super::key::{Key, condition, is_found, is_write, version_done};
 use crate::history::{Condition, NEVER, Outcome};

@@ -1,4 +1,4 @@
-//! Falsehoods about versions and values, and about when they were seen.
+//! Falsehoods about versions and values, and about the moments at which they were seen.
 
 use super::key::{Key, condition, is_found, is_write, version_done, version_found};
 use crate::history::{Action, Condition, NEVER, Outcome, ValueId};
@@ -114,7 +114,8 @@ pub fn versions_exchanged(key: &mut Key<'_>) -> Option<()> {
     key.set(second, outcome)
 }
 
-/// As if versions had begun anew: everything that tells of one mutation tells a version above all later ones.
+/// Makes it look as if versions had begun anew: everything that tells of one mutation tells a version above
+/// all later ones.
 pub fn versions_fall(key: &mut Key<'_>) -> Option<()> {
     let mut pairs = key.followed();
     pairs.retain(|(first, second)| key.operations[*first].ret < key.operations[*second].call);
@@ -143,7 +144,7 @@ pub fn versions_fall(key: &mut Key<'_>) -> Option<()> {
     Some(())
 }
 
-/// A write with a version and somebody who read it.
+/// A write with a version, and a read of it.
 pub fn write_and_reader(key: &mut Key<'_>) -> Option<(usize, usize)> {
     let mut pairs = Vec::new();
     for mutation in key.mutations() {

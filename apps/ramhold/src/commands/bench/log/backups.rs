@@ -1,11 +1,11 @@
 //! Three real backups in this process, on real files, for a shard that is measured with replicas.
 //!
-//! Frames are handed over by call instead of by socket. A disk effect is done at once, on the caller's thread; whoever
-//! measures takes the time in here off (`Clock::elsewhere`). The directory is removed at the end.
+//! Frames are passed by call instead of by socket. A disk effect is executed at once, on the caller's thread.
+//! The caller subtracts the time spent in here (`Clock::elsewhere`). The directory is removed at the end.
 //!
 //! Invariant: after every call all disk effects are complete.
 //!
-//! Not here: the coordinator, and which frame is whose (shard).
+//! Not here: the coordinator, and the routing of frames (shard).
 
 use super::clock::Clock;
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ const FRAMES_SPARE: u32 = 64;
 
 /// Where the server of this id listens; `None` of the coordinator.
 pub fn address(server: ServerId) -> SocketAddr {
-    // Hosts of their own: replicas never lie in the master's failure domain.
+    // Each server has a host of its own, because replicas never lie in the master's failure domain.
     SocketAddr::from(([10, 0, 0, server.raw() as u8], 7401))
 }
 
@@ -243,7 +243,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed is in the directory that was named for it.
+        // Files that cannot be removed stay in the directory that the user has named.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Times and memory of this process, from the kernel's own account.
+//! CPU times and memory of this process, from the kernel's accounting.
 
 use ramhold_base::Instant;
 use rustix::time::{ClockId, clock_gettime};

@@ -1,4 +1,4 @@
-//! Which of the live objects is overwritten next.
+//! Chooses the live object that is overwritten next.
 
 use clap::ValueEnum;
 use ramhold_base::Rng;

@@ -1,11 +1,13 @@
-//! What cleaning must copy when the keys of overwrites are uniform.
+//! The theory: the bytes that cleaning must copy when the keys of overwrites are uniform.
 //!
-//! Every overwrite kills an entry anywhere in the log with the same chance. So of a segment that was full when it was
-//! written, the part `a = exp(-t)` lives after `t` overwrites per live entry. With segments cleaned in order of age, the
-//! log holds segments of all ages up to that at which they are cleaned, and its mean utilisation is
-//! `u = (1 - a) / -ln a`. To free `1 - a` of a segment, `a` of it is copied: `a / (1 - a)` bytes per new byte.
+//! Every overwrite kills one entry of the log, each with the same probability. So a segment that was full
+//! when it was written has a live share of `a = exp(-t)` after `t` overwrites per live entry. If segments are
+//! cleaned in order of age, the log holds segments of all ages up to the age at which they are cleaned, and
+//! its mean utilisation is `u = (1 - a) / -ln a`. Freeing the share `1 - a` of a segment copies the share
+//! `a`: `a / (1 - a)` bytes per new byte.
 //!
-//! Source: Rosenblum and Ousterhout, SOSP 1991, 3.4-3.6; the closed form is that of uniform overwrites in age order.
+//! Source: Rosenblum and Ousterhout, SOSP 1991, 3.4-3.6. The closed form is that of uniform overwrites in age
+//! order.
 
 /// Bytes copied per new byte when live entries take the part `utilisation` of the memory in use.
 /// Infinite when they take all of it.

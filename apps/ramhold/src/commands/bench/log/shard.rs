@@ -1,12 +1,13 @@
-//! One shard's master, driven by frames without sockets; with replicas, between three backups in this process.
+//! One shard's master, driven by frames without sockets. With replicas, it has three backups in this process.
 //!
-//! Requests come in turns, as a server's loop reads them from its connections: after each turn the master gets its tick
-//! if one is due, and all frames between master and backups are handed over until none is left. So what paces cleaning
-//! is what paces it in a server. The harness plays the coordinator.
+//! Requests come in turns, as a server's loop reads them from its connections. After each turn the master
+//! gets its tick if one is due, and all frames between master and backups are delivered until none is left.
+//! So cleaning is paced in the same way as in a server. The harness plays the coordinator.
 //!
-//! Invariant: between turns every request has its answer, or waits for something that only time or cleaning can bring.
+//! Invariant: between turns every request has its answer, or waits for something that only time or cleaning
+//! can bring.
 //!
-//! Not here: what is written (workload, sweep).
+//! Not here: the choice of writes (workload, sweep).
 
 use super::backups::{self, Backups, CLUSTER, MASTER};
 use super::clock::Clock;
@@ -118,7 +119,7 @@ impl Shard {
         let geometry = geometry(config.log_bytes, config.segment_bytes);
         let index_bytes = index_bytes_max(config.log_bytes);
         let mut master_config = MasterConfig::new(geometry, config.log_bytes, index_bytes);
-        // Nobody is there to grant it one.
+        // No process is there to grant a read lease.
         master_config.read_lease = None;
         master_config.two_level_cleaning = config.two_level;
         let clock = Clock::default();
@@ -234,7 +235,7 @@ impl Shard {
 
     fn write_frame(&mut self, opcode: Opcode, body: impl FnOnce(&mut Vec<u8>)) -> RpcId {
         self.sequence += 1;
-        // Answers come in the order of the requests, but for refusals, which come at once.
+        // Answers come in the order of the requests, except refusals, which come at once.
         let unacknowledged = Sequence(self.sequence.saturating_sub(self.unanswered).max(1));
         let header = Header {
             cluster: CLUSTER,
@@ -413,7 +414,7 @@ pub fn client_nanos(mut body: impl FnMut(&mut Vec<u8>)) -> f64 {
         let header = Header { cluster: CLUSTER, ..Header::request(Opcode::Write, RpcId(number)) };
         frame::write(&mut bytes, &header, &mut body);
         let now = clock.now();
-        // Stands for reading the answer.
+        // This call stands for reading the answer.
         sum += frame::parse(&bytes).map_or(0, |(_, body)| body.len());
         service.nanos.saturating_record(clock.now().0 - now.0);
     }

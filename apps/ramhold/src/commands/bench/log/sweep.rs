@@ -1,10 +1,12 @@
-//! What overwrites cost a log that is full to some degree, beside the same overwrites in a log that is never cleaned.
+//! The cost of overwrites in a log with a given utilisation, compared with the same overwrites in a log that
+//! is never cleaned.
 //!
-//! A case fills the log with live objects up to its utilisation and overwrites until cleaning has come to its pace (all
-//! that was free is written, and then the live bytes once); only then is counted. The *baseline* holds the same
-//! objects in a log with room for everything that it writes, so the difference of their CPU times is what cleaning took.
+//! A case fills the log with live objects up to its utilisation. Then it overwrites until cleaning has
+//! reached its steady pace: all free memory is written, and then the live bytes once. Counting begins only
+//! then. The *baseline* holds the same objects in a log with room for everything that it writes, so the
+//! difference of their CPU times is the cost of cleaning.
 //!
-//! Not here: the shard (shard), the keys (keys), what theory says (model), the table (report).
+//! Not here: the shard (shard), the keys (keys), the theory (model), the table (report).
 
 use super::keys::{Chooser, Keys};
 use super::model;
@@ -78,7 +80,7 @@ impl Case {
     }
 
     fn shard(&self, log_bytes: u64) -> Result<Shard, Failure> {
-        // The baseline has the segments of the log that it is compared with.
+        // The baseline uses the segment size of the log that it is compared with.
         let segment_bytes = shard::geometry(self.log_bytes, self.segment_bytes).segment_bytes;
         Shard::new(&ShardConfig {
             log_bytes,

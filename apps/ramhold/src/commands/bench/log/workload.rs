@@ -1,7 +1,8 @@
-//! One workload that fragments memory, on one log: what is live by what is resident.
+//! One workload that fragments memory, on one log. It measures the ratio of live bytes to resident bytes.
 //!
-//! The memory of the whole process is read whenever the live bytes are at the target and a 32nd of them was written
-//! since. What the generator of the steps keeps is taken off, and nothing else: program, index and free lists count.
+//! The memory of the whole process is read whenever the live bytes are at the target and a 32nd of them has
+//! been written since the last reading. Only the memory of the step generator is subtracted: program, index
+//! and free lists count.
 //!
 //! Not here: the steps (ramhold-workload), other stores (bench/compare).
 

@@ -1,8 +1,9 @@
-//! Keys that are asked for over Redis's protocol from the kill on, in the same way whoever holds them.
+//! Asks for keys over Redis's protocol from the kill on, in the same way for every kind of server.
 //!
-//! A few connections have an equal share of the keys each. A connection asks for all keys that it has not read yet,
-//! takes the answers, waits a moment and asks again for those that were refused: `LOADING`, `MOVED`, `CLUSTERDOWN`, or
-//! nobody listens. So a key is read a moment after it can be, at all of them.
+//! Each of a few connections has an equal share of the keys. A connection asks for all keys that it has not
+//! read yet, takes the answers, waits a moment (`ASK_INTERVAL`), and asks again for the keys that it did not
+//! get, because of `LOADING`, `MOVED` or `CLUSTERDOWN`, or because no server listens. So each key is read a
+//! moment after it can be read, with every kind of server.
 
 use super::redis::connection::{Connection, Reply, command};
 use crate::failure::Failure;
@@ -49,7 +50,8 @@ impl Asking {
             let (sender, stops) = (sender.clone(), Arc::clone(&stops));
             let work = move || {
                 while !share.keys.is_empty() && !stops.load(Ordering::SeqCst) {
-                    // Whoever is not there, or breaks off, is asked again like one who refuses.
+                    // A server that is absent or breaks the connection is asked again, like a server that
+                    // refuses.
                     let _ = share.ask(&mut |read| drop(sender.send(read.map(|()| began.elapsed()))));
                     if !share.keys.is_empty() {
                         std::thread::sleep(ASK_INTERVAL);

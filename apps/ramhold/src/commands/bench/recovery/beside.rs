@@ -1,4 +1,4 @@
-//! Ramhold's recovery beside what Redis does, as a table.
+//! Ramhold's recovery compared with Redis, as a table.
 
 use super::asking::Read;
 use super::redis::Measured;

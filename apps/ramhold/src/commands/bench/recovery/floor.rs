@@ -1,4 +1,4 @@
-//! What the bytes of a recovery cost this machine at least.
+//! The minimum time that this machine needs for the bytes of a recovery.
 
 use crate::failure::Failure;
 use crate::size::bytes_text;

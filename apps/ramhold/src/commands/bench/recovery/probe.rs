@@ -1,4 +1,4 @@
-//! Keys that are asked for from the kill on: when could which be read?
+//! Asks for keys from the kill on, and notes the time at which each can be read.
 
 use super::super::load::{Load, Values, key};
 use super::PIPELINE;

@@ -1,7 +1,8 @@
-//! What a user of Redis has when a server dies: its restart from the append-only file, or a cluster's failover.
+//! The two ways in which Redis recovers from the death of a server: a restart from the append-only file, or
+//! the failover of a cluster.
 //!
-//! Both hold the objects that Ramhold held, and are asked for as many of them in the same way. All is at Redis's
-//! defaults, but that no dump is written beside: it would only take time from them.
+//! Both hold the same objects as Ramhold did, and are asked for the same number of them in the same way. All
+//! settings are Redis's defaults, except that no dump is written: it would only take time from them.
 
 pub mod connection;
 mod process;
@@ -52,7 +53,7 @@ pub fn restart(dir: &Path, load: &Load, probes: u64) -> Result<Measured, Failure
     let mut server = Server::start(port, &dir.join("redis"), &["--appendonly", "yes"])?;
     server.wait_for(&[b"PING"], |text| text == "PONG")?;
     fill(load, |_| port, &[port])?;
-    // What it does when it has nothing else to do is done.
+    // Waits until the server's background work is done: rewrites of the append-only file and pending fsyncs.
     server.wait_for(&[b"INFO", b"persistence"], |text| {
         ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0", "aof_pending_bio_fsync:0"]
             .iter()
@@ -83,7 +84,8 @@ pub fn failover(dir: &Path, load: &Load, probes: u64) -> Result<Measured, Failur
             text.contains("master_link_status:up") || text.contains("connected_slaves:1")
         })?;
     }
-    // The first one hears from the others who replicates whom, which may be later than they know it.
+    // The first server learns from the others which server replicates which master. It may learn this later
+    // than they do.
     servers[0].wait_for(&[b"CLUSTER", b"NODES"], |text| masters(text).is_some())?;
     let masters = masters_at(ports[0])?;
     let master_of = |object: u64| {
@@ -102,7 +104,7 @@ pub fn failover(dir: &Path, load: &Load, probes: u64) -> Result<Measured, Failur
     let victim = servers.iter_mut().find(|server| server.port == port);
     let killed = Instant::now();
     victim.expect("the master is one of ours").kill();
-    // A client that knows already where its keys are going to be.
+    // This client already knows the server that its keys will move to.
     let read = Asking::begin(&[replica], &keys, killed)?.wait()?;
     Ok(Measured { objects: held.len() as u64, read })
 }

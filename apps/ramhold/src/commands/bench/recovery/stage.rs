@@ -1,4 +1,4 @@
-//! The cluster that loses a server: its processes, its directories, and who holds what.
+//! The cluster that loses a server: its processes, its directories, and the owners of the data.
 
 use super::{Buffers, Recovery};
 use crate::cli::Global;
@@ -54,7 +54,8 @@ impl Stage {
 
         let servers = u64::from(arguments.servers);
         let replicated = arguments.data * u64::from(arguments.replicas);
-        // Before and after the crash, for those that live on; with room for an uneven spread.
+        // `All` covers the replicas of before and of after the crash on each surviving server, with room for
+        // an uneven spread.
         let buffer_bytes = match arguments.buffers {
             None => None,
             Some(Buffers::Bytes(bytes)) => Some(bytes),
@@ -65,7 +66,7 @@ impl Stage {
             .max(buffer_bytes.unwrap_or(0) * 2 + PLACE_BYTES)
             .max(MEMORY_BYTES_MIN);
         let disk_bytes = 4 * replicated / (servers - 1) + 64 * PLACE_BYTES;
-        // The log of the dead server is free again before its data is elsewhere.
+        // The memory of the dead server's log is free again before its data is in other logs.
         let needed = (if arguments.beside_redis { 4 } else { 2 }) * arguments.data
             + servers * buffer_bytes.unwrap_or(256 << 20)
             + servers * (64 << 20);

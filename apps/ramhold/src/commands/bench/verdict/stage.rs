@@ -1,4 +1,4 @@
-//! The cluster whose servers are killed: who was killed by us, and who else was declared dead.
+//! The cluster whose servers are killed: the servers that we killed, and the others that were declared dead.
 
 use super::Verdict;
 use crate::cli::Global;

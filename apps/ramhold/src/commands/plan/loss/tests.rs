@@ -1,4 +1,5 @@
-//! What the papers tell, what must hold for any cluster, and dice beside the formulas.
+//! Figures from the papers, properties that hold for any cluster, and simulations with dice compared with the
+//! formulas.
 
 use super::*;
 use ramhold_base::{DirectoryId, Rng, ServerId};
@@ -50,10 +51,11 @@ fn a_year_is_as_safe_as_figure_12_of_sosp11_says() {
     // Three replicas on disk beside DRAM: "less than 1%" with 100,000 servers and 1,000 s.
     let three = year(100_000, 3, 1000.0);
     assert!((1e-4..0.01).contains(&three), "{three}");
-    // Ten times the speed is a hundred times the safety.
+    // A recovery that is ten times faster makes the data a hundred times safer.
     assert_near(year(1000, 2, 10.0) / year(1000, 2, 1.0), 100.0, 0.01);
-    // Concentrating is safer by the number of segments. (The text's "10x improvement in recovery time improves
-    // reliability more than a 1,000x reduction in scattering" does not follow from its own model: 100 against 8,000.)
+    // Concentration makes the data safer by a factor equal to the number of segments. (The text's "10x
+    // improvement in recovery time improves reliability more than a 1,000x reduction in scattering" does not
+    // follow from its own model: 100 against 8,000.)
     let concentrated = concentrated(1000, 2).in_a_year(2.0, SECOND);
     assert_near(year(1000, 2, 1.0) / concentrated, 8000.0, 0.02);
 }
@@ -69,7 +71,7 @@ fn a_power_cut_loses_something_always_by_scatter_and_rarely_by_copysets() {
         let copysets = sosp11(servers, 3, Spread::Copysets { rings: 1 }).after_power_cut(failed);
         assert!(1.0 / copysets > 200.0, "{servers}: every {} years", 1.0 / copysets);
     }
-    // "But lose more data in each loss": what is lost on the average of all outages is the same.
+    // "But lose more data in each loss": the loss averaged over all outages is the same.
     let (scatter, copysets) =
         (sosp11(1000, 3, Spread::Scatter), sosp11(1000, 3, Spread::Copysets { rings: 1 }));
     assert_eq!(scatter.segments_lost(10), copysets.segments_lost(10));
@@ -109,7 +111,7 @@ fn what_cannot_be_lost_is_not_and_what_must_be_is() {
 
 #[test]
 fn small_probabilities_of_large_clusters_keep_their_digits() {
-    // By hand: 10,000 windows, 7 / 10,000 and so on down to 1 / 9,994.
+    // Computed by hand: 10,000 windows, 7 / 10,000 and so on down to 1 / 9,994.
     let layout =
         Layout { servers: 10_000, replicas: 7, segments: 8192.0, spread: Spread::Copysets { rings: 1 } };
     let one: f64 = (0..7).map(|i| f64::from(7 - i) / f64::from(10_000 - i)).product();
@@ -125,7 +127,8 @@ fn failures_one_by_one_add_up_to_those_by_number() {
         let mean: f64 = all.iter().map(|(failed, w)| *failed as f64 * w).sum();
         assert!((mean - servers as f64 * probability).abs() < 1e-6 * servers as f64, "{mean}");
     }
-    // Of three servers with one replica each on one other: lost unless fewer than... by hand, 1 - (2/3)^6 a pair.
+    // Three servers, each with one segment that has one replica on another server. Computed by hand: the
+    // probability of each number of failures, times the probability of a loss at that number.
     let layout = Layout { servers: 3, replicas: 1, segments: 1.0, spread: Spread::Scatter };
     let by_hand = 3.0 * 0.1 * 0.81 * layout.after_power_cut(1)
         + 3.0 * 0.01 * 0.9 * layout.after_power_cut(2)

@@ -1,4 +1,4 @@
-//! A connection that speaks Redis's protocol, as far as a benchmark needs it: flat commands, flat replies.
+//! A connection that speaks Redis's protocol as far as a benchmark needs it: flat commands, flat replies.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Result, Write};
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,6 +1,7 @@
-//! One redis-server of ours, on a port and in a directory of its own.
+//! One redis-server of ours, on its own port and in its own directory.
 //!
-//! Dropping it kills it by its id; where `setpriv` is installed it also ends with this process, whatever ends that.
+//! Dropping the value kills the process by its id. Where `setpriv` is installed, the process also ends with
+//! this process, however this process ends.
 
 use super::connection::{Connection, Reply};
 use crate::failure::Failure;
@@ -51,7 +52,7 @@ impl Server {
     /// SIGKILL, and until it is gone.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // One that has ended by itself is not there to be killed.
+            // A server that has ended by itself cannot be killed.
             let _ = child.kill();
             let _ = child.wait();
         }

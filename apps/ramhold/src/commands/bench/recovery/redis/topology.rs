@@ -1,4 +1,4 @@
-//! Who is who in a Redis cluster, from the answer to `CLUSTER NODES`.
+//! The roles in a Redis cluster, from the answer to `CLUSTER NODES`.
 
 /// A master with its slots, and the port of its replica.
 #[derive(Debug, PartialEq, Eq)]
