@@ -4,7 +4,7 @@
 //! the misses are most of what an operation costs; but who knows of several look-ups in advance reads from all their
 //! buckets first, then from all their entries, in loops so short that the processor has many misses under way.
 //!
-//! What is read means nothing: it changes nothing, and nobody need do it. Measured in
+//! The bytes that are read have no meaning: reading ahead changes nothing, and no caller need do it. Measured in
 //! docs/measurements/experiments.md, Redis front.
 
 use crate::Reference;
