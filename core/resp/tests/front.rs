@@ -52,6 +52,25 @@ fn a_front_has_what_commands_need_before_the_first_one_comes() {
     assert!(is_ready(&mut rig));
 }
 
+// B1, J1: another server's FLUSHDB and recoveries change who owns the tablets.
+#[test]
+fn a_front_learns_new_owners_within_seconds() {
+    let mut rig = Rig::new();
+    let is_ready = |rig: &mut Rig| rig.ask(A, "info").contains("ramhold_ready_without_coordinator:1\r\n");
+    rig.pass(Duration::from_secs(10));
+    assert!(is_ready(&mut rig));
+    // The owner is a server that is gone.
+    rig.owner = ServerId(9);
+    rig.pass(Duration::from_secs(5));
+    assert!(!is_ready(&mut rig));
+    rig.owner = ServerId(1);
+    rig.pass(Duration::from_secs(5));
+    assert!(is_ready(&mut rig));
+    let before = rig.described;
+    rig.pass(Duration::from_secs(60));
+    assert!((20..=60).contains(&(rig.described - before)), "{} in a minute", rig.described - before);
+}
+
 // B1, J1: nothing waits for ever, and nothing waits without saying for what.
 #[test]
 fn a_command_that_this_server_cannot_answer_ends_with_the_reason() {

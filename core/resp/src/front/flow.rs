@@ -364,7 +364,7 @@ impl Resp {
     ) {
         let (conn, seq) = match part {
             Part::Database(db) => return self.on_table_answer(now, db, answer, host, effects),
-            Part::Ready => return self.on_ready_answer(now, &answer),
+            Part::Ready => return self.on_ready_answer(now, &answer, host),
             Part::Command { conn, seq, .. } => (conn, seq),
         };
         let Some((mut connection, at)) = self.taken_out(conn, seq) else { return };

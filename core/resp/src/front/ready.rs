@@ -4,8 +4,10 @@
 //! tells the masters of the lease before a write comes (`LeaseMeet`). It also tells this process's own
 //! master, because requests that the direct way refuses go through the session. So when the coordinator is
 //! away, a server that was never asked anything serves as well as one that is in use. The front looks again
-//! within seconds for anything that is missing. It asks again about once a minute for what is there, because
-//! tablets move and masters forget leases. With N servers these are N^2 small requests a minute.
+//! within seconds for anything that is missing, and asks again for what is there. Masters forget leases, so
+//! each is told of the lease about once a minute; with N servers these are N^2 small requests a minute.
+//! Recoveries and clients of other servers change the table, so the front asks for it every two seconds in a
+//! small cluster, and more rarely in a large one: all fronts together ask the coordinator some ten times a second.
 //!
 //! Invariant: nothing here makes a table, and no command waits for anything here.
 //!
@@ -25,9 +27,13 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest pause after an answer that the table is not there, or not served as a whole. The pause doubles up
 /// to this.
 const TABLE_PAUSE_MAX: Duration = Duration::from_secs(8);
-/// Seconds from one time to the next that the front asks for something that is there, drawn anew each time.
+/// Time from one description of a table that is served as a whole to the next: this, or
+/// `TABLE_AGAIN_PER_MASTER` for each master if that is longer. Half to one and a half of it is drawn each time.
+const TABLE_AGAIN: Duration = Duration::from_secs(2);
+const TABLE_AGAIN_PER_MASTER: Duration = Duration::from_millis(100);
+/// Seconds from one time to the next that a master is told of a lease that it knows, drawn anew each time.
 /// They are far fewer than the term of the lease, after which masters forget it.
-const AGAIN_SECONDS: (u64, u64) = (45, 75);
+const MEET_AGAIN_SECONDS: (u64, u64) = (45, 75);
 const MEET_TIMEOUT: Duration = Duration::from_secs(1);
 /// First pause before a master is told of the lease again; the pause doubles up to `LOOK_INTERVAL`. A master
 /// that meets a lease asks the coordinator about it, and mostly knows it a moment later.
@@ -75,10 +81,11 @@ impl Resp {
         let Some(lease) = self.session.live_lease(self.now) else { return false };
         let Some(owners) = &self.ready.owners else { return false };
         let knows = |server: &ServerId| self.ready.met.get(server).is_some_and(|met| met.lease == lease);
+        let masters: BTreeSet<ServerId> = host.masters().iter().map(|(server, _)| *server).collect();
         self.databases.table(DATABASE).is_some()
             && !host.has_unconfirmed()
-            && owners.iter().all(knows)
-            && host.masters().iter().all(|(server, _)| knows(server))
+            && owners.iter().all(|owner| masters.contains(owner))
+            && masters.iter().all(knows)
     }
 
     /// Looks for what is missing, if it is time to.
@@ -142,7 +149,7 @@ impl Resp {
         lease: LeaseId,
         status: Option<Status>,
     ) {
-        let again = self.again(now);
+        let again = now + Duration::from_secs(self.rng.between(MEET_AGAIN_SECONDS.0, MEET_AGAIN_SECONDS.1));
         let Some(met) = self.ready.met.get_mut(&server) else { return };
         let pause = (2 * met.pause).clamp(RETRY_PAUSE, LOOK_INTERVAL);
         match status {
@@ -161,7 +168,7 @@ impl Resp {
     }
 
     /// Takes the description of the database's table.
-    pub(super) fn on_ready_answer(&mut self, now: Instant, answer: &Answer<'_>) {
+    pub(super) fn on_ready_answer(&mut self, now: Instant, answer: &Answer<'_>, host: &impl Host) {
         self.ready.table_is_asked = false;
         let is_known = match answer {
             Answer::Described(table) => {
@@ -180,14 +187,16 @@ impl Resp {
         };
         if is_known {
             self.ready.table_pause = Duration::ZERO;
-            self.ready.table_again = self.again(now);
+            self.ready.table_again = now + self.table_again(host.masters().len());
         } else {
             self.ready.table_pause = (2 * self.ready.table_pause).clamp(LOOK_INTERVAL, TABLE_PAUSE_MAX);
             self.ready.table_again = now + self.ready.table_pause;
         }
     }
 
-    fn again(&mut self, now: Instant) -> Instant {
-        now + Duration::from_secs(self.rng.between(AGAIN_SECONDS.0, AGAIN_SECONDS.1))
+    fn table_again(&mut self, masters: usize) -> Duration {
+        let mean = TABLE_AGAIN.max(TABLE_AGAIN_PER_MASTER * u32::try_from(masters).unwrap_or(u32::MAX));
+        let mean = u64::try_from(mean.as_millis()).unwrap_or(u64::MAX / 2);
+        Duration::from_millis(self.rng.between(mean / 2, mean + mean / 2))
     }
 }

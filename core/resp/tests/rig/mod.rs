@@ -223,6 +223,9 @@ pub struct Rig {
     /// Masters that were told of a lease, and what they answer.
     pub met: Vec<(ServerId, LeaseId)>,
     pub meets: Status,
+    /// How often the table was described, and the owner that was told.
+    pub described: usize,
+    pub owner: ServerId,
 }
 
 pub const A: ConnId = ConnId(1);
@@ -247,6 +250,8 @@ impl Rig {
             refuses: false,
             met: Vec::new(),
             meets: Status::Ok,
+            described: 0,
+            owner: ServerId(1),
         }
     }
 
@@ -310,7 +315,7 @@ impl Rig {
     /// What the session asks the coordinator.
     pub fn answer(&mut self, header: &Header, body: &[u8]) {
         match header.opcode() {
-            Some(Opcode::TableDescribe) => {}
+            Some(Opcode::TableDescribe) => self.described += 1,
             Some(Opcode::LeaseOpen) => {
                 let opened = LeaseOpened { lease: LeaseId(7), term_millis: 1_800_000 };
                 return self.answer_with(header, Status::Ok, |out| encode_into(out, &opened));
@@ -359,7 +364,7 @@ impl Rig {
                 first: KeyHash(0),
                 last: KeyHash(u64::MAX),
                 state: TabletState::Serving,
-                owner: ServerId(1),
+                owner: self.owner,
                 shard: ShardId(0),
                 address: Some(Address("10.0.0.1:1".parse().unwrap())),
                 stream: StreamId(0),

@@ -32,6 +32,20 @@ fn the_data_path_goes_on_without_the_coordinator() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Waits until every server says that it needs no coordinator.
+fn wait_unneeded(connections: &mut [Redis]) -> Result<(), Failure> {
+    wait_for("servers that need no coordinator", PATIENCE, || {
+        let mut unready = Vec::new();
+        for (at, redis) in connections.iter_mut().enumerate() {
+            let info = redis.bulk("INFO cluster")?;
+            if !info.contains("ramhold_ready_without_coordinator:1") {
+                unready.push(at);
+            }
+        }
+        Ok(if unready.is_empty() { Ok(()) } else { Err(format!("connections {unready:?} are not ready")) })
+    })
+}
+
 // B1, G1, J1: a new cluster, in which most servers have not been asked anything yet.
 #[test]
 fn servers_through_which_nothing_was_written_take_writes_without_the_coordinator() -> Result<(), Failure> {
@@ -41,16 +55,7 @@ fn servers_through_which_nothing_was_written_take_writes_without_the_coordinator
     assert_eq!(Redis::connect(&cluster, 1)?.ask("SET first v")?, "+OK");
     let mut connections =
         (1..=SERVERS).map(|member| Redis::connect(&cluster, member)).collect::<Result<Vec<_>, _>>()?;
-    wait_for("servers that need no coordinator", PATIENCE, || {
-        let mut unready = Vec::new();
-        for (at, redis) in connections.iter_mut().enumerate() {
-            let info = redis.bulk("INFO cluster")?;
-            if !info.contains("ramhold_ready_without_coordinator:1") {
-                unready.push(at + 1);
-            }
-        }
-        Ok(if unready.is_empty() { Ok(()) } else { Err(format!("{unready:?} are not ready")) })
-    })?;
+    wait_unneeded(&mut connections)?;
     cluster.kill(COORDINATOR);
     for (member, redis) in connections.iter_mut().enumerate() {
         for key in 0..40 {
@@ -72,6 +77,37 @@ fn servers_through_which_nothing_was_written_take_writes_without_the_coordinator
     }
     cluster.start_member(COORDINATOR);
     cluster.wait_up(SERVERS)
+}
+
+// B1, G1, J1: fronts learn who owns the tablets after a FLUSHDB through another server and after a recovery.
+#[test]
+fn new_owners_are_known_without_the_coordinator() -> Result<(), Failure> {
+    const SERVERS: usize = 5;
+    let _machine = crate::machine();
+    let mut cluster = Cluster::start(Options { servers: SERVERS, ..Options::default() })?;
+    let mut connections = [1, 2, 4, 5]
+        .map(|member| Redis::connect(&cluster, member))
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+    for redis in &mut connections {
+        assert_eq!(redis.ask("SET first v")?, "+OK");
+    }
+    // All fronts know the table and who owns it.
+    cluster.wait_up(SERVERS)?;
+    wait_unneeded(&mut connections)?;
+    assert_eq!(connections[0].ask("FLUSHDB")?, "+OK");
+    assert_eq!(connections[0].ask("SET first v")?, "+OK");
+    cluster.kill(3);
+    cluster.wait_up(SERVERS - 1)?;
+    wait_unneeded(&mut connections)?;
+    cluster.kill(COORDINATOR);
+    for (member, redis) in connections.iter_mut().enumerate() {
+        for key in 0..50 {
+            assert_eq!(redis.ask(&format!("SET k{key} {member}"))?, "+OK", "k{key} through {member}");
+        }
+    }
+    cluster.start_member(COORDINATOR);
+    cluster.wait_up(SERVERS - 1)
 }
 
 // F1, F2, G3
