@@ -86,7 +86,7 @@ impl Master {
                 CopyStep::Damaged { segment, offset } => {
                     self.shard.cleaning.counters.damaged += 1;
                     self.shard.cleaning.waits_for = Some(segment);
-                    self.note_damage(step, segment, offset);
+                    self.shard.note_damage(step, segment, offset);
                     break;
                 }
             }

@@ -156,7 +156,7 @@ impl Master {
                 Err(at) => {
                     let (segment, offset) = self.shard.log.place_of(at);
                     self.recount_waits_for = Some(segment);
-                    return self.note_damage(step, segment, offset);
+                    return self.shard.note_damage(step, segment, offset);
                 }
             }
         }

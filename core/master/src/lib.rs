@@ -41,7 +41,6 @@ mod shard;
 mod status;
 mod streams;
 mod tablets;
-mod touching;
 
 use ceiling::Ceiling;
 use leases::Leases;
@@ -57,7 +56,7 @@ use ramhold_replication::{ReplicationConfig, Replicator};
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::{Call, Calls, Header, Opcode, Standing, Step, View, decode, reply, reply_with};
 use read_lease::ReadLease;
-use shard::{CleaningConfig, LogSegments, Shard};
+use shard::{CleaningConfig, LogSegments, ScrubConfig, Shard, ShardConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -192,7 +191,7 @@ enum Context {
     /// Asks the coordinator to store that this stretch is in another stream now.
     Migrated(ramhold_log::HashRange),
     Fetch(replay::Fetch),
-    ReadBack(repair::ReadBack),
+    ReadBack(shard::ReadBack),
     /// Reports the success (`done`) or the failure of this attempt.
     Recovered {
         key: replay::PartitionKey,
@@ -278,11 +277,18 @@ impl Master {
             shard: Shard::new(
                 log,
                 replicator,
-                CleaningConfig {
-                    runway_bytes: config.cleaning_runway_bytes,
-                    disk_bytes_max: config.disk_bytes_max,
-                    frames_max: config.frames_max,
-                    is_two_level: config.two_level_cleaning,
+                ShardConfig {
+                    cleaning: CleaningConfig {
+                        runway_bytes: config.cleaning_runway_bytes,
+                        disk_bytes_max: config.disk_bytes_max,
+                        frames_max: config.frames_max,
+                        is_two_level: config.two_level_cleaning,
+                    },
+                    scrub: ScrubConfig {
+                        bytes_per_second: config.scrub_bytes_per_second,
+                        round_min: config.scrub_round_min,
+                    },
+                    touched_ahead_bytes: config.touched_ahead_bytes,
                 },
             ),
             config,
@@ -435,7 +441,7 @@ impl Master {
                 Context::Fetch(fetch) => {
                     self.on_fetched(step, fetch, (header.status(), body));
                 }
-                Context::ReadBack(read) => self.on_read_back(step, read, header.status(), body),
+                Context::ReadBack(read) => self.on_read_back(step, read, (header.status(), body)),
                 Context::Recovered { key, attempt, done } => {
                     self.on_published(step, key, (attempt, done), header.status());
                 }
@@ -463,7 +469,7 @@ impl Master {
             self.recovering_since = Some(step.now);
         }
         self.recovered = recovered;
-        self.touch_after(step.now);
+        self.shard.touching.on_list(step.now, self.recovering_since);
         self.advance(step);
     }
 
@@ -473,8 +479,12 @@ impl Master {
         while let Some(call) = self.calls.overdue(step.now) {
             self.on_unanswered(step.now, call);
         }
-        self.scrub_when_idle(step);
-        self.touch_when_idle(step.now);
+        if !self.busy {
+            self.shard.scrub_slice(step);
+            if self.replays.is_empty() {
+                self.shard.touch_slice(step.now);
+            }
+        }
         self.confirm_when_due(step);
         self.advance(step);
     }
@@ -482,9 +492,11 @@ impl Master {
     pub fn deadline(&self) -> Option<Instant> {
         let own = if self.busy { Some(Instant::ZERO) } else { self.shard.cleaning_deadline() };
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
-        let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
+        let own = earliest(earliest(own, self.shard.scrub.deadline()), self.ceiling.deadline());
         let own = earliest(own, self.leases.deadline(self.shard.log.leases().next().is_some()));
-        let own = earliest(earliest(own, self.read_lease.deadline()), self.touching_deadline());
+        let is_idle = !self.busy && self.replays.is_empty();
+        let touching = self.shard.touching_deadline().filter(|_| is_idle);
+        let own = earliest(earliest(own, self.read_lease.deadline()), touching);
         let own = earliest(earliest(own, self.migrating.deadline()), self.settling.deadline());
         let own = earliest(earliest(own, self.expiry_deadline()), self.confirming.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.shard.replicator.deadline()))
@@ -502,7 +514,7 @@ impl Master {
             Context::Migrated(range) => self.migrating.not_answered(now, range),
             Context::Settled { stream, first, .. } => self.settled_unanswered(now, (stream, first)),
             Context::Fetch(fetch) => self.on_fetch_failed(fetch),
-            Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
+            Context::ReadBack(read) => self.shard.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {
                 if let Some(replay) = self.replays.get_mut(&key)
                     && replay.has_reported(attempt, done)
@@ -552,7 +564,7 @@ impl Master {
             self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
         }
         for segment in self.shard.replicator.take_refused() {
-            self.look_for_damage(step, segment);
+            self.shard.look_for_damage(step, segment);
         }
         self.advance_repairs(step);
         self.expire_when_due(step);
@@ -578,6 +590,11 @@ impl Master {
             self.events.extend(self.shard.replicator.take_events());
         }
         std::mem::take(&mut self.events)
+    }
+
+    /// Bytes of memory that are left to touch ahead of need.
+    pub fn untouched_bytes(&self) -> u64 {
+        self.shard.untouched_bytes()
     }
 
     pub fn log(&self) -> &Log {

@@ -440,7 +440,7 @@ impl Master {
     fn wait_for_repair(&mut self, step: &mut Step<'_>, moving: &mut Moving, at: ramhold_log::Reference) {
         let (segment, offset) = self.shard.log.place_of(at);
         moving.waits_for = Some(segment);
-        self.note_damage(step, segment, offset);
+        self.shard.note_damage(step, segment, offset);
     }
 
     fn begin_stretch(&mut self, now: Instant, moving: &mut Moving, view: &View) {

@@ -1,4 +1,4 @@
-//! The log of one shard, and everything that keeps it: replication, heads, side logs, cleaning.
+//! The log of one shard, and everything that keeps it: replication, heads, side logs, cleaning, repair.
 //!
 //! This private module owns the log. A `Shard` makes the log durable, keeps it small, and opens its streams, and needs
 //! no tablets for that. The role that owns the data (the master) appends entries to the log and looks objects up in it.
@@ -8,26 +8,36 @@
 //!
 //! Invariant: nothing in this module knows a tablet, a lease or a client.
 //!
-//! Not here: repair and verification (`repair`) and the touching of memory (`touching`), which are still the master's.
-//! The shard only keeps their state. Catalogue: C1, C4, C8, D1.
+//! Not here: objects and tablets (the role that owns them), bytes of entries (log). Catalogue: C1, C4, C8, D1.
 
 pub(crate) mod cleaning;
 mod heads;
 mod owner;
+mod repair;
 mod sides;
 mod streams;
+mod touching;
 
 pub use cleaning::CleaningCounters;
 pub(crate) use cleaning::{Cleaning, CleaningConfig, FRUITLESS_PAUSE};
 pub(crate) use owner::Owner;
+pub(crate) use repair::{Found, ReadBack, Scrub, ScrubConfig};
 pub(crate) use sides::{SideLog, begin_segments};
 pub(crate) use streams::Class;
+pub(crate) use touching::Touching;
 
-use crate::repair;
-use ramhold_base::{Instant, Position, SegmentId, StreamId};
+use ramhold_base::{Position, SegmentId, StreamId};
 use ramhold_log::Log;
 use ramhold_replication::{Replicator, Segments, Tail};
 use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardConfig {
+    pub cleaning: CleaningConfig,
+    pub scrub: ScrubConfig,
+    /// Memory that is touched ahead of need, after all memory that was ever used.
+    pub touched_ahead_bytes: u64,
+}
 
 /// The log of one shard, and its keepers.
 pub(crate) struct Shard {
@@ -40,27 +50,26 @@ pub(crate) struct Shard {
     /// The removal of an expired object is under way that must not begin another cleaning pass: a pass that copies has
     /// met the object, or a slice of expiry has.
     pub cleaning_runs: bool,
-    pub scrub: repair::Scrub,
+    pub scrub: Scrub,
+    pub touching: Touching,
     /// Something was appended that the replicator has not seen yet.
     pub appended: bool,
     /// Something was appended to side segments that the replicator has not seen yet.
     pub side_appended: bool,
-    /// When the next slice of unused memory is touched, if any is left to touch.
-    pub touch_at: Instant,
 }
 
 impl Shard {
-    pub fn new(log: Log, replicator: Replicator, cleaning: CleaningConfig) -> Shard {
+    pub fn new(log: Log, replicator: Replicator, config: ShardConfig) -> Shard {
         Shard {
             log,
             replicator,
             heads_held: BTreeMap::new(),
-            cleaning: Cleaning::new(cleaning),
+            cleaning: Cleaning::new(config.cleaning),
             cleaning_runs: false,
-            scrub: repair::Scrub::default(),
+            scrub: Scrub::new(config.scrub),
+            touching: Touching::new(config.touched_ahead_bytes),
             appended: false,
             side_appended: false,
-            touch_at: Instant::ZERO,
         }
     }
 }

@@ -179,7 +179,7 @@ impl Master {
             Err(at) => {
                 let (segment, offset) = log.place_of(at);
                 self.sweep_waits_for = Some(segment);
-                self.note_damage(step, segment, offset);
+                self.shard.note_damage(step, segment, offset);
             }
         }
     }
