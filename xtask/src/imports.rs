@@ -1,4 +1,4 @@
-//! Checks the table in ARCHITECTURE.md of which crate may import which.
+//! Checks which crate may import which: the rules for folders below, and the table in ARCHITECTURE.md for each crate.
 //!
 //! The imports are read from the crates' manifests: a folder is a boundary, and roles never see each other.
 
@@ -30,8 +30,17 @@ const CORE_FOREIGN: &[&str] = &["crc32c", "minicbor", "rapidhash", "proptest"];
 
 pub fn check() -> Result<(), Failure> {
     let mut faults = Vec::new();
+    let architecture = root().join("ARCHITECTURE.md");
+    let text = fs::read_to_string(&architecture)
+        .map_err(|e| Failure(format!("cannot read {}: {e}", architecture.display())))?;
+    let table = table(&text);
     for (folder, allowed) in FOLDERS {
         for (name, manifest) in manifests(folder)? {
+            let place = if *folder == name { name.clone() } else { format!("{folder}/{name}") };
+            let row = table.iter().find(|row| row.crates.contains(&place));
+            if row.is_none() {
+                faults.push(format!("{place} has no row in ARCHITECTURE.md"));
+            }
             for dependency in dependencies(&manifest) {
                 match place_of(&dependency)? {
                     None => {
@@ -44,6 +53,9 @@ pub fn check() -> Result<(), Failure> {
                         let excepted = EXCEPTIONS.contains(&(*folder, &other_folder, &other));
                         if !excepted && !allowed.contains(&other_folder.as_str()) {
                             faults.push(format!("{folder}/{name} imports {other_folder}/{other}"));
+                        }
+                        if row.is_some_and(|row| !row.allows(&other_folder, &other)) {
+                            faults.push(format!("{place} imports {other}, which its row does not allow"));
                         }
                         let knows_role = *folder == "core"
                             && ROLES.contains(&other.as_str())
@@ -61,6 +73,40 @@ pub fn check() -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure(format!("import rules are broken (see ARCHITECTURE.md):\n  {}", faults.join("\n  "))))
+}
+
+/// One row of the code map in ARCHITECTURE.md.
+struct Row {
+    crates: Vec<String>,
+    /// `core` (a folder), `core/client` (a crate), `base` (a crate of core or io), or `everything above`.
+    may_import: Vec<String>,
+}
+
+impl Row {
+    fn allows(&self, folder: &str, name: &str) -> bool {
+        let place = format!("{folder}/{name}");
+        self.may_import.iter().any(|it| {
+            it == folder
+                || *it == place
+                || (it == name && ["core", "io"].contains(&folder))
+                || (it == "all of core" && folder == "core")
+                || (it == "everything above" && ["core", "io", "clients"].contains(&folder))
+        })
+    }
+}
+
+/// The rows of the code map: `| crates in backquotes | what | may import, with commas; more text |`.
+fn table(text: &str) -> Vec<Row> {
+    let rows = text.lines().skip_while(|line| !line.starts_with("| folder | what | may import |"));
+    let rows = rows.take_while(|line| line.starts_with('|')).filter(|line| line.starts_with("| `"));
+    rows.filter_map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let (first, last) = (cells.first()?, cells.last()?);
+        let crates = first.split('`').skip(1).step_by(2).map(str::to_string).collect();
+        let may_import = last.split(';').next()?.split(',').map(|it| it.trim().to_string()).collect();
+        Some(Row { crates, may_import })
+    })
+    .collect()
 }
 
 /// The crates of a folder: (folder name, manifest text).
@@ -112,6 +158,19 @@ fn place_of(dependency: &str) -> Result<Option<(String, String)>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_the_code_map_are_read() {
+        let text = "# A\n| folder | what | may import |\n|---|---|---|\n| `core/b` | a role | base, wire |\n\
+                    | `bench/x`, `bench/y` | figures | core, testing/world; programs by path |\n\n| `no` | row | base |\n";
+        let rows = table(text);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[1].crates, ["bench/x", "bench/y"]);
+        assert!(rows[0].allows("core", "base") && rows[0].allows("core", "wire"));
+        assert!(!rows[0].allows("core", "log") && !rows[0].allows("testing", "base"));
+        assert!(rows[1].allows("core", "log") && rows[1].allows("testing", "world"));
+        assert!(!rows[1].allows("testing", "cluster") && !rows[1].allows("programs", "path"));
+    }
 
     #[test]
     fn dependencies_are_read_from_a_manifest() {

@@ -4,15 +4,15 @@
 //! byte that it frees. An idle shard goes on cleaning by itself. If a pass meets an expired object, the master removes
 //! the object as a client would.
 //!
-//! Not here: the passes themselves (`shard::cleaning`). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
+//! Not here: the passes themselves (the crate `shard`). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
 
 use crate::Master;
 use crate::expiry::Over;
-use crate::shard::{FRUITLESS_PAUSE, LogSegments};
 use crate::tablets::TabletState;
 use ramhold_base::{SegmentId, StreamId};
 use ramhold_log::{Purpose, Reference, Step as CopyStep};
 use ramhold_replication::FlushWish;
+use ramhold_shard::{FRUITLESS_PAUSE, LogSegments};
 use ramhold_wire::Step;
 
 /// The work that an idle shard does before it looks for requests again: some 30 microseconds.

@@ -37,7 +37,6 @@ mod repair;
 mod replay;
 mod scan;
 mod settling;
-mod shard;
 mod status;
 mod streams;
 mod tablets;
@@ -53,10 +52,10 @@ use ramhold_base::{
 };
 use ramhold_log::{Geometry, Log, LogConfig};
 use ramhold_replication::{ReplicationConfig, Replicator};
+use ramhold_shard::{CleaningConfig, LogSegments, ReadBack, ScrubConfig, Shard, ShardConfig};
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::{Call, Calls, Header, Opcode, Standing, Step, View, decode, reply, reply_with};
 use read_lease::ReadLease;
-use shard::{CleaningConfig, LogSegments, ScrubConfig, Shard, ShardConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -67,7 +66,7 @@ pub const CALLS_ROLE: u8 = 4;
 pub use prefetch::Wanted;
 pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
 pub use ramhold_replication::Event;
-pub use shard::CleaningCounters;
+pub use ramhold_shard::CleaningCounters;
 pub use status::TabletSeen;
 
 #[derive(Clone, Debug)]
@@ -191,7 +190,7 @@ enum Context {
     /// Asks the coordinator to store that this stretch is in another stream now.
     Migrated(ramhold_log::HashRange),
     Fetch(replay::Fetch),
-    ReadBack(shard::ReadBack),
+    ReadBack(ReadBack),
     /// Reports the success (`done`) or the failure of this attempt.
     Recovered {
         key: replay::PartitionKey,

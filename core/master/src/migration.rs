@@ -17,7 +17,6 @@
 //!
 //! Not here: copying (log), the wish to reclass (coordinator). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
 
-use crate::shard::{Class, SideLog};
 use crate::tablets::{Moved, Tablet, TabletState};
 use crate::{Context, Master};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
@@ -28,6 +27,7 @@ use ramhold_base::{
 };
 use ramhold_log::{CopyStop, Cursor, HashRange};
 use ramhold_replication::FlushWish;
+use ramhold_shard::{Class, SideLog};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletMigrate, TabletMigrated};
 use ramhold_wire::{Header, Step, View, decode, reply, request};

@@ -3,10 +3,10 @@
 use crate::ceiling::Ceiling;
 use crate::replay::{PartitionKey, PartitionReplay};
 use crate::settling::Settlings;
-use crate::shard::{Owner, Shard};
 use crate::tablets::Tablets;
 use crate::{Context, Master};
 use ramhold_base::{KeyHash, SegmentId, TableId, Version};
+use ramhold_shard::{Owner, Shard};
 use ramhold_wire::Calls;
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! The master's side of repairs: its calls to backups, and the consequences of damage for tablets and clients.
 //!
-//! Not here: finding and repairing damage (`shard::repair`). Catalogue: C8.
+//! Not here: finding and repairing damage (the crate `shard`). Catalogue: C8.
 
-use crate::shard::{Found, ReadBack};
 use crate::{Context, Event, Master};
 use ramhold_base::Status;
 use ramhold_log::Unreadable;
+use ramhold_shard::{Found, ReadBack};
 use ramhold_wire::Step;
 
 impl Master {

@@ -17,7 +17,6 @@ mod entering;
 mod fetching;
 
 use crate::settling::Settling;
-use crate::shard::SideLog;
 use crate::streams::Sweep;
 use crate::tablets::{Tablet, TabletState};
 use crate::{Context, Master};
@@ -30,6 +29,7 @@ use ramhold_base::{
     Version,
 };
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
+use ramhold_shard::SideLog;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
 use ramhold_wire::{Header, Step, decode, reply, request};

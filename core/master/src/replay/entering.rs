@@ -12,9 +12,9 @@
 use super::fetching::micros;
 use super::{Failure, PartitionReplay, Phase};
 use crate::Master;
-use crate::shard::SideLog;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, SegmentId, StreamId};
+use ramhold_shard::SideLog;
 use ramhold_wire::Step;
 use std::collections::BTreeSet;
 use std::time::Duration;

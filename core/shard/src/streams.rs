@@ -8,7 +8,7 @@ use ramhold_base::{Status, StreamId};
 use ramhold_wire::membership::Durability;
 
 /// The class of a table: its durability and its number of replicas.
-pub(crate) type Class = (Durability, u8);
+pub type Class = (Durability, u8);
 
 impl Shard {
     /// The stream of a class. Opens a new stream, still without a head, if there is none.

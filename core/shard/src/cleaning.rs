@@ -29,14 +29,14 @@ use std::time::Duration;
 const WAITING_COUNT_MAX: usize = 4;
 /// The first pause in choosing after no pass was worth its work. Each further pause is twice as long, up to
 /// `FRUITLESS_PAUSE_MAX`.
-pub(crate) const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
+pub const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
 /// How often a master looks for dead segments while backups have no frames for it.
 const DEAD_LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const FRUITLESS_PAUSE_MAX: Duration = Duration::from_millis(128);
 
 /// When cleaning runs, and by which passes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CleaningConfig {
+pub struct CleaningConfig {
     /// Cleaning runs while less memory than this is free above the reserve.
     pub runway_bytes: u64,
     /// Bytes of frames that this log may take, counting one replica of each segment. Beyond them cleaning runs, and
@@ -49,18 +49,18 @@ pub(crate) struct CleaningConfig {
 }
 
 /// A combined pass and the side log of its survivors.
-pub(crate) struct Survivors {
+pub struct Survivors {
     pass: Combined,
     pub side: SideLog,
 }
 
-pub(crate) enum Active {
+pub enum Active {
     Combined(Survivors),
     Compaction(Compaction),
 }
 
 /// The sources of a pass whose survivors are entered.
-pub(crate) struct Retiring {
+pub struct Retiring {
     stream: StreamId,
     /// The head whose digest does not name the sources any more.
     head: SegmentId,
@@ -87,7 +87,7 @@ pub struct CleaningCounters {
 }
 
 #[derive(Default)]
-pub(crate) struct Cleaning {
+pub struct Cleaning {
     pub config: CleaningConfig,
     pub active: Option<Active>,
     pub plan: Plan,

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub(crate) struct SideLog {
+pub struct SideLog {
     pub stream: StreamId,
     pub side: SideId,
     /// The first segment of the ranges whose entries the side log takes. No head before this segment may enter the side
@@ -44,12 +44,7 @@ impl SideLog {
 }
 
 /// Tells the replicator of at most `most` new side segments. Returns how many they were.
-pub(crate) fn begin_segments(
-    log: &Log,
-    replicator: &mut Replicator,
-    side: &mut SideLog,
-    most: usize,
-) -> usize {
+pub fn begin_segments(log: &Log, replicator: &mut Replicator, side: &mut SideLog, most: usize) -> usize {
     let mut count = 0;
     for segment in log.side_segments(side.side) {
         if count < most && !side.begun.contains(&segment) {

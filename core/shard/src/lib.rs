@@ -1,16 +1,16 @@
 //! The log of one shard, and everything that keeps it: replication, heads, side logs, cleaning, repair.
 //!
-//! This private module owns the log. A `Shard` makes the log durable, keeps it small, and opens its streams, and needs
+//! A `Shard` owns the log. It makes the log durable, keeps it small, and opens its streams, and needs
 //! no tablets for that. The role that owns the data (the master) appends entries to the log and looks objects up in it.
 //! The master lends a `Step` to those functions of the shard that need the present input.
 //!
 //! The shard asks the role through the `Owner` trait for the few facts about tablets that it needs.
 //!
-//! Invariant: nothing in this module knows a tablet, a lease or a client.
+//! Invariant: nothing in this crate knows a tablet, a lease or a client.
 //!
 //! Not here: objects and tablets (the role that owns them), bytes of entries (log). Catalogue: C1, C4, C8, D1.
 
-pub(crate) mod cleaning;
+mod cleaning;
 mod heads;
 mod owner;
 mod repair;
@@ -18,13 +18,12 @@ mod sides;
 mod streams;
 mod touching;
 
-pub use cleaning::CleaningCounters;
-pub(crate) use cleaning::{Cleaning, CleaningConfig, FRUITLESS_PAUSE};
-pub(crate) use owner::Owner;
-pub(crate) use repair::{Found, ReadBack, Scrub, ScrubConfig};
-pub(crate) use sides::{SideLog, begin_segments};
-pub(crate) use streams::Class;
-pub(crate) use touching::Touching;
+pub use cleaning::{Cleaning, CleaningConfig, CleaningCounters, FRUITLESS_PAUSE};
+pub use owner::Owner;
+pub use repair::{Found, ReadBack, Scrub, ScrubConfig};
+pub use sides::{SideLog, begin_segments};
+pub use streams::Class;
+pub use touching::Touching;
 
 use ramhold_base::{Position, SegmentId, StreamId};
 use ramhold_log::Log;
@@ -32,7 +31,7 @@ use ramhold_replication::{Replicator, Segments, Tail};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ShardConfig {
+pub struct ShardConfig {
     pub cleaning: CleaningConfig,
     pub scrub: ScrubConfig,
     /// Memory that is touched ahead of need, after all memory that was ever used.
@@ -40,7 +39,7 @@ pub(crate) struct ShardConfig {
 }
 
 /// The log of one shard, and its keepers.
-pub(crate) struct Shard {
+pub struct Shard {
     pub log: Log,
     pub replicator: Replicator,
     /// The held head of each stream into which something is to be entered: backups hold its frames, or are asked to,
@@ -75,7 +74,7 @@ impl Shard {
 }
 
 /// The log, as the replicator reads it.
-pub(crate) struct LogSegments<'a>(pub &'a Log);
+pub struct LogSegments<'a>(pub &'a Log);
 
 impl Segments for LogSegments<'_> {
     fn tail(&self, segment: SegmentId) -> Option<Tail> {

@@ -2,7 +2,7 @@
 
 use ramhold_base::{KeyHash, SegmentId, TableId, Version};
 
-pub(crate) trait Owner {
+pub trait Owner {
     /// The placement hash of a key of the log. `None`: the table is not known.
     fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash>;
     /// Whether cleaning may let a segment leave the log.
