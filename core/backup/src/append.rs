@@ -8,12 +8,11 @@
 
 use crate::Backup;
 use crate::disk::{SyncWaiter, Task};
-use crate::marks::{self, mark};
 use crate::replica::{Held, Operation, Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::APPEND_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, LogId, Peer, Status};
+use ramhold_base::{ConnId, Effects, Instant, LogId, Mark, Peer, Status};
 use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::{Header, View, frame};
 
@@ -152,7 +151,7 @@ impl Backup {
         replica.synced = request.synced && !(self.config.buffers_survive_power && buffer.is_some());
         self.replicas.insert(number, replica);
         self.present.insert(key, number);
-        mark(effects, marks::OPENED);
+        effects.mark(Mark::BackupOpened);
         Ok(number)
     }
 
@@ -192,7 +191,7 @@ impl Backup {
         let data = &request.data[accepted.skip..];
         let operation = replica.operations_over + replica.operations.len() as u64;
         if accepted.held.epoch > replica.accepted.epoch && replica.accepted.certificate.is_some() {
-            mark(effects, marks::EPOCH_RAISED);
+            effects.mark(Mark::BackupEpochRaised);
         }
         if replica.append_count() == 0 {
             replica.opened_epoch = accepted.held.epoch;
@@ -230,7 +229,7 @@ impl Backup {
         let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
         let index = operation - replica.operations_over;
         replica.operations[index as usize].data_written = true;
-        mark(effects, marks::DATA_WRITTEN);
+        effects.mark(Mark::BackupDataWritten);
         self.advance_operations(now, number, effects);
     }
 
@@ -278,7 +277,7 @@ impl Backup {
         let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
         let (count, slot) = replica.slot_writing.take().expect("this write was for it");
         replica.ring.newest = Some(slot);
-        mark(effects, marks::CERTIFICATE_WRITTEN);
+        effects.mark(Mark::BackupCertificateWritten);
         self.answer_operations(now, number, count, effects);
         self.advance_operations(now, number, effects);
     }

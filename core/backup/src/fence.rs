@@ -11,12 +11,11 @@ use crate::Backup;
 use crate::collection::{first_key, last_key};
 use crate::content::{SegmentStart, segment_start};
 use crate::disk::Task;
-use crate::marks::{self, mark};
 use crate::replica::{OpeningState, Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc;
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, READ_LEASE};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, ShardId, Status, StreamId};
+use ramhold_base::{ConnId, Effects, Instant, Level, Mark, Peer, ServerId, ShardId, Status, StreamId};
 use ramhold_wire::recovery::{Fence, Fenced, Opening, ReplicaReport};
 use ramhold_wire::{Header, View, decode, reply, reply_with};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,7 +91,7 @@ impl Backup {
                 self.fences.push(pending);
             } else {
                 let report = self.report(now, crashed);
-                mark(effects, marks::FENCE_ANSWERED);
+                effects.mark(Mark::BackupFenceAnswered);
                 reply_with(effects, Peer::Conn(pending.from), &pending.header, Status::Ok, &report);
             }
         }

@@ -14,11 +14,10 @@
 
 use crate::Backup;
 use crate::disk::{SyncWaiter, Task};
-use crate::marks::{self, mark};
 use crate::place::Place;
 use crate::replica::{Flush, ReplicaNumber};
 use crate::superblock::Superblock;
-use ramhold_base::{Effects, Instant};
+use ramhold_base::{Effects, Instant, Mark};
 
 /// Flushes at a time: enough to fill a device's queue and to share its syncs.
 const FLUSH_COUNT_MAX: u32 = 16;
@@ -169,12 +168,12 @@ impl Backup {
     }
 
     pub(crate) fn on_flush_copied(&mut self, number: ReplicaNumber, effects: &mut Effects) {
-        mark(effects, marks::FLUSH_COPIED);
+        effects.mark(Mark::BackupFlushCopied);
         self.disk.wait_for_sync(SyncWaiter::FlushData(number));
     }
 
     pub(crate) fn on_flush_data_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
-        mark(effects, marks::FLUSH_DATA_SYNCED);
+        effects.mark(Mark::BackupFlushDataSynced);
         self.write_flush_slot(number, effects);
     }
 
@@ -203,7 +202,7 @@ impl Backup {
         self.flush_count -= 1;
         self.settling.insert(number);
         self.answer_synced(number, effects);
-        mark(effects, marks::FLUSH_CERTIFIED);
+        effects.mark(Mark::BackupFlushCertified);
         self.want_flush(now, number);
     }
 
@@ -218,7 +217,7 @@ impl Backup {
                 let buffer = replica.buffer.map(Place::Buffer);
                 let frame = replica.frame.map(Place::Frame);
                 replica.wiping = u8::from(buffer.is_some()) + u8::from(frame.is_some());
-                mark(effects, marks::REPLICA_FREED);
+                effects.mark(Mark::BackupReplicaFreed);
                 for place in buffer.into_iter().chain(frame) {
                     self.wipe(Some(number), place, effects);
                 }
@@ -228,7 +227,7 @@ impl Backup {
             {
                 replica.ring = if replica.buffer.is_some() { replica.frame_ring } else { replica.ring };
                 if let Some(buffer) = replica.buffer.take() {
-                    mark(effects, marks::BUFFER_GIVEN_BACK);
+                    effects.mark(Mark::BackupBufferGivenBack);
                     self.wipe(None, Place::Buffer(buffer), effects);
                 }
             }

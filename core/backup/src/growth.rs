@@ -14,11 +14,10 @@
 
 use crate::Backup;
 use crate::disk::Task;
-use crate::marks::{self, mark};
 use crate::place::{HEAD_BYTES, Place};
 use crate::space::Space;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{DiskFile, Effects, Instant, Level};
+use ramhold_base::{DiskFile, Effects, Instant, Level, Mark};
 use ramhold_wire::status::DiskFull;
 use std::time::Duration;
 
@@ -139,7 +138,7 @@ impl Backup {
         effects: &mut Effects,
     ) {
         if self.growth.refused(now, count - self.space.frames, free_bytes) {
-            mark(effects, marks::SHORT_OF_FRAMES);
+            effects.mark(Mark::BackupShortOfFrames);
             let full = self.full(now).expect("a shortage has just begun");
             effects.report(
                 Level::Warn,
@@ -154,7 +153,7 @@ impl Backup {
     fn end_shortage(&mut self, now: Instant, effects: &mut Effects) {
         if let Some(full) = self.full(now) {
             self.growth.shortage = None;
-            mark(effects, marks::FRAMES_AGAIN);
+            effects.mark(Mark::BackupFramesAgain);
             effects.report(
                 Level::Info,
                 format!(

@@ -28,7 +28,6 @@ mod disk;
 mod fence;
 mod flush;
 mod growth;
-mod marks;
 mod recovery_read;
 mod replica_read;
 mod start;
@@ -36,5 +35,4 @@ mod work;
 
 pub use backup::{Backup, ReplicaState};
 pub use config::{BackupConfig, Buffers};
-pub use marks::MARKS;
 pub use superblock::Identity;

@@ -23,10 +23,9 @@
 use crate::Backup;
 use crate::content::{Division, are_sound, share_of};
 use crate::disk::Task;
-use crate::marks::{self, mark};
 use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Peer, RecoveryId, Recycled, SegmentId, ServerId, Status};
+use ramhold_base::{ConnId, Effects, Instant, Mark, Peer, RecoveryId, Recycled, SegmentId, ServerId, Status};
 use ramhold_wire::recovery::{PartitionRange, ReadTimes, RecoveryRead, ranges_digest};
 use ramhold_wire::{Header, Standing, View, decode, frame, reply};
 use std::collections::{BTreeMap, BTreeSet};
@@ -361,7 +360,7 @@ impl Backup {
         let known = Known { dead, crashed, digest, ranges: Arc::clone(&ranges), ahead };
         self.divisions.known.insert(recovery, known);
         self.divisions.forget_some();
-        mark(effects, marks::RANGES_TOLD);
+        effects.mark(Mark::BackupRangesTold);
         ranges
     }
 
@@ -482,7 +481,7 @@ impl Backup {
         let sorted = bytes.filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide);
         match sorted {
             Ok(mut records) => {
-                mark(effects, marks::SEGMENT_DIVIDED);
+                effects.mark(Mark::BackupSegmentDivided);
                 let mut given = given.remove(&key).unwrap_or_default();
                 waiters.iter().for_each(|waiter| _ = given.remove(&waiter.partition));
                 for partition in &given {

@@ -26,7 +26,7 @@ use crate::place::{HEAD_BYTES, Place};
 use crate::replica::{Held, Replica, ReplicaKey, ReplicaNumber};
 use crate::superblock::{COPY_BYTES, Found, Superblock, decode_buffer_id, encode_buffer_id};
 use ramhold_base::checksum::crc;
-use ramhold_base::{ClusterId, DirectoryId, DiskFile, Effects, Instant, Level, ServerId};
+use ramhold_base::{ClusterId, DirectoryId, DiskFile, Effects, Instant, Level, Mark, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Heads read at a time.
@@ -139,7 +139,7 @@ impl Backup {
     }
 
     pub(crate) fn on_superblock_written(&mut self, effects: &mut Effects) {
-        crate::marks::mark(effects, crate::marks::SUPERBLOCK_WRITTEN);
+        effects.mark(Mark::BackupSuperblockWritten);
         self.disk.sync(Task::SuperblockSync, DiskFile::Superblock, effects);
     }
 

@@ -14,6 +14,7 @@ pub mod latency;
 pub mod limits;
 pub mod machine;
 pub mod map;
+pub mod mark;
 pub mod number;
 pub mod past_caches;
 pub mod planted;
@@ -29,6 +30,7 @@ pub use machine::{
     Coming, ConnId, DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine,
     Outgoing, Peer, Rest, StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,
 };
+pub use mark::{Mark, MarkUse};
 pub use number::Number;
 pub use recycled::Recycled;
 pub use rng::Rng;

@@ -11,7 +11,7 @@
 //! - an effect that must wait for another one is emitted only after the other's completion came in as an
 //!   input.
 
-use crate::{Instant, ServerId};
+use crate::{Instant, Mark, ServerId};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -291,6 +291,8 @@ pub enum Effect {
         token: StoreToken,
         request: StoreRequest,
     },
+    /// The machine passes this place. Real processes drop marks.
+    Mark(Mark),
     /// A line for the operator.
     Report {
         level: Level,
@@ -370,6 +372,10 @@ impl Effects {
 
     pub fn push(&mut self, effect: Effect) {
         self.list.push(effect);
+    }
+
+    pub fn mark(&mut self, mark: Mark) {
+        self.list.push(Effect::Mark(mark));
     }
 
     pub fn report(&mut self, level: Level, text: impl Into<String>) {

@@ -13,7 +13,7 @@ use crate::pieces::{Pieces, tablets, whole};
 use crate::retry::Retry;
 use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::limits::TABLET_COUNT_MAX;
-use ramhold_base::{DivisionId, Instant, KeyHash, Level, ServerId, Status, TableId};
+use ramhold_base::{DivisionId, Instant, KeyHash, Level, Mark, ServerId, Status, TableId};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{Division, HashSpan, TableDivide, TabletDivide};
@@ -87,9 +87,9 @@ impl Coordinator {
         let text = format!("table {} '{}' has {count} tablets now", record.id, record.name.escape_debug());
         let has_two_positions = tablets(&record.tablets).any(|tablet| tablet.len() > 1);
         self.outbox.report(Level::Info, text);
-        self.outbox.report(Level::Debug, "mark:table_divided");
+        self.outbox.mark(Mark::TableDivided);
         if has_two_positions {
-            self.outbox.report(Level::Debug, "mark:tablet_of_pieces");
+            self.outbox.mark(Mark::TabletOfPieces);
         }
         self.outbox.touch(Key::Table(message.table));
         self.want_told(message.table, changed);
@@ -110,7 +110,7 @@ impl Coordinator {
         let divided = self.state.tables.values().filter(|t| !t.dropping && !t.division.is_none());
         let owners = divided.map(|t| (t.id, t.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect()));
         for (table, owners) in owners.collect::<Vec<(TableId, BTreeSet<ServerId>)>>() {
-            self.outbox.report(Level::Debug, "mark:division_told_again");
+            self.outbox.mark(Mark::DivisionToldAgain);
             self.want_told(table, owners);
         }
     }

@@ -13,7 +13,7 @@
 
 use crate::machine::{Coordinator, millis};
 use crate::membership::sender_of;
-use ramhold_base::{Instant, Level, Peer, ServerId, Status, StoreRequest, StoreToken};
+use ramhold_base::{Instant, Level, Mark, Peer, ServerId, Status, StoreRequest, StoreToken};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::MembershipVerify;
@@ -55,7 +55,7 @@ impl Coordinator {
                     "the store has no room: {reason}; no change of the cluster is made: free space there"
                 ),
             );
-            self.outbox.report(Level::Debug, "mark:coordinator_store_full");
+            self.outbox.mark(Mark::CoordinatorStoreFull);
         }
         let again = Some((now + STORE_PAUSE, token, request));
         self.full_store = Some(FullStore { since: since.unwrap_or(now), reason, again });

@@ -18,7 +18,7 @@ use crate::recovery::Recovery;
 use crate::replaying::Plan;
 use crate::state::{EarlierRecord, Key, TabletRecord};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Instant, Level, Peer, RecoveryId, ServerId, Status, TableId};
+use ramhold_base::{ClusterTime, Instant, Level, Mark, Peer, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::recovery::{PartitionRange, Settled, TabletStat};
@@ -66,7 +66,7 @@ impl Coordinator {
         server.entry.kept = true;
         self.give_turns(now);
         self.list_changed(crashed);
-        self.outbox.report(Level::Debug, "mark:log_kept");
+        self.outbox.mark(Mark::LogKept);
     }
 
     /// The master of a position tells that devices have all of it (`flushed`), or only buffers so far.
@@ -86,7 +86,7 @@ impl Coordinator {
         };
         if flushed {
             self.change_earlier(is_there, |_| None);
-            self.outbox.report(Level::Debug, "mark:settled");
+            self.outbox.mark(Mark::Settled);
         } else {
             self.change_earlier(is_there, |earlier| Some(EarlierRecord { replicated: true, ..earlier }));
             self.give_turns(now);
@@ -305,7 +305,7 @@ impl Coordinator {
         let text =
             "dead logs are let go for want of room, though devices may not have all that was recovered";
         self.outbox.report(Level::Warn, text);
-        self.outbox.report(Level::Debug, "mark:kept_log_let_go");
+        self.outbox.mark(Mark::KeptLogLetGo);
     }
 
     /// Whether a dead log would do by itself. It is proven without loss by what is known just now. Two servers that are
@@ -376,7 +376,7 @@ impl Coordinator {
         if is_other {
             recovery.plan = None;
         } else if has_moved {
-            self.outbox.report(Level::Debug, "mark:earlier_log_moved");
+            self.outbox.mark(Mark::EarlierLogMoved);
         }
     }
 
@@ -423,7 +423,7 @@ impl Coordinator {
             }
             let number = self.state.meta.recoveries.next();
             self.state.meta.recoveries = number;
-            self.outbox.report(Level::Debug, "mark:recovered_from_two_logs");
+            self.outbox.mark(Mark::RecoveredFromTwoLogs);
             plans.push(EarlierPlan { id: number, crashed: server, ranges, proof });
         }
         plans

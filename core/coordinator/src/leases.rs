@@ -17,7 +17,7 @@ use crate::machine::{Coordinator, millis};
 use crate::reign::Answer;
 use crate::state::{Key, LeaseRecord};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, LeaseId, Peer, Status};
+use ramhold_base::{Instant, LeaseId, Mark, Peer, Status};
 use ramhold_wire::Header;
 use ramhold_wire::lease::{
     LEASE_CHECK_COUNT_MAX, LeaseCheck, LeaseOpen, LeaseOpened, LeaseRenew, LeaseRenewed, LeasesChecked,
@@ -141,7 +141,7 @@ impl Coordinator {
             let record = self.state.leases.remove(&lease);
             self.leases.update_count -= record.map_or(0, |record| record.updates.len());
             self.outbox.touch(Key::Lease(lease));
-            self.outbox.report(ramhold_base::Level::Debug, "mark:lease_over");
+            self.outbox.mark(Mark::LeaseOver);
         }
     }
 }

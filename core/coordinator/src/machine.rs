@@ -32,7 +32,7 @@ use crate::weighing::Weighing;
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ClusterId, ClusterTime, ConnId, DivisionId, Effects, Input, Instant, KeyHash, Level, Machine, Peer,
+    ClusterId, ClusterTime, ConnId, DivisionId, Effects, Input, Instant, KeyHash, Level, Machine, Mark, Peer,
     RecoveryId, Rng, ServerId, Status, StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
 };
 use ramhold_wire::status::ClearedReport;
@@ -482,7 +482,7 @@ impl Coordinator {
         self.outbox.term_version = version.unwrap_or(0) + 1;
         let conditions = vec![StoreCondition { key: TERM_KEY.into(), version }];
         let puts = vec![(TERM_KEY.into(), Some(encode_term(self.term)))];
-        self.outbox.report(Level::Debug, "mark:coordinator_commits_term");
+        self.outbox.mark(Mark::CoordinatorCommitsTerm);
         let token = self.outbox.store(StoreRequest::Commit { conditions, puts });
         self.phase = Phase::RaisingTerm(token);
     }

@@ -18,7 +18,7 @@ use crate::membership::{check_durability, sender_of};
 use crate::retry::Retry;
 use crate::state::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, KeyHash, Level, Peer, ServerId, Status, TableId};
+use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, ServerId, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::Durability;
@@ -58,7 +58,7 @@ impl Coordinator {
         let name = record.name.escape_debug();
         let text = format!("table {} '{name}' is to be {durability:?} with {replicas} replicas", record.id);
         self.outbox.report(Level::Info, text);
-        self.outbox.report(Level::Debug, "mark:table_altered");
+        self.outbox.mark(Mark::TableAltered);
         self.outbox.touch(Key::Table(message.table));
         self.want_migrated(message.table);
         Ok(result)
@@ -206,7 +206,7 @@ impl Coordinator {
             older: Vec::new(),
             ..piece
         });
-        self.outbox.report(Level::Debug, "mark:stretch_stored");
+        self.outbox.mark(Mark::StretchStored);
         self.look_at_kept();
         self.outbox.touch(Key::Table(id));
         let table = &self.state.tables[&id];

@@ -14,12 +14,13 @@
 //!
 //! Catalogue: G1, G3. See docs/protocols/membership.md, "The coordinator's store".
 
-use crate::state::{Key, LINEAGE_KEY, State, TERM_KEY, encode_lineage};
+use crate::state::{CommitMarks, Key, LINEAGE_KEY, State, TERM_KEY, encode_lineage};
 use minicbor::Encode;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
-    ClusterId, Effect, Effects, Level, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken, Term,
+    ClusterId, Effect, Effects, Level, Mark, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken,
+    Term,
 };
 use ramhold_wire::control::encode_into;
 use ramhold_wire::copies::Lineage;
@@ -59,7 +60,8 @@ pub(crate) type Puts = Vec<(String, Option<Vec<u8>>)>;
 #[derive(Debug)]
 struct InFlight {
     token: StoreToken,
-    kinds: Vec<&'static str>,
+    /// The marks of the kinds of its records.
+    marks: Vec<CommitMarks>,
     puts: Puts,
 }
 
@@ -95,6 +97,10 @@ impl Outbox {
 
     pub fn is_settled(&self) -> bool {
         self.changed.is_empty() && self.in_flight.is_none()
+    }
+
+    pub fn mark(&mut self, mark: Mark) {
+        self.ready.mark(mark);
     }
 
     pub fn report(&mut self, level: Level, text: impl Into<String>) {
@@ -215,8 +221,8 @@ impl Outbox {
     pub fn committed(&mut self, token: StoreToken) -> Option<Puts> {
         let done = self.in_flight.take_if(|in_flight| in_flight.token == token)?;
         self.commits_done += 1;
-        for kind in done.kinds {
-            self.report(Level::Debug, format!("mark:coordinator_committed_{kind}"));
+        for marks in done.marks {
+            self.mark(marks.committed);
         }
         Some(done.puts)
     }
@@ -246,10 +252,10 @@ impl Outbox {
 
     fn begin_commit(&mut self, state: &State) {
         let changed = std::mem::take(&mut self.changed);
-        let mut kinds: Vec<&'static str> = changed.iter().map(|key| key.kind()).collect();
-        kinds.dedup();
-        for kind in &kinds {
-            self.ready.report(Level::Debug, format!("mark:coordinator_commits_{kind}"));
+        let mut marks: Vec<CommitMarks> = changed.iter().map(|key| key.marks()).collect();
+        marks.dedup();
+        for marks in &marks {
+            self.ready.mark(marks.commits);
         }
         self.lineage.advance();
         let mut puts: Puts = changed.iter().map(|key| (key.to_string(), state.encode(*key))).collect();
@@ -258,7 +264,7 @@ impl Outbox {
         let request = StoreRequest::Commit { conditions: vec![condition], puts: puts.clone() };
         let token = self.store(request);
         self.commits_begun += 1;
-        self.in_flight = Some(InFlight { token, kinds, puts });
+        self.in_flight = Some(InFlight { token, marks, puts });
     }
 }
 

@@ -13,7 +13,7 @@ use crate::recovery::hashes;
 use crate::replaying::Replay;
 use crate::state::{EarlierRecord, Key, PublishedRecord, TableRecord, TabletRecord};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, Version};
+use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, RecoveryId, ServerId, Status, Version};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recovered, RecoveryOutcome};
@@ -167,7 +167,7 @@ impl Coordinator {
         for (range, assignment) in ranges.iter().zip(assignments) {
             let Some(table) = self.state.tables.get_mut(&range.table) else { continue };
             if table.tablets.iter().any(|t| t.joined && t.owner == crashed) {
-                self.outbox.report(Level::Debug, "mark:recovered_from_pieces");
+                self.outbox.mark(Mark::RecoveredFromPieces);
             }
             table.adopt(crashed, range, server, *assignment, (floor, origin));
             self.outbox.touch(Key::Table(range.table));

@@ -17,7 +17,8 @@ use crate::retry::Retry;
 use crate::state::{Key, LINEAGE_KEY, State};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
-    ClusterId, ClusterTime, DirectoryId, Instant, LeaseId, Level, RecoveryId, ServerId, Status, TableId, Term,
+    ClusterId, ClusterTime, DirectoryId, Instant, LeaseId, Level, Mark, RecoveryId, ServerId, Status,
+    TableId, Term,
 };
 use ramhold_wire::copies::{StatePart, StatePosition, StateRead, StateTell, StateTold};
 use ramhold_wire::membership::{Enlist, MembershipVerify};
@@ -411,7 +412,7 @@ impl Coordinator {
             records.len()
         );
         self.outbox.report(Level::Info, text);
-        self.outbox.report(Level::Debug, "mark:state_rebuilt");
+        self.outbox.mark(Mark::StateRebuilt);
         if !planted(Defect::RebuiltIdsReused) {
             let meta = &mut state.meta;
             meta.servers = ServerId(meta.servers.0.saturating_add(ID_STEP.into()));

@@ -21,7 +21,7 @@ use crate::recovery::Recovery;
 use crate::replaying::Plan;
 use crate::state::ServerRecord;
 use crate::turns::Alone;
-use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status};
+use ramhold_base::{Instant, Level, Mark, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::recovery::{Room, RoomReport};
 use std::collections::{BTreeMap, BTreeSet};
@@ -266,7 +266,7 @@ impl Coordinator {
         if !recovery.is_waiting() {
             let text = format!("{id} waits for {} bytes of memory", need.bytes);
             self.outbox.report(Level::Info, text);
-            self.outbox.report(Level::Debug, "mark:recovery_waits_for_room");
+            self.outbox.mark(Mark::RecoveryWaitsForRoom);
             self.rooms.ask_at = self.rooms.ask_at.min(now + ASK_INTERVAL);
         }
         recovery.admission = Admission::Waiting(need);
@@ -303,7 +303,7 @@ impl Coordinator {
         }
         recovery.partition_bytes_max = Some(half);
         recovery.plan_anew();
-        self.outbox.report(Level::Debug, "mark:recovery_divided_finer");
+        self.outbox.mark(Mark::RecoveryDividedFiner);
     }
 
     /// A recovery master had no room for a partition after all. If its recovery was the only one at work, that recovery
@@ -340,7 +340,7 @@ impl Coordinator {
                 recovery.admission = Admission::Waiting(need);
                 recovery.leaves_to_others_until = now + OTHERS_TURN * (1 << recovery.fruitless.min(3));
                 recovery.fruitless += 1;
-                self.outbox.report(Level::Debug, "mark:recovery_lets_others_try");
+                self.outbox.mark(Mark::RecoveryLetsOthersTry);
             }
         }
         self.recoveries.insert(id, recovery);

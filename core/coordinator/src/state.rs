@@ -17,7 +17,7 @@ pub use lease::{LeaseRecord, UpdateRecord, UpdateResult};
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ClusterTime, DirectoryId, DivisionId, Epoch, KeyHash, LeaseId, RecoveryId, SegmentId,
+    ClusterId, ClusterTime, DirectoryId, DivisionId, Epoch, KeyHash, LeaseId, Mark, RecoveryId, SegmentId,
     ServerId, ShardId, StreamId, TableId, Term, Version,
 };
 use ramhold_wire::control::Address;
@@ -344,17 +344,26 @@ pub enum Key {
 }
 
 impl Key {
-    pub fn kind(self) -> &'static str {
-        match self {
-            Key::Meta => "meta",
-            Key::Server(_) => "server",
-            Key::Table(_) => "table",
-            Key::Recovery(_) => "recovery",
-            Key::Loss(_) => "loss",
-            Key::Lease(_) => "lease",
-            Key::Gone(_) => "gone",
-        }
+    /// The marks of commits of records of this kind.
+    pub fn marks(self) -> CommitMarks {
+        let (commits, committed) = match self {
+            Key::Meta => (Mark::CoordinatorCommitsMeta, Mark::CoordinatorCommittedMeta),
+            Key::Server(_) => (Mark::CoordinatorCommitsServer, Mark::CoordinatorCommittedServer),
+            Key::Table(_) => (Mark::CoordinatorCommitsTable, Mark::CoordinatorCommittedTable),
+            Key::Recovery(_) => (Mark::CoordinatorCommitsRecovery, Mark::CoordinatorCommittedRecovery),
+            Key::Loss(_) => (Mark::CoordinatorCommitsLoss, Mark::CoordinatorCommittedLoss),
+            Key::Lease(_) => (Mark::CoordinatorCommitsLease, Mark::CoordinatorCommittedLease),
+            Key::Gone(_) => (Mark::CoordinatorCommitsGone, Mark::CoordinatorCommittedGone),
+        };
+        CommitMarks { commits, committed }
     }
+}
+
+/// The marks before and after the commit of one kind of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitMarks {
+    pub commits: Mark,
+    pub committed: Mark,
 }
 
 impl fmt::Display for Key {

@@ -17,7 +17,7 @@ use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
 use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
 use ramhold_base::{
-    DivisionId, KeyHash, Level, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version,
+    DivisionId, KeyHash, Level, Mark, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version,
 };
 use ramhold_wire::Header;
 use ramhold_wire::membership::Durability;
@@ -119,7 +119,7 @@ impl Coordinator {
         let (name, options, seed) = (table.name.clone(), table.options.clone(), table.seed);
         self.begin_drop(old);
         let new = self.enter_table(name, options, seed, tablets);
-        self.outbox.report(Level::Debug, "mark:table_truncated");
+        self.outbox.mark(Mark::TableTruncated);
         Ok(UpdateResult::TableTruncated(old, new))
     }
 

@@ -17,7 +17,7 @@ use crate::machine::Coordinator;
 use crate::shortage::failure_domain;
 use crate::state::TabletRecord;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, Level, ServerId};
+use ramhold_base::{Instant, Mark, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Coordinator {
             if (entry.replicates, entry.replicates_only) != wanted {
                 (entry.replicates, entry.replicates_only) = wanted;
                 self.list_changed(log);
-                self.outbox.report(Level::Debug, "mark:turn_given");
+                self.outbox.mark(Mark::TurnGiven);
             }
         }
     }

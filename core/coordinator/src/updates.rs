@@ -15,7 +15,7 @@
 use crate::machine::Coordinator;
 use crate::state::{Key, UpdateRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Level, Peer, Status, TableId};
+use ramhold_base::{ConnId, Level, Mark, Peer, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::table::{TableCreated, TableDivided, TableTruncated};
@@ -46,7 +46,7 @@ impl Coordinator {
         }
         let result = match self.recall(header)? {
             Recalled::Done(result) => {
-                self.outbox.report(Level::Debug, "mark:update_recalled");
+                self.outbox.mark(Mark::UpdateRecalled);
                 result
             }
             Recalled::Dropped => return Ok(()),

@@ -9,7 +9,7 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{KeyHash, Level, Position, Status, TableId};
+use ramhold_base::{KeyHash, Mark, Position, Status, TableId};
 use ramhold_log::{Recalled, Unreadable};
 use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Opcode, Step};
@@ -80,7 +80,7 @@ impl Master {
                     && self.is_tail_short(table, hash)
                     && !planted(Defect::ShortTailTold) =>
             {
-                step.effects.report(Level::Debug, "mark:result_waits");
+                step.effects.mark(Mark::ResultWaits);
                 if !header.repeated {
                     self.counters.dropped += 1;
                     return None;
@@ -89,9 +89,9 @@ impl Master {
             }
             Recalled::Done { outcome, position } if !is_done_again(header, from) => {
                 self.counters.recalled += 1;
-                step.effects.report(Level::Debug, "mark:result_recalled");
+                step.effects.mark(Mark::ResultRecalled);
                 if header.opcode == Opcode::Increment.code() && outcome.number.is_some() {
-                    step.effects.report(Level::Debug, "mark:increment_recalled");
+                    step.effects.mark(Mark::IncrementRecalled);
                 }
                 let outcome = self.with_present_number_if_planted(outcome, table, hash, key);
                 let answer = Answer::Outcome(outcome);
@@ -117,7 +117,7 @@ impl Master {
             _ => None,
         };
         if let Some(shortage) = shortage {
-            step.effects.report(Level::Debug, "mark:write_lacks_backups");
+            step.effects.mark(Mark::WriteLacksBackups);
             let facts = |out: &mut Vec<u8>| encode_into(out, &shortage);
             self.multis.answer(from, header, refusal, facts, step.effects);
         } else {

@@ -18,7 +18,7 @@ use crate::objects::{is_logged, is_object, parked_key, result_of};
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, KeyHash, Level, Position, Status, TableId, Version};
+use ramhold_base::{ConnId, KeyHash, Mark, Position, Status, TableId, Version};
 use ramhold_log::{AppendRefusal, Change, Object, Purpose, Removal, RpcResult, Unreadable, Written};
 use ramhold_wire::commit::{CommitAction, CommitItem, CommitRequest};
 use ramhold_wire::data::RejectRules;
@@ -68,7 +68,7 @@ impl Master {
             // A client that repeats the commit must get the same answer, and the owners of the keys may change
             // meanwhile. So the refusal is logged.
             Err(Status::NotTogether) => {
-                step.effects.report(Level::Debug, "mark:not_together");
+                step.effects.mark(Mark::NotTogether);
                 let result = result(Status::NotTogether, Version::NONE);
                 return self.settle(step, &tablet, Purpose::Ordinary, &result, from, header);
             }
@@ -116,7 +116,7 @@ impl Master {
         let logged = is_logged.then_some(&result);
         match self.append_commit(step, &tablet, &judged.changes, logged) {
             Ok(position) => {
-                step.effects.report(Level::Debug, "mark:commit");
+                step.effects.mark(Mark::Commit);
                 self.counters.writes += judged.changes.len() as u64;
                 self.keep_if_unreplicated(&tablet, &result);
                 let answer = Answer::Outcome(result.remembered());

@@ -13,7 +13,7 @@
 use crate::Master;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, DivisionId, Effects, KeyHash, Level, Peer, Status, TableId};
+use ramhold_base::{ConnId, DivisionId, Effects, KeyHash, Mark, Peer, Status, TableId};
 use ramhold_log::HashRange;
 use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{TabletDivide, TabletWeights, TabletsWeighed};
@@ -151,7 +151,7 @@ impl Master {
             }
             let hasher = self.tablets.hasher(table).expect("it has tablets");
             match self.shard.log.recount_step(table, self.config.recount_buckets, &|key| hasher.hash(key)) {
-                Ok(true) => step.effects.report(Level::Debug, "mark:tablet_cut"),
+                Ok(true) => step.effects.mark(Mark::TabletCut),
                 Ok(false) => return,
                 Err(at) => {
                     let (segment, offset) = self.shard.log.place_of(at);
@@ -163,7 +163,7 @@ impl Master {
         let Dividing { ranges, .. } = self.divisions.remove(0);
         self.shard.log.divide(&ranges);
         if self.tablets.divide(&ranges) {
-            step.effects.report(Level::Debug, "mark:tablets_joined");
+            step.effects.mark(Mark::TabletsJoined);
         }
         reply(step.effects, to, &header, Status::Ok);
     }

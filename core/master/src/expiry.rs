@@ -16,7 +16,7 @@
 use crate::Master;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Instant, KeyHash, Level, Position, Status, TableId, Version};
+use ramhold_base::{ClusterTime, Instant, KeyHash, Mark, Position, Status, TableId, Version};
 use ramhold_log::{EndedKey, Found, Reference};
 use ramhold_wire::data::KeyRequest;
 use ramhold_wire::{Step, View};
@@ -149,7 +149,7 @@ impl Master {
             parked.was_over(end, position);
         }
         self.shard.cleaning.counters.expired += 1;
-        step.effects.report(Level::Debug, "mark:expired");
+        step.effects.mark(Mark::Expired);
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl Master {
             }
         }
         if self.shard.cleaning.counters.expired > before {
-            step.effects.report(Level::Debug, "mark:expired_unasked");
+            step.effects.mark(Mark::ExpiredUnasked);
         }
         self.expiry.found = ended;
         let requests = self.counters.reads + self.counters.writes;

@@ -17,7 +17,7 @@
 
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Instant, LeaseId, Level, Peer, Status};
+use ramhold_base::{ConnId, Instant, LeaseId, Mark, Peer, Status};
 use ramhold_wire::lease::{LEASE_CHECK_COUNT_MAX, LeaseCheck, LeaseMeet, LeasesChecked};
 use ramhold_wire::{Header, Step, decode, reply, request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,7 +196,7 @@ impl Master {
                 None => {
                     self.leases.tell(*lease, Told::Over);
                     self.shard.log.forget_lease(*lease);
-                    step.effects.report(Level::Debug, "mark:lease_forgotten");
+                    step.effects.mark(Mark::LeaseForgotten);
                 }
             }
         }

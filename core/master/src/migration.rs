@@ -23,7 +23,7 @@ use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ConnId, Effects, Instant, KeyHash, Level, Peer, Position, SegmentId, Status, StreamId, TableId,
+    ConnId, Effects, Instant, KeyHash, Level, Mark, Peer, Position, SegmentId, Status, StreamId, TableId,
 };
 use ramhold_log::{CopyStop, Cursor, HashRange};
 use ramhold_replication::FlushWish;
@@ -354,7 +354,7 @@ impl Master {
             stretches: 0,
             longest: Duration::ZERO,
         });
-        step.effects.report(Level::Debug, "mark:migration_begun");
+        step.effects.mark(Mark::MigrationBegun);
     }
 
     fn gather(&mut self, range: HashRange) {
@@ -388,12 +388,12 @@ impl Master {
         if let Phase::Replicating(side) = &moving.phase {
             let side = side.clone();
             if self.shard.is_side_starved(step.now, &side, ROOM_PATIENCE) {
-                step.effects.report(Level::Debug, "mark:migration_without_room");
+                step.effects.mark(Mark::MigrationWithoutRoom);
                 return self.pause_migration(step, moving, "no backup has room for copies", false);
             }
             let patience = self.migrating.patience(moving.start());
             if moving.stretch.is_some_and(|(_, since)| step.now.since(since) >= patience) {
-                step.effects.report(Level::Debug, "mark:migration_too_slow");
+                step.effects.mark(Mark::MigrationTooSlow);
                 let why = "its copies do not come to the devices of enough backups in time";
                 return self.pause_migration(step, moving, why, true);
             }
@@ -468,7 +468,7 @@ impl Master {
             Ok(false) => {}
             Ok(true) => {
                 moving.phase = Phase::Replicating(side.clone());
-                step.effects.report(Level::Debug, "mark:stretch_copied");
+                step.effects.mark(Mark::StretchCopied);
             }
             Err(CopyStop::Damaged(at)) => {
                 // Nothing stays frozen while the move waits for the repair.
@@ -476,7 +476,7 @@ impl Master {
                 return self.pause_migration(step, moving, "damaged memory is to be repaired first", false);
             }
             Err(CopyStop::NoMemory) => {
-                step.effects.report(Level::Debug, "mark:migration_without_memory");
+                step.effects.mark(Mark::MigrationWithoutMemory);
                 return self.pause_migration(step, moving, NO_MEMORY, false);
             }
         }
@@ -493,7 +493,7 @@ impl Master {
         let needed =
             self.shard.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes;
         if self.shard.log.usage().free_bytes < needed {
-            step.effects.report(Level::Debug, "mark:migration_without_memory");
+            step.effects.mark(Mark::MigrationWithoutMemory);
             return self.pause_migration(step, moving, NO_MEMORY, false);
         }
         self.migrating.failures.remove(&moving.start());
@@ -503,7 +503,7 @@ impl Master {
         match self.roll_held(step, moving.stream, held) {
             Some(head) => {
                 moving.phase = Phase::Entered(head);
-                step.effects.report(Level::Debug, "mark:stretch_entered");
+                step.effects.mark(Mark::StretchEntered);
                 false
             }
             None => {
@@ -568,7 +568,7 @@ impl Master {
         // The coordinator could not have stored the stretch without having stored the tablet.
         tablet.is_confirmed = true;
         moving.phase = Phase::Leading;
-        effects.report(Level::Debug, "mark:stretch_moved");
+        effects.mark(Mark::StretchMoved);
     }
 
     fn lead_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
@@ -593,7 +593,7 @@ impl Master {
         let tablet = self.tablets.exact_mut(moving.tablet).expect("looked at before");
         tablet.moved = None;
         (tablet.stream, tablet.first_segment) = (moving.stream, moving.first_segment);
-        step.effects.report(Level::Debug, "mark:tablet_migrated");
+        step.effects.mark(Mark::TabletMigrated);
         let text = format!(
             "a tablet of {} is in {} now, moved in {} stretches; writes to one waited for at most {} ms",
             range.table,

@@ -16,7 +16,7 @@ use crate::answered::Answered;
 use crate::parked::Answer;
 use ramhold_base::map::FastMap;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status};
+use ramhold_base::{ConnId, Effects, Instant, Mark, Peer, Status};
 use ramhold_wire::local::LocalAnswers;
 use ramhold_wire::multi::{ANSWER_ITEM_BYTES, MULTI_ANSWER_BYTES_MAX, MultiRequest, encode_answer};
 use ramhold_wire::{Header, Opcode, Step, frame, reply};
@@ -143,7 +143,7 @@ impl Master {
             Ok(request) => request,
             Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
         };
-        step.effects.report(Level::Debug, "mark:multi");
+        step.effects.mark(Mark::Multi);
         self.multis.last += 1;
         let multi = self.multis.last;
         let unsettled = request.count();

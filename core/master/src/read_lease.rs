@@ -14,7 +14,7 @@ use crate::parked::Answer;
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
-use ramhold_base::{Instant, Level, Peer, Status};
+use ramhold_base::{Instant, Mark, Peer, Status};
 use ramhold_replication::Replicator;
 use ramhold_wire::lease::ReadLease as Ask;
 use ramhold_wire::{Header, Step, request};
@@ -134,7 +134,7 @@ impl Master {
             answer,
         });
         self.counters.lease_waits += 1;
-        step.effects.report(Level::Debug, "mark:read_waited");
+        step.effects.mark(Mark::ReadWaited);
     }
 
     /// Keeps the lease while it is used, and answers the requests that wait for it.
@@ -189,7 +189,7 @@ impl Master {
                 waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, step.effects);
             } else {
                 self.counters.lease_refusals += 1;
-                step.effects.report(Level::Debug, "mark:read_not_leased");
+                step.effects.mark(Mark::ReadNotLeased);
                 self.multis.answer(waiting.to, &waiting.header, Status::NotLeased, |_| {}, step.effects);
             }
         }

@@ -25,8 +25,7 @@ use fetching::{Fetching, Source, micros};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
-    ConnId, Instant, KeyHash, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
-    Version,
+    ConnId, Instant, KeyHash, Mark, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId, Version,
 };
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
 use ramhold_shard::SideLog;
@@ -386,7 +385,7 @@ impl Master {
             dropped: Vec::new(),
         };
         self.replays.insert(key, replay);
-        step.effects.report(Level::Debug, "mark:recovery_begun");
+        step.effects.mark(Mark::RecoveryBegun);
         Status::Ok
     }
 
@@ -416,7 +415,7 @@ impl Master {
                 replay.times = replay.fetching.times();
                 replay.times.replayed = micros(step.now.since(replay.begun));
                 replay.phase = Phase::Finishing { side: 0, cursor: Cursor::default() };
-                step.effects.report(Level::Debug, "mark:recovery_replayed");
+                step.effects.mark(Mark::RecoveryReplayed);
             }
         }
         if let Phase::Finishing { side, cursor } = replay.phase {
@@ -439,7 +438,7 @@ impl Master {
                         replay.times.replicated = micros(step.now.since(replay.begun));
                         replay.times.durable = replay.times.replicated;
                         replay.phase = Phase::Reporting { next: step.now, asked: false };
-                        step.effects.report(Level::Debug, "mark:recovery_told_early");
+                        step.effects.mark(Mark::RecoveryToldEarly);
                     } else {
                         self.begin_side_segments(step.now, replay);
                         replay.phase = Phase::Replicating;
@@ -462,12 +461,12 @@ impl Master {
             if durable && replay.is_live {
                 self.begin_settling(std::mem::take(&mut replay.settling), true);
                 replay.is_over = true;
-                step.effects.report(Level::Debug, "mark:recovery_durable");
+                step.effects.mark(Mark::RecoveryDurable);
                 return;
             }
             if durable && self.is_settled(&mut replay.settling) {
                 replay.times.durable = micros(step.now.since(replay.begun));
-                step.effects.report(Level::Debug, "mark:recovery_durable");
+                step.effects.mark(Mark::RecoveryDurable);
                 replay.phase = Phase::Reporting { next: step.now, asked: false };
             }
         }
@@ -491,7 +490,7 @@ impl Master {
                         self.tablets.remove(hash_range(range));
                         self.shard.log.untrack(hash_range(range));
                     }
-                    step.effects.report(Level::Debug, "mark:recovery_abandoned");
+                    step.effects.mark(Mark::RecoveryAbandoned);
                     replay.phase = Phase::Failed { next: step.now, asked: false, failure };
                 }
             }
@@ -627,7 +626,7 @@ impl Master {
                     self.shard.side_appended = true;
                     self.replays.insert(key, replay);
                 }
-                step.effects.report(Level::Debug, "mark:recovery_published");
+                step.effects.mark(Mark::RecoveryPublished);
                 for table in dropped {
                     for range in self.tablets.ranges_of(table) {
                         self.give_up(range);

@@ -14,7 +14,7 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, ConnId, Level, Peer, Position, Status, Version};
+use ramhold_base::{ClusterTime, ConnId, Mark, Peer, Position, Status, Version};
 use ramhold_log::{HashRange, Scanned, Unreadable};
 use ramhold_wire::scan::{
     PAGE_BYTES_ALWAYS, PAGE_BYTES_MAX, PAGE_COUNT_MAX, PAGE_HEAD_BYTES, PAGE_OBJECT_BYTES, ScanHead,
@@ -59,7 +59,7 @@ impl Master {
         if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) {
             return reply(step.effects, Peer::Conn(from), header, Status::TooMany);
         }
-        step.effects.report(Level::Debug, "mark:page");
+        step.effects.mark(Mark::Page);
         let to = Asker::Conn(from);
         self.answer_read(step, tablet.stream, position, to, header, Answer::Body(page));
     }

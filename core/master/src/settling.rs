@@ -15,7 +15,7 @@
 
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, Level, Peer, Position, SegmentId, Status, StreamId, time::earliest};
+use ramhold_base::{Instant, Mark, Peer, Position, SegmentId, Status, StreamId, time::earliest};
 use ramhold_replication::FlushWish;
 use ramhold_wire::recovery::Settled;
 use ramhold_wire::{Step, request};
@@ -218,7 +218,7 @@ impl Master {
         let before = self.settling.positions.len();
         self.settling.positions.retain(|p| (p.stream, p.first_segment) != (stream, first_segment));
         if self.settling.positions.len() < before {
-            step.effects.report(Level::Debug, "mark:recovery_settled");
+            step.effects.mark(Mark::RecoverySettled);
         }
     }
 

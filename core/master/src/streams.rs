@@ -5,7 +5,7 @@ use crate::tablets::{Tablet, TabletState};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status};
+use ramhold_base::{ConnId, Effects, Instant, Mark, Peer, Status};
 use ramhold_log::{Cursor, HashRange};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
@@ -107,7 +107,7 @@ impl Master {
             if tablet.state == TabletState::Taking {
                 tablet.state = TabletState::Serving;
                 confirming.serves_another(now);
-                effects.report(Level::Debug, "mark:tablet_taken");
+                effects.mark(Mark::TabletTaken);
             }
             let taken = TabletTaken {
                 shard: take.header.shard,

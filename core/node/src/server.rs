@@ -8,8 +8,8 @@ use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
 use ramhold_backup::Backup;
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    Coming, ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, Rng, SegmentId, ServerId,
-    Status,
+    Coming, ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Mark, Peer, Rng, SegmentId,
+    ServerId, Status,
 };
 use ramhold_detector::Detector;
 use ramhold_master::Master;
@@ -301,7 +301,7 @@ impl ServerNode {
             self.view.me
         );
         effects.report(Level::Error, reason.clone());
-        effects.report(Level::Debug, "mark:damaged_beyond");
+        effects.mark(Mark::DamagedBeyond);
         effects.push(Effect::Exit { code: EXIT_MEMORY_DAMAGED, reason });
     }
 

@@ -21,7 +21,7 @@
 
 use crate::{Replicator, Segments};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
-use ramhold_base::{Effects, Instant, Level, SegmentId, time::earliest};
+use ramhold_base::{Effects, Instant, Level, Mark, SegmentId, time::earliest};
 use ramhold_wire::status::CopyingStatus;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -192,7 +192,7 @@ impl Replicator {
             let took = now.since(begun).as_millis();
             let text = format!("{segments} segments were copied again: {bytes} bytes in {took} ms");
             effects.report(Level::Info, text);
-            effects.report(Level::Debug, "mark:copied_again");
+            effects.mark(Mark::CopiedAgain);
         }
     }
 

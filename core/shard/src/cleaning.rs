@@ -15,7 +15,7 @@
 use super::{Owner, Shard, SideLog, begin_segments};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
+use ramhold_base::{Effects, Instant, Mark, Position, SegmentId, StreamId};
 use ramhold_log::{
     Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Step as CopyStep, Wish,
 };
@@ -262,13 +262,13 @@ impl Shard {
                 self.cleaning.active = Some(Active::Combined(Survivors { pass, side }));
                 self.cleaning.plan = plan;
                 self.cleaning.counters.combined_passes += 1;
-                step.effects.report(Level::Debug, "mark:combined_begun");
+                step.effects.mark(Mark::CombinedBegun);
             }
             Some(Choice::Compaction { segment, plan }) => {
                 self.cleaning.active = Some(Active::Compaction(self.log.begin_compaction(segment)));
                 self.cleaning.plan = plan;
                 self.cleaning.counters.compactions += 1;
-                step.effects.report(Level::Debug, "mark:compaction_begun");
+                step.effects.mark(Mark::CompactionBegun);
             }
             None => {
                 self.pause_cleaning(step.now);
@@ -302,7 +302,7 @@ impl Shard {
         match self.cleaning.active.take().expect("only a pass that copies is done") {
             Active::Combined(survivors) => {
                 self.side_appended = true;
-                effects.report(Level::Debug, "mark:survivors_copied");
+                effects.mark(Mark::SurvivorsCopied);
                 self.cleaning.entering.push(survivors);
             }
             Active::Compaction(pass) => {
@@ -322,7 +322,7 @@ impl Shard {
             self.log.swap_compaction(pass);
             let after = self.log.segment(segment).expect("just swapped in").copy_after;
             self.cleaning.compacted.insert(stream, after);
-            effects.report(Level::Debug, "mark:compacted");
+            effects.mark(Mark::Compacted);
         }
     }
 
@@ -338,7 +338,7 @@ impl Shard {
             }
             self.log.enter_combined(&survivors.pass);
             let head = self.roll_entering(step, stream).expect("there is room for its opening");
-            step.effects.report(Level::Debug, "mark:survivors_entered");
+            step.effects.mark(Mark::SurvivorsEntered);
             let sources = survivors.pass.sources().to_vec();
             self.cleaning.retiring.push(Retiring { stream, head, sources, survivors: survivors.side.begun });
         }
@@ -353,7 +353,7 @@ impl Shard {
         effects: &mut Effects,
     ) {
         self.cleaning.retiring.push(Retiring { stream, head, sources: left, survivors: Vec::new() });
-        effects.report(Level::Debug, "mark:empty_head_left");
+        effects.mark(Mark::EmptyHeadLeft);
     }
 
     /// Dead segments that may leave their stream with the next head, as the sources of a pass without survivors.
@@ -426,7 +426,7 @@ impl Shard {
             }
             retiring.survivors.iter().for_each(|survivor| self.replicator.settled(*survivor));
             self.cleaning.counters.segments_retired += retiring.sources.len() as u64;
-            effects.report(Level::Debug, "mark:sources_retired");
+            effects.mark(Mark::SourcesRetired);
         }
     }
 }

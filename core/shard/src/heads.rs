@@ -10,7 +10,7 @@
 //! Not here: which segments leave a stream with a head (cleaning). Catalogue: C1, C6, D1.
 
 use super::{LogSegments, Owner, Shard};
-use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
+use ramhold_base::{Effects, Instant, Mark, Position, SegmentId, StreamId};
 use ramhold_replication::Segments;
 use ramhold_wire::Step;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Shard {
             self.replicator.abandon(held);
         }
         self.appended = true;
-        effects.report(Level::Debug, "mark:head_rolled");
+        effects.mark(Mark::HeadRolled);
     }
 
     /// The held head of a stream, if it is not older than `from`.

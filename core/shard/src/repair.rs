@@ -16,7 +16,7 @@
 use super::{Owner, Shard};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    Epoch, Instant, Level, Peer, Position, RpcId, SegmentId, ServerId, Status, StreamId, TableId,
+    Epoch, Instant, Level, Mark, Peer, Position, RpcId, SegmentId, ServerId, Status, StreamId, TableId,
 };
 use ramhold_log::{Log, Lost, Repaired, ScrubCursor};
 use ramhold_replication::Replicator;
@@ -238,7 +238,7 @@ impl Shard {
         }
         self.scrub.counters.repaired += 1;
         step.effects.report(Level::Info, format!("{segment} is whole again, from its replica on {backup}"));
-        step.effects.report(Level::Debug, "mark:repaired");
+        step.effects.mark(Mark::Repaired);
     }
 
     pub fn on_read_back_unanswered(&mut self, now: Instant, read: ReadBack) {

@@ -23,7 +23,7 @@ use door::Door;
 use native::NativeSession;
 pub use native::{end_of_mutation, end_of_read, rules};
 use ramhold_backup::{BackupConfig, Buffers};
-use ramhold_base::{Effects, Input, Instant, Level, Machine, Rng, SegmentId, ShardId};
+use ramhold_base::{Effects, Input, Instant, Level, Machine, Mark, MarkUse, Rng, SegmentId, ShardId};
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
@@ -52,49 +52,6 @@ const LANES_MAX: u64 = 4;
 const DEADLINE: Duration = Duration::from_secs(8);
 /// The lanes of a session that starts them together: enough that several go to one server.
 const PACKED_LANES_MAX: u64 = 16;
-
-/// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 23] = [
-    "head_rolled",
-    "combined_begun",
-    "survivors_copied",
-    "survivors_entered",
-    "copied_again",
-    "sources_retired",
-    "compaction_begun",
-    "compacted",
-    "expired",
-    "tablet_taken",
-    "tablet_cut",
-    "tablets_joined",
-    "recovery_begun",
-    "recovery_replayed",
-    "recovery_entered",
-    "recovery_durable",
-    "recovery_published",
-    "recovery_abandoned",
-    "result_recalled",
-    "lease_forgotten",
-    "read_waited",
-    "read_not_leased",
-    "expired_unasked",
-];
-
-/// Crash points of the coordinator: before and after the commit of each kind of record.
-const COORDINATOR_MARKS: [&str; 12] = [
-    "lease_over",
-    "coordinator_commits_lease",
-    "coordinator_committed_lease",
-    "coordinator_commits_meta",
-    "coordinator_commits_recovery",
-    "coordinator_commits_server",
-    "coordinator_commits_table",
-    "coordinator_commits_term",
-    "coordinator_committed_meta",
-    "coordinator_committed_recovery",
-    "coordinator_committed_server",
-    "coordinator_committed_table",
-];
 
 /// A process of the cluster.
 pub enum Process {
@@ -590,17 +547,14 @@ impl System for Cluster {
     }
 
     fn crash_points(&self, role: Role) -> Vec<&'static str> {
+        let with = |purposes: &'static [MarkUse]| {
+            Mark::ALL.iter().filter(|mark| purposes.contains(&mark.purpose())).map(|mark| mark.name())
+        };
         match role {
-            Role::Server => ramhold_backup::MARKS
-                .iter()
-                .chain(&SERVER_MARKS)
-                // These points are passed less often than the others, so they get a further share.
-                .chain(&SERVER_MARKS[1..8])
-                .chain(&SERVER_MARKS[9..15])
-                .chain(&SERVER_MARKS[19..])
-                .map(|mark| mark.strip_prefix("mark:").unwrap_or(mark))
+            Role::Server => with(&[MarkUse::ServerCrash, MarkUse::RareServerCrash])
+                .chain(with(&[MarkUse::RareServerCrash]))
                 .collect(),
-            Role::Coordinator => COORDINATOR_MARKS.to_vec(),
+            Role::Coordinator => with(&[MarkUse::CoordinatorCrash]).collect(),
         }
     }
 

@@ -247,6 +247,7 @@ impl Rig {
                     let (header, body) = frame::parse(&bytes).unwrap();
                     self.sent.push((to, header, body.to_vec()));
                 }
+                Effect::Mark(_) => {}
                 Effect::Report { level, text } => self.reports.push((level, text)),
                 Effect::DiskWrite { token, file, offset, data } => {
                     let data = data.of(&effects.bytes, frame).to_vec();

@@ -211,6 +211,7 @@ impl World {
             match effect {
                 Effect::Send { to, frame } => self.on_sent(to, &frame.of(&bytes)),
                 Effect::Store { token, request } => self.held.push_back((token, request)),
+                Effect::Mark(mark) => self.reports.push(format!("mark:{mark}")),
                 Effect::Report { text, .. } => self.reports.push(text),
                 // Bytes that were no frame: the sender is told why, then the connection ends.
                 Effect::Close { .. } | Effect::Hear { .. } => {}

@@ -13,7 +13,7 @@ use super::fetching::micros;
 use super::{Failure, PartitionReplay, Phase};
 use crate::Master;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, Level, SegmentId, StreamId};
+use ramhold_base::{Instant, Mark, SegmentId, StreamId};
 use ramhold_shard::SideLog;
 use ramhold_wire::Step;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ impl Master {
             for segment in side.begun.drain(..) {
                 self.shard.replicator.put_off(segment);
                 side.put_off.insert(segment);
-                step.effects.report(Level::Debug, "mark:live_gave_way");
+                step.effects.mark(Mark::LiveGaveWay);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Master {
             }
         }
         replay.times.replicated = micros(step.now.since(replay.begun));
-        step.effects.report(Level::Debug, "mark:recovery_entered");
+        step.effects.mark(Mark::RecoveryEntered);
         replay.phase = Phase::Entered { heads };
     }
 

@@ -102,6 +102,10 @@ impl Rig {
         for e in effects.list {
             let (to, frame) = match e {
                 Effect::Send { to, frame } => (to, frame),
+                Effect::Mark(mark) => {
+                    self.reports.push(format!("mark:{mark}"));
+                    continue;
+                }
                 Effect::Report { text, .. } => {
                     self.reports.push(text);
                     continue;

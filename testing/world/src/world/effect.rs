@@ -65,20 +65,20 @@ impl<M: Machine> World<M> {
                     self.plan_disk(node, token, file, work);
                 }
                 Effect::Store { token, request } => self.store_request(node, token, request),
-                Effect::Report { level, text } => {
-                    let dies = self.nodes[node]
-                        .dies_at
-                        .as_ref()
-                        .is_some_and(|at| text.strip_prefix("mark:") == Some(at));
-                    self.report(node, level, text);
-                    if dies {
-                        let point = self.nodes[node].dies_at.take().expect("compared above");
-                        self.line(node, &format!("dies at {point}"));
-                        *self.crash_points.entry(point).or_default() += 1;
-                        self.end_process(node, Parting::Killed);
+                Effect::Mark(mark) => {
+                    if self.passes(node, mark.name()) {
                         return;
                     }
                 }
+                Effect::Report { level, text } => match text.strip_prefix("mark:") {
+                    // Actors of the simulator have marks of their own.
+                    Some(name) => {
+                        if self.passes(node, name) {
+                            return;
+                        }
+                    }
+                    None => self.report(node, level, text),
+                },
                 Effect::Named { server } => {
                     self.trace.note(server.raw());
                     if self.log.is_some() {
@@ -110,11 +110,22 @@ impl<M: Machine> World<M> {
         }
     }
 
-    fn report(&mut self, node: usize, level: Level, text: String) {
-        if let Some(name) = text.strip_prefix("mark:") {
-            *self.marks.entry(name.to_string()).or_default() += 1;
-            return;
+    /// Counts a mark, and ends the process if it is to die there. Returns whether it has died.
+    fn passes(&mut self, node: usize, name: &str) -> bool {
+        match self.marks.get_mut(name) {
+            Some(count) => *count += 1,
+            None => {
+                self.marks.insert(name.to_string(), 1);
+            }
         }
+        let Some(point) = self.nodes[node].dies_at.take_if(|at| at == name) else { return false };
+        self.line(node, &format!("dies at {point}"));
+        *self.crash_points.entry(point).or_default() += 1;
+        self.end_process(node, Parting::Killed);
+        true
+    }
+
+    fn report(&mut self, node: usize, level: Level, text: String) {
         if let Some(fact) = text.strip_prefix("fact:") {
             self.facts.push(Fact { at: self.now, node, text: fact.to_string() });
             return;

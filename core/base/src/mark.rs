@@ -1,0 +1,179 @@
+//! Marks: places in a machine's life that simulators and tests count, and at which they may end the process.
+//!
+//! A machine passes a mark with `Effects::mark`, which costs one small effect and no allocation. Real processes drop
+//! marks.
+//!
+//! Invariant: a mark has one name and one use, which stand in one line here.
+
+use std::fmt;
+
+/// What a simulator does with a mark, besides counting it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MarkUse {
+    Counted,
+    /// A server's crash here is interesting.
+    ServerCrash,
+    /// The same, and servers pass here less often, so that the place gets a further share of the crashes.
+    RareServerCrash,
+    /// A coordinator's crash here is interesting.
+    CoordinatorCrash,
+}
+
+macro_rules! marks {
+    ($($(#[$doc:meta])* $mark:ident = $name:literal, $purpose:ident;)*) => {
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Mark {
+            $($(#[$doc])* $mark,)*
+        }
+
+        impl Mark {
+            /// All marks. Simulators draw crash points in this order.
+            pub const ALL: &'static [Mark] = &[$(Mark::$mark,)*];
+
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Mark::$mark => $name,)*
+                }
+            }
+
+            pub const fn purpose(self) -> MarkUse {
+                match self {
+                    $(Mark::$mark => MarkUse::$purpose,)*
+                }
+            }
+        }
+    };
+}
+
+marks! {
+    // Backups.
+    /// A replica exists in memory, and nothing of it is written.
+    BackupOpened = "backup_opened", ServerCrash;
+    /// Data is written that no certificate covers yet.
+    BackupDataWritten = "backup_data_written", ServerCrash;
+    /// A certificate is written and its answers are about to leave.
+    BackupCertificateWritten = "backup_certificate_written", ServerCrash;
+    /// A certificate with a raised epoch is about to be written.
+    BackupEpochRaised = "backup_epoch_raised", ServerCrash;
+    /// Flushed data is in the frame, and not certainly on the device yet.
+    BackupFlushCopied = "backup_flush_copied", ServerCrash;
+    /// Flushed data is on the device, and its certificate is not.
+    BackupFlushDataSynced = "backup_flush_data_synced", ServerCrash;
+    /// Flushed data and its certificate are on the device.
+    BackupFlushCertified = "backup_flush_certified", ServerCrash;
+    /// The buffer of a closed replica is about to be emptied.
+    BackupBufferGivenBack = "backup_buffer_given_back", ServerCrash;
+    /// A replica is forgotten, and its certificates are about to be wiped.
+    BackupReplicaFreed = "backup_replica_freed", ServerCrash;
+    /// The report on a dead server's replicas is about to be sent to a coordinator.
+    BackupFenceAnswered = "backup_fence_answered", ServerCrash;
+    /// The ranges by which a dead server's log is divided are known, and nothing is read for them yet.
+    BackupRangesTold = "backup_ranges_told", ServerCrash;
+    /// A dead server's segment is read and divided.
+    BackupSegmentDivided = "backup_segment_divided", ServerCrash;
+    /// The superblock is written, and not certainly on the device yet.
+    BackupSuperblockWritten = "backup_superblock_written", ServerCrash;
+    /// The device has no room for another frame. Nothing about a shortage is durable, so a crash here is like any other.
+    BackupShortOfFrames = "backup_short_of_frames", Counted;
+    /// After a shortage there are enough free frames again.
+    BackupFramesAgain = "backup_frames_again", Counted;
+    // Shards, masters and nodes.
+    HeadRolled = "head_rolled", ServerCrash;
+    CombinedBegun = "combined_begun", RareServerCrash;
+    SurvivorsCopied = "survivors_copied", RareServerCrash;
+    SurvivorsEntered = "survivors_entered", RareServerCrash;
+    CopiedAgain = "copied_again", RareServerCrash;
+    SourcesRetired = "sources_retired", RareServerCrash;
+    CompactionBegun = "compaction_begun", RareServerCrash;
+    Compacted = "compacted", RareServerCrash;
+    Expired = "expired", ServerCrash;
+    TabletTaken = "tablet_taken", RareServerCrash;
+    TabletCut = "tablet_cut", RareServerCrash;
+    TabletsJoined = "tablets_joined", RareServerCrash;
+    RecoveryBegun = "recovery_begun", RareServerCrash;
+    RecoveryReplayed = "recovery_replayed", RareServerCrash;
+    RecoveryEntered = "recovery_entered", RareServerCrash;
+    RecoveryDurable = "recovery_durable", ServerCrash;
+    RecoveryPublished = "recovery_published", ServerCrash;
+    RecoveryAbandoned = "recovery_abandoned", ServerCrash;
+    ResultRecalled = "result_recalled", ServerCrash;
+    LeaseForgotten = "lease_forgotten", RareServerCrash;
+    ReadWaited = "read_waited", RareServerCrash;
+    ReadNotLeased = "read_not_leased", RareServerCrash;
+    ExpiredUnasked = "expired_unasked", RareServerCrash;
+    ResultWaits = "result_waits", Counted;
+    IncrementRecalled = "increment_recalled", Counted;
+    WriteLacksBackups = "write_lacks_backups", Counted;
+    NotTogether = "not_together", Counted;
+    Commit = "commit", Counted;
+    MigrationBegun = "migration_begun", Counted;
+    MigrationWithoutRoom = "migration_without_room", Counted;
+    MigrationTooSlow = "migration_too_slow", Counted;
+    StretchCopied = "stretch_copied", Counted;
+    MigrationWithoutMemory = "migration_without_memory", Counted;
+    StretchEntered = "stretch_entered", Counted;
+    StretchMoved = "stretch_moved", Counted;
+    TabletMigrated = "tablet_migrated", Counted;
+    Multi = "multi", Counted;
+    RecoveryToldEarly = "recovery_told_early", Counted;
+    LiveGaveWay = "live_gave_way", Counted;
+    Page = "page", Counted;
+    RecoverySettled = "recovery_settled", Counted;
+    DamagedBeyond = "damaged_beyond", Counted;
+    EmptyHeadLeft = "empty_head_left", Counted;
+    Repaired = "repaired", Counted;
+    // Coordinators. A commit is about to be asked for, or it is durable, for each kind of record.
+    LeaseOver = "lease_over", CoordinatorCrash;
+    CoordinatorCommitsLease = "coordinator_commits_lease", CoordinatorCrash;
+    CoordinatorCommittedLease = "coordinator_committed_lease", CoordinatorCrash;
+    CoordinatorCommitsMeta = "coordinator_commits_meta", CoordinatorCrash;
+    CoordinatorCommitsRecovery = "coordinator_commits_recovery", CoordinatorCrash;
+    CoordinatorCommitsServer = "coordinator_commits_server", CoordinatorCrash;
+    CoordinatorCommitsTable = "coordinator_commits_table", CoordinatorCrash;
+    CoordinatorCommitsTerm = "coordinator_commits_term", CoordinatorCrash;
+    CoordinatorCommittedMeta = "coordinator_committed_meta", CoordinatorCrash;
+    CoordinatorCommittedRecovery = "coordinator_committed_recovery", CoordinatorCrash;
+    CoordinatorCommittedServer = "coordinator_committed_server", CoordinatorCrash;
+    CoordinatorCommittedTable = "coordinator_committed_table", CoordinatorCrash;
+    CoordinatorCommitsLoss = "coordinator_commits_loss", Counted;
+    CoordinatorCommittedLoss = "coordinator_committed_loss", Counted;
+    CoordinatorCommitsGone = "coordinator_commits_gone", Counted;
+    CoordinatorCommittedGone = "coordinator_committed_gone", Counted;
+    TableDivided = "table_divided", Counted;
+    TabletOfPieces = "tablet_of_pieces", Counted;
+    DivisionToldAgain = "division_told_again", Counted;
+    CoordinatorStoreFull = "coordinator_store_full", Counted;
+    LogKept = "log_kept", Counted;
+    Settled = "settled", Counted;
+    KeptLogLetGo = "kept_log_let_go", Counted;
+    EarlierLogMoved = "earlier_log_moved", Counted;
+    RecoveredFromTwoLogs = "recovered_from_two_logs", Counted;
+    TableAltered = "table_altered", Counted;
+    StretchStored = "stretch_stored", Counted;
+    RecoveredFromPieces = "recovered_from_pieces", Counted;
+    StateRebuilt = "state_rebuilt", Counted;
+    RecoveryWaitsForRoom = "recovery_waits_for_room", Counted;
+    RecoveryDividedFiner = "recovery_divided_finer", Counted;
+    RecoveryLetsOthersTry = "recovery_lets_others_try", Counted;
+    TableTruncated = "table_truncated", Counted;
+    TurnGiven = "turn_given", Counted;
+    UpdateRecalled = "update_recalled", Counted;
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_name_belongs_to_one_mark() {
+        let names: BTreeSet<&str> = Mark::ALL.iter().map(|mark| mark.name()).collect();
+        assert_eq!(names.len(), Mark::ALL.len());
+    }
+}
