@@ -44,8 +44,11 @@ enum Lists {
     All,
 }
 
+/// Bits behind the point of the share of differing bytes: one byte of the largest entry must count.
+const SHARE_BITS: u32 = 32;
+
 /// How much a candidate differs from the damaged bytes. The candidate with the lowest score is taken.
-type Score = (bool, bool, usize);
+type Score = (bool, bool, u64);
 
 /// A search for damaged entries of one segment.
 struct Search<'a> {
@@ -210,9 +213,9 @@ impl Search<'_> {
                 encoded.clear();
                 variant.encode(&mut encoded);
                 let Some(present) = rest.get(..encoded.len()) else { continue };
-                let other_bytes = present.iter().zip(&encoded).filter(|(a, b)| a != b).count();
+                let other_bytes = present.iter().zip(&encoded).filter(|(a, b)| a != b).count() as u64;
                 let ends_elsewhere = self.ends_first && encoded.len() != next_start;
-                let score = (!is_indexed, ends_elsewhere, other_bytes * 1024 / encoded.len());
+                let score = (!is_indexed, ends_elsewhere, (other_bytes << SHARE_BITS) / encoded.len() as u64);
                 if best.as_ref().is_none_or(|(best, ..)| score < *best) {
                     best = Some((score, number, encoded.clone()));
                 }

@@ -3,9 +3,13 @@
 
 use crate::harness::*;
 use ramhold_base::{KeyHash, Rng, SegmentId, TableId};
-use ramhold_log::{Combined, Compaction, Cursor, Grant, Lost, Repaired, ScrubCursor, Step, Unreadable};
+use ramhold_log::{
+    Combined, Compaction, Cursor, Geometry, Grant, LogConfig, Lost, Repaired, ScrubCursor, Step, Unreadable,
+};
 
 const TABLE: TableId = TABLES[0];
+/// A few differing bytes are less than a thousandth of such a value.
+const LARGE_BYTES: usize = 6000;
 
 /// A log whose segment `id` is closed and holds objects with and without lists, dead ones, tombstones, and one that lies
 /// across seglets.
@@ -76,6 +80,31 @@ impl Rot {
         write(&mut harness, 7, 1);
         harness.roll(STREAM).unwrap();
         write(&mut harness, 6, 1);
+        let replica = segment_bytes(&harness.log, id);
+        let mut rot = Rot { harness, id, replica };
+        rot.clean_away(older[0]);
+        let mut pass = rot.harness.log.begin_compaction(id);
+        assert_eq!(compact(&mut rot.harness, &mut pass), Step::Done);
+        rot.harness.log.swap_compaction(pass);
+        rot.clean_away(older[1]);
+        rot
+    }
+
+    /// A large object whose list was shortened by a compaction, and names by now only what is gone. The two lists of one
+    /// segment that it may have had differ in five bytes.
+    fn with_a_large_object() -> Rot {
+        let geometry = Geometry { segment_bytes: 16 * 1024, seglet_bytes: 1024 };
+        let mut harness = Harness::new(LogConfig { geometry, ..config(256 * 1024) });
+        let mut older = Vec::new();
+        for _ in 0..2 {
+            older.push(harness.roll(STREAM).unwrap());
+            write(&mut harness, 0, 1);
+        }
+        let id = harness.roll(STREAM).unwrap();
+        write(&mut harness, 1, 1);
+        write(&mut harness, 0, LARGE_BYTES);
+        harness.roll(STREAM).unwrap();
+        write(&mut harness, 1, 1);
         let replica = segment_bytes(&harness.log, id);
         let mut rot = Rot { harness, id, replica };
         rot.clean_away(older[0]);
@@ -270,6 +299,21 @@ fn an_entry_whose_list_nobody_can_know_is_repaired() {
         let replica = rot.replica.clone();
         assert_eq!(rot.repair(&replica), Repaired::Whole, "bit {bit} of {bits}");
         assert_eq!(segment_bytes(&rot.harness.log, rot.id), before, "bit {bit} of {bits}");
+    }
+}
+
+// C8: seed 70107 of the simulator.
+#[test]
+fn a_large_entry_whose_list_nobody_can_know_is_repaired() {
+    let bytes = Rot::with_a_large_object().bytes();
+    assert!(bytes as usize > LARGE_BYTES);
+    for bit in (0..bytes * 8).step_by(61) {
+        let mut rot = Rot::with_a_large_object();
+        let before = segment_bytes(&rot.harness.log, rot.id);
+        rot.flip(bit);
+        let replica = rot.replica.clone();
+        assert_eq!(rot.repair(&replica), Repaired::Whole, "bit {bit} of {}", bytes * 8);
+        assert_eq!(segment_bytes(&rot.harness.log, rot.id), before, "bit {bit} of {}", bytes * 8);
     }
 }
 
