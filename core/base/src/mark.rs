@@ -1,4 +1,4 @@
-//! Marks: places in a machine's life that simulators and tests count, and at which they may end the process.
+//! Marks: places in a machine's life that simulators and tests count, and at each of which they may end the process.
 //!
 //! A machine passes a mark with `Effects::mark`, which costs one small effect and no allocation. Real processes drop
 //! marks.
@@ -7,16 +7,25 @@
 
 use std::fmt;
 
-/// What a simulator does with a mark, besides counting it.
+/// How a simulator uses a mark as a crash point. It counts all marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkUse {
-    Counted,
-    /// A server's crash here is interesting.
+    /// A server's crash here is demanded of a run.
     ServerCrash,
     /// The same, and servers pass here less often, so that the place gets a further share of the crashes.
     RareServerCrash,
-    /// A coordinator's crash here is interesting.
+    /// A server may be ended here, but a run of some hundred seeds need not have done it.
+    FurtherServerCrash,
+    /// A coordinator's crash here is demanded of a run.
     CoordinatorCrash,
+    /// A coordinator may be ended here, but a run of some hundred seeds need not have done it.
+    FurtherCoordinatorCrash,
+}
+
+impl MarkUse {
+    pub const fn is_demanded(self) -> bool {
+        !matches!(self, MarkUse::FurtherServerCrash | MarkUse::FurtherCoordinatorCrash)
+    }
 }
 
 macro_rules! marks {
@@ -74,9 +83,9 @@ marks! {
     /// The superblock is written, and not certainly on the device yet.
     BackupSuperblockWritten = "backup_superblock_written", ServerCrash;
     /// The device has no room for another frame. Nothing about a shortage is durable, so a crash here is like any other.
-    BackupShortOfFrames = "backup_short_of_frames", Counted;
+    BackupShortOfFrames = "backup_short_of_frames", FurtherServerCrash;
     /// After a shortage there are enough free frames again.
-    BackupFramesAgain = "backup_frames_again", Counted;
+    BackupFramesAgain = "backup_frames_again", FurtherServerCrash;
     // Shards, masters and nodes.
     HeadRolled = "head_rolled", ServerCrash;
     CombinedBegun = "combined_begun", RareServerCrash;
@@ -95,33 +104,34 @@ marks! {
     RecoveryEntered = "recovery_entered", RareServerCrash;
     RecoveryDurable = "recovery_durable", ServerCrash;
     RecoveryPublished = "recovery_published", ServerCrash;
-    RecoveryAbandoned = "recovery_abandoned", ServerCrash;
+    /// Few seeds reach it: a partition is given up only when its last replica fails meanwhile.
+    RecoveryAbandoned = "recovery_abandoned", FurtherServerCrash;
     ResultRecalled = "result_recalled", ServerCrash;
     LeaseForgotten = "lease_forgotten", RareServerCrash;
     ReadWaited = "read_waited", RareServerCrash;
     ReadNotLeased = "read_not_leased", RareServerCrash;
     ExpiredUnasked = "expired_unasked", RareServerCrash;
-    ResultWaits = "result_waits", Counted;
-    IncrementRecalled = "increment_recalled", Counted;
-    WriteLacksBackups = "write_lacks_backups", Counted;
-    NotTogether = "not_together", Counted;
-    Commit = "commit", Counted;
-    MigrationBegun = "migration_begun", Counted;
-    MigrationWithoutRoom = "migration_without_room", Counted;
-    MigrationTooSlow = "migration_too_slow", Counted;
-    StretchCopied = "stretch_copied", Counted;
-    MigrationWithoutMemory = "migration_without_memory", Counted;
-    StretchEntered = "stretch_entered", Counted;
-    StretchMoved = "stretch_moved", Counted;
-    TabletMigrated = "tablet_migrated", Counted;
-    Multi = "multi", Counted;
-    RecoveryToldEarly = "recovery_told_early", Counted;
-    LiveGaveWay = "live_gave_way", Counted;
-    Page = "page", Counted;
-    RecoverySettled = "recovery_settled", Counted;
-    DamagedBeyond = "damaged_beyond", Counted;
-    EmptyHeadLeft = "empty_head_left", Counted;
-    Repaired = "repaired", Counted;
+    ResultWaits = "result_waits", FurtherServerCrash;
+    IncrementRecalled = "increment_recalled", FurtherServerCrash;
+    WriteLacksBackups = "write_lacks_backups", FurtherServerCrash;
+    NotTogether = "not_together", FurtherServerCrash;
+    Commit = "commit", FurtherServerCrash;
+    MigrationBegun = "migration_begun", FurtherServerCrash;
+    MigrationWithoutRoom = "migration_without_room", FurtherServerCrash;
+    MigrationTooSlow = "migration_too_slow", FurtherServerCrash;
+    StretchCopied = "stretch_copied", FurtherServerCrash;
+    MigrationWithoutMemory = "migration_without_memory", FurtherServerCrash;
+    StretchEntered = "stretch_entered", FurtherServerCrash;
+    StretchMoved = "stretch_moved", FurtherServerCrash;
+    TabletMigrated = "tablet_migrated", FurtherServerCrash;
+    Multi = "multi", FurtherServerCrash;
+    RecoveryToldEarly = "recovery_told_early", FurtherServerCrash;
+    LiveGaveWay = "live_gave_way", FurtherServerCrash;
+    Page = "page", FurtherServerCrash;
+    RecoverySettled = "recovery_settled", FurtherServerCrash;
+    DamagedBeyond = "damaged_beyond", FurtherServerCrash;
+    EmptyHeadLeft = "empty_head_left", FurtherServerCrash;
+    Repaired = "repaired", FurtherServerCrash;
     // Coordinators. A commit is about to be asked for, or it is durable, for each kind of record.
     LeaseOver = "lease_over", CoordinatorCrash;
     CoordinatorCommitsLease = "coordinator_commits_lease", CoordinatorCrash;
@@ -135,29 +145,29 @@ marks! {
     CoordinatorCommittedRecovery = "coordinator_committed_recovery", CoordinatorCrash;
     CoordinatorCommittedServer = "coordinator_committed_server", CoordinatorCrash;
     CoordinatorCommittedTable = "coordinator_committed_table", CoordinatorCrash;
-    CoordinatorCommitsLoss = "coordinator_commits_loss", Counted;
-    CoordinatorCommittedLoss = "coordinator_committed_loss", Counted;
-    CoordinatorCommitsGone = "coordinator_commits_gone", Counted;
-    CoordinatorCommittedGone = "coordinator_committed_gone", Counted;
-    TableDivided = "table_divided", Counted;
-    TabletOfPieces = "tablet_of_pieces", Counted;
-    DivisionToldAgain = "division_told_again", Counted;
-    CoordinatorStoreFull = "coordinator_store_full", Counted;
-    LogKept = "log_kept", Counted;
-    Settled = "settled", Counted;
-    KeptLogLetGo = "kept_log_let_go", Counted;
-    EarlierLogMoved = "earlier_log_moved", Counted;
-    RecoveredFromTwoLogs = "recovered_from_two_logs", Counted;
-    TableAltered = "table_altered", Counted;
-    StretchStored = "stretch_stored", Counted;
-    RecoveredFromPieces = "recovered_from_pieces", Counted;
-    StateRebuilt = "state_rebuilt", Counted;
-    RecoveryWaitsForRoom = "recovery_waits_for_room", Counted;
-    RecoveryDividedFiner = "recovery_divided_finer", Counted;
-    RecoveryLetsOthersTry = "recovery_lets_others_try", Counted;
-    TableTruncated = "table_truncated", Counted;
-    TurnGiven = "turn_given", Counted;
-    UpdateRecalled = "update_recalled", Counted;
+    CoordinatorCommitsLoss = "coordinator_commits_loss", FurtherCoordinatorCrash;
+    CoordinatorCommittedLoss = "coordinator_committed_loss", FurtherCoordinatorCrash;
+    CoordinatorCommitsGone = "coordinator_commits_gone", FurtherCoordinatorCrash;
+    CoordinatorCommittedGone = "coordinator_committed_gone", FurtherCoordinatorCrash;
+    TableDivided = "table_divided", FurtherCoordinatorCrash;
+    TabletOfPieces = "tablet_of_pieces", FurtherCoordinatorCrash;
+    DivisionToldAgain = "division_told_again", FurtherCoordinatorCrash;
+    CoordinatorStoreFull = "coordinator_store_full", FurtherCoordinatorCrash;
+    LogKept = "log_kept", FurtherCoordinatorCrash;
+    Settled = "settled", FurtherCoordinatorCrash;
+    KeptLogLetGo = "kept_log_let_go", FurtherCoordinatorCrash;
+    EarlierLogMoved = "earlier_log_moved", FurtherCoordinatorCrash;
+    RecoveredFromTwoLogs = "recovered_from_two_logs", FurtherCoordinatorCrash;
+    TableAltered = "table_altered", FurtherCoordinatorCrash;
+    StretchStored = "stretch_stored", FurtherCoordinatorCrash;
+    RecoveredFromPieces = "recovered_from_pieces", FurtherCoordinatorCrash;
+    StateRebuilt = "state_rebuilt", FurtherCoordinatorCrash;
+    RecoveryWaitsForRoom = "recovery_waits_for_room", FurtherCoordinatorCrash;
+    RecoveryDividedFiner = "recovery_divided_finer", FurtherCoordinatorCrash;
+    RecoveryLetsOthersTry = "recovery_lets_others_try", FurtherCoordinatorCrash;
+    TableTruncated = "table_truncated", FurtherCoordinatorCrash;
+    TurnGiven = "turn_given", FurtherCoordinatorCrash;
+    UpdateRecalled = "update_recalled", FurtherCoordinatorCrash;
 }
 
 impl fmt::Display for Mark {

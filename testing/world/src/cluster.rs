@@ -550,11 +550,14 @@ impl System for Cluster {
         let with = |purposes: &'static [MarkUse]| {
             Mark::ALL.iter().filter(|mark| purposes.contains(&mark.purpose())).map(|mark| mark.name())
         };
+        use MarkUse::*;
         match role {
-            Role::Server => with(&[MarkUse::ServerCrash, MarkUse::RareServerCrash])
-                .chain(with(&[MarkUse::RareServerCrash]))
+            Role::Server => with(&[ServerCrash, RareServerCrash])
+                .chain(with(&[RareServerCrash, FurtherServerCrash]))
                 .collect(),
-            Role::Coordinator => with(&[MarkUse::CoordinatorCrash]).collect(),
+            Role::Coordinator => {
+                with(&[CoordinatorCrash]).chain(with(&[CoordinatorCrash, FurtherCoordinatorCrash])).collect()
+            }
         }
     }
 

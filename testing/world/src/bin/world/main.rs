@@ -7,11 +7,10 @@
 mod mutants;
 
 use clap::Parser;
-use ramhold_base::processor;
+use ramhold_base::{Mark, processor};
 use ramhold_world::cluster::Cluster;
 use ramhold_world::scenario::{Plan, Report, run};
 use ramhold_world::specimen::{Planted, Specimen};
-use ramhold_world::system::{Role, System};
 use ramhold_world::tally::Tally;
 use ramhold_world::world::Log;
 use std::ops::Range;
@@ -43,9 +42,6 @@ const FAULTS: [&str; 20] = [
     "store failure",
     "torn write",
 ];
-
-/// A crash point that few seeds reach: a partition is given up only when its last replica fails meanwhile.
-const RARE: &str = "recovery_abandoned";
 
 /// Seeds that are run twice.
 const TWICE: usize = 3;
@@ -221,12 +217,12 @@ fn main() -> ExitCode {
     }
     let seeds = arguments.replay.map_or(arguments.seeds.clone(), |seed| seed..seed + 1);
     let further = if arguments.demand { arguments.further } else { 0 };
-    let cluster = Cluster::default();
-    let points = [cluster.crash_points(Role::Server), cluster.crash_points(Role::Coordinator)].concat();
+    let demanded = Mark::ALL.iter().filter(|mark| mark.purpose().is_demanded());
+    let points: Vec<&str> = demanded.map(|mark| mark.name()).collect();
     let begun = Instant::now();
     let mut tally = Tally::default();
     for seed in seeds.start..seeds.end.saturating_add(further) {
-        let is_met = |point: &&str| *point == RARE || tally.sum(&format!("crash point.{point}")) > 0;
+        let is_met = |point: &&str| tally.sum(&format!("crash point.{point}")) > 0;
         if seed >= seeds.end && points.iter().all(is_met) {
             break;
         }
@@ -280,8 +276,6 @@ fn main() -> ExitCode {
         }
     }
     if arguments.demand {
-        let rare = |point: &&str| *point != RARE || tally.sum("seeds") >= 5000;
-        let points: Vec<&str> = points.into_iter().filter(rare).collect();
         lacks = tally.shortfalls(&FAULTS, &points);
         for seed in arguments.seeds.clone().take(TWICE) {
             let traces: Vec<u64> = (0..2)
