@@ -20,6 +20,7 @@ use crate::state::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, ServerId, Status, TableId};
 use ramhold_wire::Header;
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TableAlter, TabletMigrate, TabletMigrated};
@@ -48,7 +49,8 @@ impl Coordinator {
         if (table.options.durability, table.options.replicas) == (durability, replicas) {
             return Ok(result);
         }
-        let left = self.streams_left(table, (durability, replicas)).map(|stream| stream.replicas);
+        let left =
+            self.streams_left(table, StreamClass { durability, replicas }).map(|stream| stream.replicas);
         if let Some(shortage) = left.chain([replicas]).max().and_then(|replicas| self.shortage(replicas)) {
             return Ok(UpdateResult::Lacking(shortage));
         }
@@ -66,13 +68,9 @@ impl Coordinator {
 
     /// The streams that a table leaves when it is to be of this class. A stream that lacks a backup cannot be left:
     /// writes to it that are not acknowledged are durable nowhere.
-    fn streams_left(
-        &self,
-        table: &TableRecord,
-        class: (Durability, u8),
-    ) -> impl Iterator<Item = &StreamRecord> {
+    fn streams_left(&self, table: &TableRecord, class: StreamClass) -> impl Iterator<Item = &StreamRecord> {
         let streams = table.tablets.iter().filter_map(|piece| self.stream_of(piece));
-        streams.filter(move |stream| (stream.durability, stream.replicas) != class)
+        streams.filter(move |stream| stream.class() != class)
     }
 
     /// The stream of a piece, if it is registered.
@@ -85,8 +83,7 @@ impl Coordinator {
     fn is_in_class(&self, table: &TableRecord, piece: &TabletRecord) -> bool {
         // A stream without replicas is not registered, and never changes. Any other stream is registered before
         // anything is acknowledged in it.
-        self.stream_of(piece)
-            .is_none_or(|s| (s.durability, s.replicas) == (table.options.durability, table.options.replicas))
+        self.stream_of(piece).is_none_or(|s| s.class() == table.options.class())
     }
 
     /// The number of tablets that are not kept as the options say, at least for some of their hashes.

@@ -20,6 +20,7 @@ use ramhold_base::{
     ClusterId, ClusterTime, DirectoryId, DivisionId, Epoch, KeyHash, LeaseId, Mark, RecoveryId, SegmentId,
     ServerId, ShardId, StreamId, TableId, Term, Version,
 };
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::control::Address;
 use ramhold_wire::copies::Lineage;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
@@ -125,6 +126,12 @@ pub struct StreamRecord {
     pub segment: SegmentId,
     #[n(5)]
     pub epoch: Epoch,
+}
+
+impl StreamRecord {
+    pub fn class(&self) -> StreamClass {
+        StreamClass { durability: self.durability, replicas: self.replicas }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -27,7 +27,8 @@ use ramhold_base::{
 };
 use ramhold_log::{CopyStop, Cursor, HashRange};
 use ramhold_replication::FlushWish;
-use ramhold_shard::{Class, SideLog};
+use ramhold_shard::SideLog;
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletMigrate, TabletMigrated};
 use ramhold_wire::{Header, Step, View, decode, reply, request};
@@ -69,7 +70,7 @@ type Start = (TableId, KeyHash);
 pub(crate) struct Migrating {
     /// Tables whose tablets here are to have this class, by the coordinator's last request, and how long the request
     /// counts.
-    wanted: BTreeMap<TableId, (Class, Instant)>,
+    wanted: BTreeMap<TableId, (StreamClass, Instant)>,
     moving: Option<Moving>,
     /// Nothing is begun before this.
     not_before: Instant,
@@ -157,7 +158,7 @@ impl Migrating {
     }
 
     /// Whether tablets of some table are to have this class.
-    pub fn wants(&self, class: Class) -> bool {
+    pub fn wants(&self, class: StreamClass) -> bool {
         self.wanted.values().any(|(wanted, _)| *wanted == class)
     }
 
@@ -263,7 +264,7 @@ impl Master {
             if !self.tablets.hear_division(table, division) {
                 return Status::NotAllowed;
             }
-            let wanted = ((durability, replicas), now + WANTED_FOR);
+            let wanted = (migrate.class(), now + WANTED_FOR);
             let before = self.migrating.wanted.insert(table, wanted);
             if before.is_some_and(|(class, _)| class != wanted.0) {
                 // The obstacle to the old class may not be one to the new class.
@@ -295,8 +296,8 @@ impl Master {
 
     /// Begins with the next tablet that is not in the stream of its wanted class.
     fn begin_migration(&mut self, step: &mut Step<'_>) {
-        let mut ready: Vec<(Tablet, Class)> = Vec::new();
-        let wanted: Vec<(TableId, Class, Instant)> =
+        let mut ready: Vec<(Tablet, StreamClass)> = Vec::new();
+        let wanted: Vec<(TableId, StreamClass, Instant)> =
             self.migrating.wanted.iter().map(|(t, (class, until))| (*t, *class, *until)).collect();
         for (table, class, until) in wanted {
             let is_other = |t: &&Tablet| t.moved.is_some() || self.shard.class_of(t.stream) != Some(class);
@@ -321,12 +322,12 @@ impl Master {
         self.migrating.not_before = step.now + PAUSE;
         let start = |tablet: &Tablet| (tablet.range.table, tablet.range.first);
         let next = ready.iter().find(|(tablet, _)| Some(start(tablet)) > self.migrating.last);
-        let Some(&(tablet, (durability, replicas))) = next.or(ready.first()) else { return };
+        let Some(&(tablet, class)) = next.or(ready.first()) else { return };
         self.migrating.last = Some(start(&tablet));
         // A tablet that is on its way to another stream gets there first.
         let stream = match tablet.moved {
             Some(moved) => Ok(moved.stream),
-            None => self.shard.stream_for(durability, replicas),
+            None => self.shard.stream_for(class),
         };
         let Ok(stream) = stream else {
             let text = format!("{} cannot be kept in another way: too many streams", tablet.range.table);

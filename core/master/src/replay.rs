@@ -301,7 +301,7 @@ impl Master {
         }
         let mut streams = Vec::new();
         for range in &mine {
-            let stream = match self.shard.stream_for(range.durability, range.replicas) {
+            let stream = match self.shard.stream_for(range.class()) {
                 Ok(stream) => stream,
                 Err(status) => return status,
             };
@@ -459,7 +459,7 @@ impl Master {
                 self.shard.replicator.is_registered(*stream) && self.shard.durable(*stream).segment >= *head
             });
             if durable && replay.is_live {
-                self.begin_settling(std::mem::take(&mut replay.settling), true);
+                self.begin_settling(std::mem::take(&mut replay.settling));
                 replay.is_over = true;
                 step.effects.mark(Mark::RecoveryDurable);
                 return;

@@ -157,10 +157,9 @@ impl Master {
         position.is_flushed
     }
 
-    /// Begins with a partition that is published and durable. `is_new`: the coordinator knows only that it was taken
-    /// in.
-    pub(crate) fn begin_settling(&mut self, settling: Settling, is_new: bool) {
-        let positions = settling.positions.into_iter().map(|position| Unsettled { is_new, ..position });
+    /// Begins with a partition that is published and durable. The coordinator knows only that it was taken in.
+    pub(crate) fn begin_settling(&mut self, settling: Settling) {
+        let positions = settling.positions.into_iter().map(|position| Unsettled { is_new: true, ..position });
         self.settling.positions.extend(positions);
     }
 

@@ -4,7 +4,7 @@ use crate::tablets::Tablet;
 use crate::{LogSegments, Master};
 use ramhold_base::map::FastMap;
 use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId};
-use ramhold_wire::membership::Durability;
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
 use ramhold_wire::{Opcode, View};
 
@@ -33,7 +33,7 @@ impl Master {
         status.writes = self.counters.writes;
         status.streams = self.shard.replicator.status(view, |stream| self.unreplicated_bytes(stream));
         for stream in &mut status.streams {
-            if !self.is_needed(stream.stream, (stream.durability, stream.replicas)) {
+            if !self.is_needed(stream.stream, stream.class()) {
                 stream.waits_for = None;
             }
         }
@@ -63,7 +63,7 @@ impl Master {
     }
 
     /// Whether a tablet is in a stream, or is to be. A shortage of backups for any other stream holds up nobody.
-    fn is_needed(&self, stream: StreamId, class: (Durability, u8)) -> bool {
+    fn is_needed(&self, stream: StreamId, class: StreamClass) -> bool {
         let moved = |tablet: &Tablet| tablet.moved.is_some_and(|moved| moved.stream == stream);
         self.tablets.all().any(|tablet| tablet.stream == stream || moved(tablet))
             || self.migrating.wants(class)

@@ -69,7 +69,7 @@ impl Master {
         if self.is_sweeping(range) {
             return Err(Status::Retry);
         }
-        let stream = self.shard.stream_for(take.durability, take.replicas)?;
+        let stream = self.shard.stream_for(take.class())?;
         let first_segment = self.shard.roll(step, stream).ok_or(Status::OutOfMemory)?;
         self.shard.log.raise_safe_version(take.version_floor);
         self.shard.log.track(range);

@@ -189,7 +189,7 @@ impl Replicator {
         let (is_head, is_copy) = (self.is_in_order(id), self.copies.is_running(id));
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
         let (side, held, epoch) = (segment.side, segment.held, segment.epoch);
-        let synced = self.streams[&segment.stream].durability == Durability::Synced;
+        let synced = self.streams[&segment.stream].class.durability == Durability::Synced;
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
         let missing =
@@ -386,8 +386,8 @@ impl Replicator {
                 let message = StreamRegister {
                     shard: self.config.shard,
                     stream: stream_id,
-                    durability: stream.durability,
-                    replicas: stream.replicas,
+                    durability: stream.class.durability,
+                    replicas: stream.class.replicas,
                     segment: head,
                     epoch,
                 };

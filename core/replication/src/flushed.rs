@@ -30,7 +30,7 @@ impl Replicator {
     pub fn flushed(&self, stream: StreamId) -> Position {
         self.streams
             .get(&stream)
-            .map(|s| if s.replicas == 0 { s.durable } else { s.flushed })
+            .map(|s| if s.class.replicas == 0 { s.durable } else { s.flushed })
             .unwrap_or_default()
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 impl Replicator {
     /// The first replicated stream that the coordinator knows. No recovery can do without it.
     fn lease_stream(&self) -> Option<&Stream> {
-        self.streams.values().find(|stream| stream.replicas > 0 && stream.registered)
+        self.streams.values().find(|stream| stream.class.replicas > 0 && stream.registered)
     }
 
     /// The instant from which the read lease counts that the backups have granted last. `None` if some replica that may

@@ -16,7 +16,8 @@ use ramhold_base::{Instant, SegmentId, StreamId};
 impl Replicator {
     /// Makes R backups hold frames for a head of the stream with this id.
     pub fn hold_head(&mut self, stream: StreamId, segment: SegmentId) {
-        let replicas = self.streams.get(&stream).expect("streams are added before their segments").replicas;
+        let replicas =
+            self.streams.get(&stream).expect("streams are added before their segments").class.replicas;
         let nothing = Tail { length: 0, crc: 0, closed: false };
         let held = Segment { held: true, ..Segment::new(stream, false, replicas, nothing) };
         assert!(self.segments.insert(segment, held).is_none(), "ids are given out once");

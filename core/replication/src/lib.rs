@@ -32,6 +32,7 @@ use pieces::Pieces;
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_placement::CopysetCache;
 use ramhold_wire::Calls;
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::DiskFull;
 use segment::{Place, Segment};
@@ -201,11 +202,11 @@ impl Replicator {
     }
 
     /// Adds a new stream. Its first head must follow at once.
-    pub fn add_stream(&mut self, stream: StreamId, durability: Durability, replicas: u8) {
+    pub fn add_stream(&mut self, stream: StreamId, class: StreamClass) {
         assert!(!self.streams.contains_key(&stream), "a stream is added once");
-        assert_eq!(replicas == 0, durability == Durability::None);
-        self.replicas_max = self.replicas_max.max(replicas);
-        self.streams.insert(stream, Stream::new(durability, replicas));
+        assert_eq!(class.replicas == 0, class.durability == Durability::None);
+        self.replicas_max = self.replicas_max.max(class.replicas);
+        self.streams.insert(stream, Stream::new(class));
     }
 
     /// The highest number of replicas of any stream.
@@ -218,7 +219,7 @@ impl Replicator {
     pub fn head_rolled(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
         let owner = self.streams.get_mut(&stream).expect("streams are added before their heads");
         owner.order.push_back(segment);
-        let replicas = owner.replicas;
+        let replicas = owner.class.replicas;
         if replicas > 0 {
             owner.unflushed.push_back(segment);
         }
@@ -237,7 +238,8 @@ impl Replicator {
 
     /// Notes that the log began a side segment.
     pub fn side_begun(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
-        let replicas = self.streams.get(&stream).expect("streams are added before their segments").replicas;
+        let replicas =
+            self.streams.get(&stream).expect("streams are added before their segments").class.replicas;
         let mut entry = Segment::new(stream, true, replicas, opening);
         // Without replicas the segment waits for nothing.
         entry.complete = replicas == 0;

@@ -3,7 +3,7 @@
 use crate::Replicator;
 use ramhold_base::{Epoch, Position, SegmentId, ServerId, StreamId};
 use ramhold_placement::shortage;
-use ramhold_wire::membership::Durability;
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::shortage::Shortage;
 use ramhold_wire::status::StreamStatus;
 use ramhold_wire::{Standing, View};
@@ -23,13 +23,13 @@ pub struct ReplicaSeen {
 }
 
 impl Replicator {
-    pub fn streams(&self) -> impl Iterator<Item = (StreamId, Durability, u8)> {
-        self.streams.iter().map(|(id, s)| (*id, s.durability, s.replicas))
+    pub fn streams(&self) -> impl Iterator<Item = (StreamId, StreamClass)> {
+        self.streams.iter().map(|(id, s)| (*id, s.class))
     }
 
     /// The number of replicas of each segment of a stream.
     pub fn replica_count(&self, stream: StreamId) -> u8 {
-        self.streams.get(&stream).map_or(0, |s| s.replicas)
+        self.streams.get(&stream).map_or(0, |s| s.class.replicas)
     }
 
     /// The state of all streams for the operator. `unreplicated` tells the bytes of a stream that are not on R backups.
@@ -41,8 +41,8 @@ impl Replicator {
                 let incomplete = own().filter(|s| s.places.iter().any(|p| p.certified == 0)).count();
                 StreamStatus {
                     stream: *id,
-                    durability: stream.durability,
-                    replicas: stream.replicas,
+                    durability: stream.class.durability,
+                    replicas: stream.class.replicas,
                     segments: own().count() as u64,
                     incomplete_segments: incomplete as u64,
                     waits_for: self.waits_for(*id, view),
@@ -62,7 +62,7 @@ impl Replicator {
             return Some(self.waits_for_room(view));
         }
         if segment.places.iter().any(|p| p.backup.is_none()) {
-            if let Some(shortage) = shortage(view, entry.replicas, self.config.local_allowed) {
+            if let Some(shortage) = shortage(view, entry.class.replicas, self.config.local_allowed) {
                 return Some(format!("backups: {shortage}; {}", shortage.remedy()));
             }
             return Some("a backup with room for another replica".into());
@@ -122,7 +122,7 @@ impl Replicator {
         for stream in self.streams.values() {
             assert!(stream.flushed <= stream.durable);
             assert!(
-                stream.registered || stream.replicas == 0 || stream.durable == Position::default(),
+                stream.registered || stream.class.replicas == 0 || stream.durable == Position::default(),
                 "nothing is acknowledged of a stream that the coordinator does not know"
             );
             let heads = [stream.order.front(), stream.order.get(1)].map(|id| id.map(|id| &self.segments[id]));

@@ -1,13 +1,12 @@
 //! One stream: its heads that are not durably closed or not flushed, and its durable and flushed positions.
 
 use ramhold_base::{Instant, Position, SegmentId};
-use ramhold_wire::membership::Durability;
+use ramhold_wire::class::StreamClass;
 use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub durability: Durability,
-    pub replicas: u8,
+    pub class: StreamClass,
     /// The coordinator has an entry for the stream.
     pub registered: bool,
     pub registering: bool,
@@ -32,10 +31,9 @@ impl Stream {
         segment >= self.recorded
     }
 
-    pub fn new(durability: Durability, replicas: u8) -> Stream {
+    pub fn new(class: StreamClass) -> Stream {
         Stream {
-            durability,
-            replicas,
+            class,
             registered: false,
             registering: false,
             ask_at: Instant::ZERO,

@@ -377,7 +377,7 @@ impl Shard {
             self.cleaning.dead_in.clear();
         } else if self.cleaning.dead_look_at <= now {
             self.cleaning.dead_look_at = now + DEAD_LOOK_INTERVAL;
-            let streams: Vec<StreamId> = self.replicator.streams().map(|(stream, ..)| stream).collect();
+            let streams: Vec<StreamId> = self.replicator.streams().map(|(stream, _)| stream).collect();
             self.cleaning.dead_in =
                 streams.into_iter().filter(|stream| !self.dead_segments(*stream, owner).is_empty()).collect();
         }

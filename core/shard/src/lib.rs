@@ -22,7 +22,6 @@ pub use cleaning::{Cleaning, CleaningConfig, CleaningCounters, FRUITLESS_PAUSE};
 pub use owner::Owner;
 pub use repair::{Found, ReadBack, Scrub, ScrubConfig};
 pub use sides::{SideLog, begin_segments};
-pub use streams::Class;
 pub use touching::Touching;
 
 use ramhold_base::{Position, SegmentId, StreamId};

@@ -7,6 +7,7 @@
 //! Not here: how a role acts on a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
 
 pub mod calls;
+pub mod class;
 pub mod clock;
 pub mod commit;
 pub mod control;

@@ -135,7 +135,7 @@ fn look_at_master(master: &Master) -> MasterSeen {
     MasterSeen {
         fully_replicated: master.is_fully_replicated(),
         tablets: master.tablets_seen().collect(),
-        streams: master.replicator().streams().map(|(id, _, replicas)| (id, replicas)).collect(),
+        streams: master.replicator().streams().map(|(id, class)| (id, class.replicas)).collect(),
         segments: master.log().segments().cloned().collect(),
         replicas: master.replicator().replicas().collect(),
         damaged: damaged(master, true),

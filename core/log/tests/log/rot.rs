@@ -80,14 +80,7 @@ impl Rot {
         write(&mut harness, 7, 1);
         harness.roll(STREAM).unwrap();
         write(&mut harness, 6, 1);
-        let replica = segment_bytes(&harness.log, id);
-        let mut rot = Rot { harness, id, replica };
-        rot.clean_away(older[0]);
-        let mut pass = rot.harness.log.begin_compaction(id);
-        assert_eq!(compact(&mut rot.harness, &mut pass), Step::Done);
-        rot.harness.log.swap_compaction(pass);
-        rot.clean_away(older[1]);
-        rot
+        Rot::with_shortened_lists(harness, id, &older)
     }
 
     /// A large object whose list was shortened by a compaction, and names by now only what is gone. The two lists of one
@@ -105,6 +98,11 @@ impl Rot {
         write(&mut harness, 0, LARGE_BYTES);
         harness.roll(STREAM).unwrap();
         write(&mut harness, 1, 1);
+        Rot::with_shortened_lists(harness, id, &older)
+    }
+
+    /// Compacts a segment when the first of the segments before it has gone; then the second one goes too.
+    fn with_shortened_lists(harness: Harness, id: SegmentId, older: &[SegmentId]) -> Rot {
         let replica = segment_bytes(&harness.log, id);
         let mut rot = Rot { harness, id, replica };
         rot.clean_away(older[0]);

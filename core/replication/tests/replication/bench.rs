@@ -8,6 +8,7 @@ use ramhold_base::{
     StreamId, Term,
 };
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::control::Address;
 use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::membership::{
@@ -207,7 +208,7 @@ impl Bench {
             sent: Vec::new(),
         };
         bench.publish();
-        bench.replicator.add_stream(STREAM, Durability::Buffered, 3);
+        bench.replicator.add_stream(STREAM, StreamClass { durability: Durability::Buffered, replicas: 3 });
         bench.roll();
         bench
     }

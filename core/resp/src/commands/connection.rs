@@ -179,9 +179,9 @@ pub const CLIENT: Command = Command {
             group: "connection",
             since: "2.4.0",
             complexity: "O(N) with N the connections",
-            usage: "[ID client-id] [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [USER username] [SKIPME yes/no]",
+            usage: "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no]>",
             summary: "Closes the connections of clients that fit all that is said.",
-            note: "Of the connections to the server that is asked. By address (ADDR, LADDR, ip:port) is refused: addresses are not kept.",
+            note: "Of the connections to the server that is asked.",
             run: Run::Front(Front::ClientKill),
             ..Command::BASE
         },

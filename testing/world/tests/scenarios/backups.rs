@@ -129,7 +129,7 @@ fn full_devices_are_told_of_and_writes_go_on_when_they_have_room() {
         .filter_map(|server| stage.node(server))
         .flat_map(|node| {
             let master = node.master().expect("all are masters");
-            let streams: Vec<_> = master.replicator().streams().map(|(stream, ..)| stream).collect();
+            let streams: Vec<_> = master.replicator().streams().map(|(stream, _)| stream).collect();
             streams.into_iter().filter_map(move |stream| master.replicator().waits_for(stream, node.view()))
         })
         .collect();
