@@ -3,10 +3,10 @@
 //!
 //! Protocol: docs/protocols/exactly-once.md, 2. Catalogue: A3, D8.
 
-use crate::Master;
 use crate::leases::LeaseStanding;
 use crate::multi::Asker;
 use crate::parked::Answer;
+use crate::service::Service;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, Mark, Position, Status, TableId};
@@ -14,10 +14,10 @@ use ramhold_log::{Recalled, Unreadable};
 use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Opcode, Step};
 
-impl Master {
+impl Service {
     /// The checks that every mutation passes first. `None`: the mutation has been answered, or is dropped, because a
     /// refusal that is not remembered would prove nothing.
-    pub(crate) fn admit(
+    pub fn admit(
         &mut self,
         step: &mut Step<'_>,
         header: &Header,
@@ -29,14 +29,14 @@ impl Master {
             return match self.admit_local(step.now, table, key, from) {
                 Ok(admitted) => Some(admitted),
                 Err(status) => {
-                    self.refuse(from, header, status, step.effects);
+                    self.answers.refuse(from, header, status, step.effects);
                     None
                 }
             };
         }
         let (lease, sequence) = (header.lease, header.sequence);
         if lease.is_none() || sequence.is_none() {
-            self.refuse(from, header, Status::BadRequest, step.effects);
+            self.answers.refuse(from, header, Status::BadRequest, step.effects);
             return None;
         }
         if !self.leases.admits(lease) {
@@ -60,7 +60,7 @@ impl Master {
         let (tablet, hash) = match self.serving(table, key) {
             Ok(serving) => serving,
             Err(status) => {
-                self.refuse(from, header, status, step.effects);
+                self.answers.refuse(from, header, status, step.effects);
                 return None;
             }
         };
@@ -68,7 +68,7 @@ impl Master {
             // The answer is not `TooMany`: if a frame comes twice, that answer would tell its client that the mutation
             // had no effect.
             Recalled::Done { position, .. }
-                if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) =>
+                if position > self.shard.durable(tablet.stream) && self.answers.is_crowded(tablet.stream) =>
             {
                 self.counters.dropped += 1;
                 return None;
@@ -77,7 +77,7 @@ impl Master {
             // may have it. So the client waits, as for a new write.
             Recalled::Done { position, .. }
                 if position == Position::default()
-                    && self.is_tail_short(table, hash)
+                    && self.tablets.is_tail_short(table, hash)
                     && !planted(Defect::ShortTailTold) =>
             {
                 step.effects.mark(Mark::ResultWaits);
@@ -95,18 +95,29 @@ impl Master {
                 }
                 let outcome = self.with_present_number_if_planted(outcome, table, hash, key);
                 let answer = Answer::Outcome(outcome);
-                self.answer_when_durable(tablet.stream, position, from, header, answer, step.effects);
+                self.answers.answer_when_durable(
+                    &self.shard,
+                    (tablet.stream, position),
+                    from,
+                    header,
+                    answer,
+                    step.effects,
+                );
                 return None;
             }
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
             _ => match self.leases.check(step.now, lease) {
-                LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
+                LeaseStanding::Live if self.tablets.blocks(table, hash) => Status::Retry,
                 LeaseStanding::Live if self.shard.is_blocked(step.now, tablet.stream) => {
                     Status::TooFewBackups
                 }
-                LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
+                LeaseStanding::Live if self.answers.is_crowded(tablet.stream) => Status::TooMany,
                 // Nothing else would show that this server does not own the tablet any more.
-                LeaseStanding::Live if tablet.unreplicated && !self.is_leased(step.now) => Status::NotLeased,
+                LeaseStanding::Live
+                    if tablet.unreplicated && !self.answers.is_leased(step.now, &self.shard) =>
+                {
+                    Status::NotLeased
+                }
                 LeaseStanding::Live => return Some((tablet, hash)),
                 LeaseStanding::Unknown => Status::Retry,
                 LeaseStanding::Over => Status::LeaseOver,
@@ -119,9 +130,9 @@ impl Master {
         if let Some(shortage) = shortage {
             step.effects.mark(Mark::WriteLacksBackups);
             let facts = |out: &mut Vec<u8>| encode_into(out, &shortage);
-            self.multis.answer(from, header, refusal, facts, step.effects);
+            self.answers.multis.answer(from, header, refusal, facts, step.effects);
         } else {
-            self.refuse(from, header, refusal, step.effects);
+            self.answers.refuse(from, header, refusal, step.effects);
         }
         None
     }

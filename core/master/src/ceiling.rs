@@ -4,26 +4,26 @@
 //! twice (consistency rule 8). The coordinator raises the ceiling in large steps, so the check costs one comparison per
 //! write.
 
-use crate::{Context, Master};
+use crate::calls::Context;
 use ramhold_base::{Instant, Peer, Status, Version};
 use ramhold_wire::membership::{CeilingRaise, CeilingRaised};
-use ramhold_wire::{Header, Step, decode, request};
+use ramhold_wire::{Calls, Header, Step, decode, request};
 use std::time::Duration;
 
 /// The master asks for a higher ceiling when fewer versions than this are left.
 const MARGIN: u64 = 1 << 19;
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// The pause between two questions.
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Ceiling {
-    pub ceiling: Version,
+    ceiling: Version,
     /// The highest version that was handed out, or is about to be.
     pub needed: Version,
-    pub raising: bool,
+    raising: bool,
     /// The coordinator is not asked before this instant.
-    pub ask_at: Instant,
+    ask_at: Instant,
 }
 
 impl Ceiling {
@@ -45,26 +45,29 @@ impl Ceiling {
     fn is_low(&self) -> bool {
         self.needed.raw().saturating_add(MARGIN) > self.ceiling.raw()
     }
-}
 
-impl Master {
-    pub(crate) fn advance_ceiling(&mut self, step: &mut Step<'_>) {
-        if self.ceiling.raising || !self.ceiling.is_low() || self.ceiling.ask_at > step.now {
+    /// Asks for a higher ceiling, if one is needed and no question is under way.
+    pub fn advance(&mut self, step: &mut Step<'_>, calls: &mut Calls<Context>) {
+        if self.raising || !self.is_low() || self.ask_at > step.now {
             return;
         }
-        self.ceiling.raising = true;
-        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + TIMEOUT, Context::CeilingRaise);
-        let message = CeilingRaise { needed: self.ceiling.needed };
+        self.raising = true;
+        let rpc = calls.open(step.view.coordinator, step.now, step.now + TIMEOUT, Context::CeilingRaise);
+        let message = CeilingRaise { needed: self.needed };
         request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &message);
     }
 
-    pub(crate) fn on_ceiling_raised(&mut self, now: Instant, header: &Header, body: &[u8]) {
-        self.ceiling.raising = false;
-        self.ceiling.ask_at = now + PAUSE;
+    pub fn on_raised(&mut self, now: Instant, header: &Header, body: &[u8]) {
+        self.on_unanswered(now);
         if header.status() == Status::Ok
             && let Ok(raised) = decode::<CeilingRaised>(body)
         {
-            self.ceiling.ceiling = self.ceiling.ceiling.max(raised.ceiling);
+            self.ceiling = self.ceiling.max(raised.ceiling);
         }
+    }
+
+    pub fn on_unanswered(&mut self, now: Instant) {
+        self.raising = false;
+        self.ask_at = now + PAUSE;
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! Not here: the passes themselves (the crate `shard`). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
 
-use crate::Master;
 use crate::expiry::Over;
+use crate::service::Service;
 use crate::tablets::TabletState;
 use ramhold_base::{SegmentId, StreamId};
 use ramhold_log::{Purpose, Reference, Step as CopyStep};
@@ -20,9 +20,9 @@ const IDLE_WORK: u64 = 32 * 1024;
 /// The most work that a write does that finds no memory, before it gives up for now: some 300 microseconds.
 const PRESSED_WORK: u64 = 256 * 1024;
 
-impl Master {
+impl Service {
     /// Does the work that a write of `bytes` pays for.
-    pub(crate) fn pay_for_cleaning(&mut self, step: &mut Step<'_>, bytes: u64) {
+    pub fn pay_for_cleaning(&mut self, step: &mut Step<'_>, bytes: u64) {
         if !self.shard.wants_cleaning() {
             self.shard.cleaning.credit = 0;
             return;
@@ -43,7 +43,7 @@ impl Master {
     }
 
     /// Cleans for a write that found no memory. Returns whether it may help to try again, now or later.
-    pub(crate) fn clean_for_room(&mut self, step: &mut Step<'_>, purpose: Purpose) -> bool {
+    pub fn clean_for_room(&mut self, step: &mut Step<'_>, purpose: Purpose) -> bool {
         self.shard.cleaning.is_pressed = purpose == Purpose::Freeing;
         if self.shard.cleaning.is_pressed {
             self.shard.cleaning.fruitless_until = None;
@@ -54,7 +54,7 @@ impl Master {
     }
 
     /// Cleans a slice when the shard has nothing else to do.
-    pub(crate) fn clean_when_idle(&mut self, step: &mut Step<'_>) {
+    pub fn clean_when_idle(&mut self, step: &mut Step<'_>) {
         if self.shard.is_cleaning(step.now) {
             self.clean(step, IDLE_WORK);
         }
@@ -101,27 +101,22 @@ impl Master {
     }
 
     /// Rolls a stream to a head whose frames backups hold already, so that something can be entered with it.
-    pub(crate) fn roll_held(
-        &mut self,
-        step: &mut Step<'_>,
-        stream: StreamId,
-        held: SegmentId,
-    ) -> Option<SegmentId> {
+    pub fn roll_held(&mut self, step: &mut Step<'_>, stream: StreamId, held: SegmentId) -> Option<SegmentId> {
         let (shard, owner) = self.shard_and_owner();
         shard.roll_held(step, stream, held, &owner)
     }
 
     /// Sends the entries that cleaning has appended.
-    pub(crate) fn replicate_cleaning(&mut self, step: &mut Step<'_>) {
+    pub fn replicate_cleaning(&mut self, step: &mut Step<'_>) {
         while std::mem::take(&mut self.shard.appended) | std::mem::take(&mut self.shard.side_appended) {
             self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
             self.advance_cleaning(step);
-            self.release_parked(step);
+            self.answers.release(step, &self.shard);
         }
     }
 
     /// Takes every waiting pass as far as replication allows.
-    pub(crate) fn advance_cleaning(&mut self, step: &mut Step<'_>) {
+    pub fn advance_cleaning(&mut self, step: &mut Step<'_>) {
         self.shard.swap_images(step.effects);
         self.shard.enter_survivors(step);
         self.shard.retire_sources(step.effects);
@@ -147,9 +142,9 @@ impl Master {
 
     /// Tells the replicator what has to be flushed: everything that passes, replicas made from compacted segments, a
     /// tablet that is being reclassed, and recovered partitions wait for.
-    pub(crate) fn wish_flushed(&mut self) {
-        let mut moving = self.migration_wishes();
-        moving.extend(self.settling_wishes());
+    pub fn wish_flushed(&mut self) {
+        let mut moving = self.wishes_to_move.clone();
+        moving.extend(self.settling.wishes(&self.shard));
         if !self.shard.cleaning.is_waiting() && self.shard.cleaning.compacted.is_empty() && moving.is_empty()
         {
             return;

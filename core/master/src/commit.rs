@@ -11,11 +11,11 @@
 //!
 //! Rules: docs/protocols/consistency.md, "Commits". Catalogue: A4, A10.
 
-use crate::Master;
 use crate::confirm::is_confirmed;
 use crate::multi::Asker;
 use crate::objects::{is_logged, is_object, parked_key, result_of};
 use crate::parked::Answer;
+use crate::service::Service;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, KeyHash, Mark, Position, Status, TableId, Version};
@@ -43,16 +43,16 @@ struct Judged<'a> {
     position: Position,
 }
 
-impl Master {
-    pub(crate) fn on_commit(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+impl Service {
+    pub fn on_commit(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let from = Asker::Conn(from);
         match CommitRequest::decode(body) {
             Ok(request) => self.carry_out(step, header, &request, from),
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn carry_out(
+    pub fn carry_out(
         &mut self,
         step: &mut Step<'_>,
         header: &Header,
@@ -75,19 +75,19 @@ impl Master {
             Err(status) => {
                 let tables: BTreeSet<TableId> = request.items().iter().map(|item| item.table).collect();
                 for table in tables.into_iter().filter(|_| status == Status::NotReady) {
-                    self.ask_confirmed(step, table);
+                    self.confirming.ask(step, table, &mut self.calls);
                 }
-                return self.refuse(from, header, status, step.effects);
+                return self.answers.refuse(from, header, status, step.effects);
             }
         };
         let only_checks = parts.iter().all(|part| part.item.action == CommitAction::Check);
-        let is_leased = !only_checks || self.is_leased(step.now);
+        let is_leased = !only_checks || self.answers.is_leased(step.now, &self.shard);
         let judged = match self.judge_commit(step, &parts) {
             Ok(judged) => judged,
             Err(Status::Corrupt) if !is_leased => {
-                return self.refuse(from, header, Status::NotLeased, step.effects);
+                return self.answers.refuse(from, header, Status::NotLeased, step.effects);
             }
-            Err(status) => return self.refuse(from, header, status, step.effects),
+            Err(status) => return self.answers.refuse(from, header, status, step.effects),
         };
         let result = match judged.refused {
             None => result(Status::Ok, judged.version),
@@ -99,7 +99,14 @@ impl Master {
             self.counters.reads += 1;
             let answer = Answer::Outcome(result.remembered());
             let position = judged.position;
-            return self.answer_read(step, tablet.stream, position, from, header, answer);
+            return self.answers.answer_read(
+                step,
+                &self.shard,
+                (tablet.stream, position),
+                from,
+                header,
+                answer,
+            );
         }
         let is_in_part = planted(Defect::CommitInPart) && judged.refused.is_some();
         if is_in_part && !judged.changes.is_empty() {
@@ -110,7 +117,7 @@ impl Master {
             return self.settle(step, &tablet, purpose, &result, from, header);
         }
         if !self.ceiling.admits(judged.version) {
-            return self.refuse(from, header, Status::Retry, step.effects);
+            return self.answers.refuse(from, header, Status::Retry, step.effects);
         }
         let is_logged = is_logged(&tablet, &result) && !planted(Defect::CommitResultNotLogged);
         let logged = is_logged.then_some(&result);
@@ -122,8 +129,10 @@ impl Master {
                 let answer = Answer::Outcome(result.remembered());
                 self.answer_mutation(&tablet, position, from, header, answer, step.effects);
             }
-            Err(Status::ValueTooLarge) => self.refuse(from, header, Status::CommitTooLarge, step.effects),
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(Status::ValueTooLarge) => {
+                self.answers.refuse(from, header, Status::CommitTooLarge, step.effects)
+            }
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
@@ -142,13 +151,13 @@ impl Master {
                 return Err(Status::NotTogether);
             }
             let (tablet, hash) = self.serving(table, key)?;
-            if self.migrating.blocks(table, hash) {
+            if self.tablets.blocks(table, hash) {
                 return Err(Status::Retry);
             }
             if tablet.stream != first.stream {
                 // The tablets will be in one stream again when reclassing is over.
                 let is_migrating =
-                    self.migrating.is_wanted(table) || self.migrating.is_wanted(first.range.table);
+                    self.tablets.is_reclassed(table) || self.tablets.is_reclassed(first.range.table);
                 return Err(if is_migrating { Status::Retry } else { Status::NotTogether });
             }
             // The coordinator has sent this client only to the tablet of the first key.
@@ -238,7 +247,7 @@ impl Master {
         for (number, group) in changes.chunks(groups).enumerate() {
             let result = result.filter(|_| number == 0);
             let append =
-                |master: &mut Master, is_moved| master.commit(tablet, purpose, group, result, is_moved);
+                |master: &mut Service, is_moved| master.commit(tablet, purpose, group, result, is_moved);
             position = self.append(step, tablet, purpose, append)?.position;
             if planted(Defect::CommitTorn) {
                 self.shard.appended = true;
@@ -247,7 +256,7 @@ impl Master {
         }
         if !tablet.unreplicated {
             self.shard.appended = true;
-            let parked = self.parked.entry(tablet.stream).or_default();
+            let parked = self.answers.parked.entry(tablet.stream).or_default();
             for change in changes {
                 if let Change::Remove { hash, removal, .. } = change {
                     parked.remember_removal(position, parked_key(removal.table, *hash));

@@ -14,15 +14,14 @@
 //!
 //! Catalogue: B3, J1.
 
-use crate::Master;
-use crate::multi::Asker;
-use crate::tablets::Tablet;
+use crate::calls::Context;
 use crate::tablets::TabletState::Serving;
+use crate::tablets::{Tablet, Tablets};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, KeyHash, Peer, Status, TableId};
+use ramhold_base::{Instant, Peer, ShardId, Status, TableId};
 use ramhold_log::HashRange;
 use ramhold_wire::table::{TableDescribe, TableDescription, TabletState};
-use ramhold_wire::{Step, View, decode, request};
+use ramhold_wire::{Calls, Step, View, decode, request};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -70,60 +69,32 @@ impl Confirming {
     pub fn not_answered(&mut self, table: TableId) {
         self.asked.remove(&table);
     }
-}
-
-impl Master {
-    /// Whether a tablet that is served here may refuse requests of this process.
-    pub fn has_unconfirmed(&self) -> bool {
-        self.confirming.is_open()
-    }
 
     /// Asks about unconfirmed tablets before any request needs them.
-    pub(crate) fn confirm_when_due(&mut self, step: &mut Step<'_>) {
-        if self.confirming.look_at.is_none_or(|at| at > step.now) {
+    pub fn ask_when_due(&mut self, step: &mut Step<'_>, tablets: &Tablets, calls: &mut Calls<Context>) {
+        if self.look_at.is_none_or(|at| at > step.now) {
             return;
         }
         let is_open = |t: &&Tablet| t.state == Serving && !t.is_confirmed;
-        let tables: BTreeSet<TableId> = self.tablets.all().filter(is_open).map(|t| t.range.table).collect();
-        let pause = self.confirming.look_pause;
-        self.confirming.look_at = (!tables.is_empty()).then_some(step.now + pause);
-        self.confirming.look_pause = (2 * pause).min(LOOK_PAUSE_MAX);
-        let last = self.confirming.last;
+        let tables: BTreeSet<TableId> = tablets.all().filter(is_open).map(|t| t.range.table).collect();
+        let pause = self.look_pause;
+        self.look_at = (!tables.is_empty()).then_some(step.now + pause);
+        self.look_pause = (2 * pause).min(LOOK_PAUSE_MAX);
+        let last = self.last;
         let in_turn =
             tables.iter().filter(|table| **table > last).chain(tables.iter().filter(|table| **table <= last));
         for table in in_turn.take(LOOK_COUNT_MAX) {
-            self.confirming.last = *table;
-            self.ask_confirmed(step, *table);
-        }
-    }
-
-    /// Like `serving`, but a request of this process only gets a confirmed tablet.
-    pub(crate) fn serving_to(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        from: Asker,
-    ) -> Result<(Tablet, KeyHash), Status> {
-        let found = self.serving(table, key)?;
-        match from {
-            Asker::Local(_) if !is_confirmed(&found.0) => {
-                self.confirming.wanted = Some(table);
-                Err(Status::NotReady)
-            }
-            Asker::Local(_) | Asker::Conn(_) | Asker::Item { .. } => Ok(found),
+            self.last = *table;
+            self.ask(step, *table, calls);
         }
     }
 
     /// Asks the coordinator which tablets of a table it has stored as this shard's. One question per table is under way
     /// at a time.
-    pub(crate) fn ask_confirmed(&mut self, step: &mut Step<'_>, table: TableId) {
-        if self.confirming.asked.insert(table) {
-            let rpc = self.calls.open(
-                step.view.coordinator,
-                step.now,
-                step.now + ASK_TIMEOUT,
-                crate::Context::Confirm(table),
-            );
+    pub fn ask(&mut self, step: &mut Step<'_>, table: TableId, calls: &mut Calls<Context>) {
+        if self.asked.insert(table) {
+            let rpc =
+                calls.open(step.view.coordinator, step.now, step.now + ASK_TIMEOUT, Context::Confirm(table));
             let message = TableDescribe { name: String::new(), table };
             request(
                 step.effects,
@@ -135,17 +106,25 @@ impl Master {
         }
     }
 
-    pub(crate) fn on_described(&mut self, table: TableId, status: Status, body: &[u8], view: &View) {
-        self.confirming.not_answered(table);
+    pub fn on_described(
+        &mut self,
+        table: TableId,
+        (status, body): (Status, &[u8]),
+        view: &View,
+        shard: ShardId,
+        tablets: &mut Tablets,
+    ) {
+        self.not_answered(table);
         let (Status::Ok, Ok(description)) = (status, decode::<TableDescription>(body)) else { return };
-        let stored = description.tablets.iter().filter(|t| {
-            t.owner == view.me && t.shard == self.config.shard && t.state == TabletState::Serving
-        });
+        let stored = description
+            .tablets
+            .iter()
+            .filter(|t| t.owner == view.me && t.shard == shard && t.state == TabletState::Serving);
         for told in stored {
             let range = HashRange { table, first: told.first, last: told.last };
             let taken = (told.stream, told.first_segment);
             // A tablet that was dropped and taken again since is another tablet.
-            let ours = self.tablets.exact_mut(range).filter(|t| (t.stream, t.first_segment) == taken);
+            let ours = tablets.exact_mut(range).filter(|t| (t.stream, t.first_segment) == taken);
             if let Some(tablet) = ours {
                 tablet.is_confirmed = true;
             }

@@ -10,17 +10,17 @@
 //!
 //! Rules: docs/protocols/enumeration.md, "Counts". Catalogue: A6.
 
-use crate::Master;
 use crate::multi::Asker;
 use crate::parked::Answer;
+use crate::service::Service;
 use crate::tablets::TabletState;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Position, Status, TableId, Version};
 use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::{Header, Step, reply};
 
-impl Master {
-    pub(crate) fn on_count(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+impl Service {
+    pub fn on_count(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let to = Asker::Conn(from);
         let counted = CountRequest::decode(body).and_then(|request| {
             let tablet = self.serving_hash(request.table, request.first)?;
@@ -34,7 +34,7 @@ impl Master {
         self.counters.reads += 1;
         if tablet.has_losses {
             let answer = Answer::of(Status::Corrupt, Version::NONE);
-            return self.answer_when_leased(step, step.now, to, header, answer);
+            return self.answers.answer_when_leased(step, &self.shard, step.now, to, header, answer);
         }
         let objects = self.shard.log.object_count(tablet.range).expect("what is served is tracked");
         // If the tablet is in two streams, both must be durable.
@@ -42,7 +42,9 @@ impl Master {
         let is_durable = |stream| self.shard.log.head_end(stream) <= self.shard.durable(stream);
         let tablet = match other.filter(|other| *other != tablet.stream) {
             Some(other) if is_durable(tablet.stream) => crate::tablets::Tablet { stream: other, ..tablet },
-            Some(other) if !is_durable(other) => return self.refuse(to, header, Status::Retry, step.effects),
+            Some(other) if !is_durable(other) => {
+                return self.answers.refuse(to, header, Status::Retry, step.effects);
+            }
             _ => tablet,
         };
         let position = if tablet.unreplicated || planted(Defect::PageEarly) {
@@ -50,16 +52,23 @@ impl Master {
         } else {
             self.shard.log.head_end(tablet.stream)
         };
-        if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) {
-            return self.refuse(to, header, Status::TooMany, step.effects);
+        if position > self.shard.durable(tablet.stream) && self.answers.is_crowded(tablet.stream) {
+            return self.answers.refuse(to, header, Status::TooMany, step.effects);
         }
         let mut body = Vec::new();
         CountReply { last: tablet.range.last, objects }.encode(&mut body);
-        self.answer_read(step, tablet.stream, position, to, header, Answer::Body(body));
+        self.answers.answer_read(
+            step,
+            &self.shard,
+            (tablet.stream, position),
+            to,
+            header,
+            Answer::Body(body),
+        );
     }
 
     /// Panics when the log's count of a tablet is not the number in its index.
-    pub(crate) fn check_counts(&self) {
+    pub fn check_counts(&self) {
         let hash_of = |table: TableId, key: &[u8]| self.tablets.hash(table, key).unwrap_or_default();
         let walked = self.shard.log.count_anew(&hash_of);
         // The counts of tablets that are not served yet may still be unsettled.

@@ -10,11 +10,12 @@
 //!
 //! Rules: docs/protocols/tablets.md, 6 and 7. Catalogue: A6, A8, B3.
 
-use crate::Master;
-use crate::tablets::{Tablet, TabletState};
+use crate::service::Service;
+use crate::tablets::{Tablet, TabletState, Tablets};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, DivisionId, Effects, KeyHash, Mark, Peer, Status, TableId};
+use ramhold_base::{ConnId, DivisionId, Effects, KeyHash, Mark, Peer, SegmentId, Status, TableId};
 use ramhold_log::HashRange;
+use ramhold_shard::Shard;
 use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{TabletDivide, TabletWeights, TabletsWeighed};
 use ramhold_wire::{Header, Step, decode, reply, reply_with};
@@ -25,7 +26,7 @@ pub(crate) const RECOUNT_BUCKETS: u64 = 256;
 
 /// A division that is being carried out.
 #[derive(Debug)]
-pub(crate) struct Dividing {
+struct Dividing {
     table: TableId,
     /// The tablets after the division.
     ranges: Vec<HashRange>,
@@ -35,21 +36,30 @@ pub(crate) struct Dividing {
     from: ConnId,
 }
 
-impl Dividing {
-    pub fn is_of(&self, table: TableId) -> bool {
-        self.table == table
-    }
+/// Tablets to be cut and joined.
+#[derive(Debug, Default)]
+pub(crate) struct Divisions {
+    /// One entry for each table.
+    divisions: Vec<Dividing>,
+    /// The damaged segment at which the recount for the first division has stopped.
+    waits_for: Option<SegmentId>,
 }
 
-impl Master {
-    pub(crate) fn on_tablet_divide(
+impl Divisions {
+    /// Whether a tablet of this table is to be cut or joined.
+    pub fn has(&self, table: TableId) -> bool {
+        self.divisions.iter().any(|division| division.table == table)
+    }
+
+    pub fn on_request(
         &mut self,
+        service: &mut Service,
         header: &Header,
         body: &[u8],
         from: ConnId,
         effects: &mut Effects,
     ) {
-        match self.check_division(body) {
+        match self.check(service, body) {
             Ok((table, ranges)) => {
                 let division = Dividing { table, ranges, parts: None, header: *header, from };
                 let before = self.divisions.iter_mut().find(|d| d.table == table);
@@ -67,15 +77,91 @@ impl Master {
         }
     }
 
+    fn check(&self, service: &mut Service, body: &[u8]) -> Result<(TableId, Vec<HashRange>), Status> {
+        let TabletDivide { table, division, tablets } = decode(body)?;
+        let ranges: Vec<HashRange> =
+            tablets.iter().map(|span| HashRange { table, first: span.first, last: span.last }).collect();
+        let is_sound = !ranges.is_empty()
+            && ranges.iter().all(|r| r.first <= r.last)
+            && ranges.windows(2).all(|pair| pair[0].last < pair[1].first);
+        if !is_sound {
+            return Err(Status::BadRequest);
+        }
+        if service.tablets.was_dropped(table) {
+            return Err(Status::UnknownTable);
+        }
+        if service.tablets.is_reclassed(table)
+            || service.tablets.is_moving(table)
+            || !service.tablets.may_divide(&ranges)
+        {
+            return Err(Status::Retry);
+        }
+        if !service.tablets.hear_division(table, division) && !planted(Defect::OldDivisionTaken) {
+            return Err(Status::NotAllowed);
+        }
+        Ok((table, ranges))
+    }
+
+    /// Whether a division has something to count.
+    pub fn is_busy(&self, shard: &Shard) -> bool {
+        !self.divisions.is_empty() && !self.is_waiting(shard)
+    }
+
+    /// Whether the walk has met damage that is being repaired.
+    fn is_waiting(&self, shard: &Shard) -> bool {
+        self.waits_for.is_some_and(|segment| shard.scrub.is_damaged(segment))
+    }
+
+    /// Carries divisions out one after the other: the log counts the parts of one table at a time.
+    pub fn advance(&mut self, step: &mut Step<'_>, service: &mut Service) {
+        if self.divisions.is_empty() || self.is_waiting(&service.shard) {
+            return;
+        }
+        let Dividing { table, ref ranges, ref parts, ref header, from } = self.divisions[0];
+        let (header, to) = (*header, Peer::Conn(from));
+        if !service.tablets.may_divide(ranges) {
+            // The table was dropped.
+            service.shard.log.end_recount();
+            self.divisions.remove(0);
+            return reply(step.effects, to, &header, Status::UnknownTable);
+        }
+        let cut = service.tablets.parts(ranges);
+        if cut.is_empty() {
+            // If there was a walk for an older division, it did not finish.
+            service.shard.log.end_recount();
+        } else {
+            if parts.as_ref() != Some(&cut) {
+                service.shard.log.begin_recount(table, &cut);
+                self.divisions[0].parts = Some(cut);
+            }
+            let hasher = service.tablets.hasher(table).expect("it has tablets");
+            match service
+                .shard
+                .log
+                .recount_step(table, service.config.recount_buckets, &|key| hasher.hash(key))
+            {
+                Ok(true) => step.effects.mark(Mark::TabletCut),
+                Ok(false) => return,
+                Err(at) => {
+                    let (segment, offset) = service.shard.log.place_of(at);
+                    self.waits_for = Some(segment);
+                    return service.shard.note_damage(step, segment, offset);
+                }
+            }
+        }
+        let Dividing { ranges, .. } = self.divisions.remove(0);
+        service.shard.log.divide(&ranges);
+        if service.tablets.divide(&ranges) {
+            step.effects.mark(Mark::TabletsJoined);
+        }
+        reply(step.effects, to, &header, Status::Ok);
+    }
+}
+
+impl Service {
     /// Tells where the objects of a table lie here, so that the asker can cut the table evenly. The next head would
     /// tell the same rows.
-    pub(crate) fn on_tablet_weights(
-        &self,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        effects: &mut Effects,
-    ) {
+    pub fn on_tablet_weights(&self, header: &Header, body: &[u8], from: ConnId, effects: &mut Effects) {
         let question: TabletWeights = match decode(body) {
             Ok(question) => question,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
@@ -91,85 +177,9 @@ impl Master {
         let weighed = TabletsWeighed { rows: rows.collect() };
         reply_with(effects, Peer::Conn(from), header, Status::Ok, &weighed);
     }
-
-    fn check_division(&mut self, body: &[u8]) -> Result<(TableId, Vec<HashRange>), Status> {
-        let TabletDivide { table, division, tablets } = decode(body)?;
-        let ranges: Vec<HashRange> =
-            tablets.iter().map(|span| HashRange { table, first: span.first, last: span.last }).collect();
-        let is_sound = !ranges.is_empty()
-            && ranges.iter().all(|r| r.first <= r.last)
-            && ranges.windows(2).all(|pair| pair[0].last < pair[1].first);
-        if !is_sound {
-            return Err(Status::BadRequest);
-        }
-        if self.tablets.was_dropped(table) {
-            return Err(Status::UnknownTable);
-        }
-        if self.migrating.is_wanted(table)
-            || self.migrating.is_moving(table)
-            || !self.tablets.may_divide(&ranges)
-        {
-            return Err(Status::Retry);
-        }
-        if !self.tablets.hear_division(table, division) && !planted(Defect::OldDivisionTaken) {
-            return Err(Status::NotAllowed);
-        }
-        Ok((table, ranges))
-    }
-
-    /// Whether a division has something to count.
-    pub(crate) fn is_dividing(&self) -> bool {
-        !self.divisions.is_empty() && !self.is_recount_waiting()
-    }
-
-    /// Whether the walk has met damage that is being repaired.
-    fn is_recount_waiting(&self) -> bool {
-        self.recount_waits_for.is_some_and(|segment| self.shard.scrub.is_damaged(segment))
-    }
-
-    /// Carries divisions out one after the other: the log counts the parts of one table at a time.
-    pub(crate) fn advance_divisions(&mut self, step: &mut Step<'_>) {
-        if self.divisions.is_empty() || self.is_recount_waiting() {
-            return;
-        }
-        let Dividing { table, ref ranges, ref parts, ref header, from } = self.divisions[0];
-        let (header, to) = (*header, Peer::Conn(from));
-        if !self.tablets.may_divide(ranges) {
-            // The table was dropped.
-            self.shard.log.end_recount();
-            self.divisions.remove(0);
-            return reply(step.effects, to, &header, Status::UnknownTable);
-        }
-        let cut = self.tablets.parts(ranges);
-        if cut.is_empty() {
-            // If there was a walk for an older division, it did not finish.
-            self.shard.log.end_recount();
-        } else {
-            if parts.as_ref() != Some(&cut) {
-                self.shard.log.begin_recount(table, &cut);
-                self.divisions[0].parts = Some(cut);
-            }
-            let hasher = self.tablets.hasher(table).expect("it has tablets");
-            match self.shard.log.recount_step(table, self.config.recount_buckets, &|key| hasher.hash(key)) {
-                Ok(true) => step.effects.mark(Mark::TabletCut),
-                Ok(false) => return,
-                Err(at) => {
-                    let (segment, offset) = self.shard.log.place_of(at);
-                    self.recount_waits_for = Some(segment);
-                    return self.shard.note_damage(step, segment, offset);
-                }
-            }
-        }
-        let Dividing { ranges, .. } = self.divisions.remove(0);
-        self.shard.log.divide(&ranges);
-        if self.tablets.divide(&ranges) {
-            step.effects.mark(Mark::TabletsJoined);
-        }
-        reply(step.effects, to, &header, Status::Ok);
-    }
 }
 
-impl crate::tablets::Tablets {
+impl Tablets {
     /// Whether each of these ranges is served, in one stream, and no tablet lies partly inside them. Tablets outside
     /// all of them do not matter here: they were taken a moment ago.
     fn may_divide(&self, ranges: &[HashRange]) -> bool {

@@ -1,46 +1,13 @@
-//! Removes objects whose time to live is over, also when nobody asks for them.
+//! When the next expired objects are removed.
 //!
-//! A reader or writer that meets such an object removes it first (`expire_if_over`). The log finds all other expired
-//! objects, because it knows when the next one ends. They are removed in slices: at most `SLICE_OBJECTS` per
-//! `SLICE_INTERVAL` while there are requests, and slice after slice while there are none. In each case an object ends
-//! as if a client had removed it.
+//! The log knows when its next object ends. `Expiry` turns that into the instant of the next slice.
 //!
-//! Slices wait while a log is replayed here for a partition that is not live, because clients wait for that. They also
-//! wait where there is no room for a removal: the cleaner makes room by itself, and removes the expired objects that it
-//! meets. A stream with `REMOVALS_MAX` removals that are not durable yet gets no more of them. So a stream that stands
-//! still gathers no more removals, and other streams go on.
-//!
-//! Not here: finding expired objects (log), what a removal is (`objects`). Rules: docs/protocols/cleaning.md, "Expiry".
-//! Catalogue: A12.
+//! Not here: the slices themselves (`expire`). Catalogue: A12.
 
-use crate::Master;
-use crate::tablets::{Tablet, TabletState};
-use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Instant, KeyHash, Mark, Position, Status, TableId, Version};
-use ramhold_log::{EndedKey, Found, Reference};
-use ramhold_wire::data::KeyRequest;
-use ramhold_wire::{Step, View};
+use ramhold_base::{ClusterTime, Instant, Position, Version};
+use ramhold_log::{EndedKey, Found, Log, Reference};
+use ramhold_wire::View;
 use std::time::Duration;
-
-/// A slice removes up to `SLICE_OBJECTS` objects, and the rest of its last bucket. It looks at up to `SLICE_BUCKETS`
-/// buckets. A removal takes one to two microseconds, a look one.
-const SLICE_OBJECTS: usize = 64;
-const SLICE_BUCKETS: usize = 64;
-/// Bytes that a slice reads: each object of a bucket is read whole, to know that its end of life is not damaged.
-const SLICE_BYTES: u64 = 256 * 1024;
-/// The pause between slices while there are requests. Removals then take a fifth of the shard's time, a quarter at
-/// most.
-const SLICE_INTERVAL: Duration = Duration::from_micros(500);
-/// The most removals of one stream that may wait for their replicas. Readers of absent keys look through them.
-const REMOVALS_MAX: usize = 1024;
-/// How long slices are put off, and how long an object that could not be removed is left alone.
-const PAUSE: Duration = Duration::from_millis(100);
-/// How long an object is left alone if its removal could not become durable. The time is so long that the objects of
-/// other streams have their turns, however many objects wait.
-const BLOCKED_PAUSE: Duration = Duration::from_secs(10);
-/// The pause after a slice that met a stream with too many removals, or a blocked one. A device takes milliseconds for
-/// the removals.
-const CROWDED_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 pub(crate) struct Expiry {
@@ -51,178 +18,59 @@ pub(crate) struct Expiry {
     /// No slice begins before this.
     not_before: Instant,
     /// The number of requests when the last slice was done.
-    requests: u64,
-    found: Vec<EndedKey>,
+    pub requests: u64,
+    pub found: Vec<EndedKey>,
 }
 
 /// An object whose time is over.
 #[derive(Clone, Copy)]
 pub(crate) struct Over {
-    at: Reference,
-    version: Version,
-    end: ClusterTime,
-    position: Position,
+    pub at: Reference,
+    pub version: Version,
+    pub end: ClusterTime,
+    pub position: Position,
+}
+
+impl Expiry {
+    pub fn deadline(&self) -> Option<Instant> {
+        self.at
+    }
+
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.at.is_some_and(|at| at <= now)
+    }
+
+    /// Works out when the next slice is due, if the next end of life is not the one that was planned for.
+    #[inline]
+    pub fn plan(&mut self, now: Instant, log: &Log, view: &View) {
+        let first = log.first_end();
+        if first != self.planned_for {
+            self.plan_for(now, first, view);
+        }
+    }
+
+    fn plan_for(&mut self, now: Instant, first: Option<ClusterTime>, view: &View) {
+        self.planned_for = first;
+        self.at = first.map(|end| {
+            let left = Duration::from_millis(end.0.saturating_sub(view.time(now).0));
+            (now + left).max(self.not_before)
+        });
+    }
+
+    /// A slice was done, or is put off: the next one waits for `pause`. It is worked out anew in any case, because the
+    /// cluster time may have been told anew.
+    pub fn next(&mut self, now: Instant, pause: Option<Duration>, log: &Log, view: &View) {
+        if let Some(pause) = pause {
+            self.not_before = now + pause;
+        }
+        self.plan_for(now, log.first_end(), view);
+    }
 }
 
 impl Over {
     pub fn of(found: &Found<'_>) -> Over {
         let end = found.expires.unwrap_or_default();
         Over { at: found.at, version: found.version, end, position: found.position() }
-    }
-}
-
-impl Master {
-    pub(crate) fn expiry_deadline(&self) -> Option<Instant> {
-        self.expiry.at
-    }
-
-    /// Works out when the next slice is due, if the next end of life is not the one that was planned for.
-    #[inline]
-    pub(crate) fn plan_expiry(&mut self, now: Instant, view: &View) {
-        let first = self.shard.log.first_end();
-        if first != self.expiry.planned_for {
-            self.plan_expiry_for(now, first, view);
-        }
-    }
-
-    fn plan_expiry_for(&mut self, now: Instant, first: Option<ClusterTime>, view: &View) {
-        self.expiry.planned_for = first;
-        self.expiry.at = first.map(|end| {
-            let left = Duration::from_millis(end.0.saturating_sub(view.time(now).0));
-            (now + left).max(self.expiry.not_before)
-        });
-    }
-
-    /// Like `expire_if_over`, for a request that only reads. If there is no room for a removal, or the removal could
-    /// not become durable, the object stays. It is told as absent (`true`) when its end of life is past for every
-    /// server that may own it later.
-    pub(crate) fn expire_for_reader(
-        &mut self,
-        step: &mut Step<'_>,
-        tablet: &Tablet,
-        request: &KeyRequest<'_>,
-        hash: KeyHash,
-    ) -> Result<bool, Status> {
-        let (table, key) = (request.table, request.key);
-        // Nearly all reads return here.
-        let end = self.shard.log.peek_expiry(table, hash, key);
-        if end.is_none_or(|end| end > step.view.time(step.now)) {
-            return Ok(false);
-        }
-        if !self.shard.is_blocked(step.now, tablet.stream) {
-            match self.expire_if_over(step, tablet, table, hash, key) {
-                Err(Status::Retry) => {}
-                ended => return ended.map(|()| false),
-            }
-        }
-        let found = match self.shard.log.lookup(table, hash, key) {
-            Ok(found) => found.and_then(|found| Some((found.expires?, found.position()))),
-            Err(unreadable) => return Err(self.unreadable(step, unreadable)),
-        };
-        match found {
-            None => Ok(false),
-            Some((end, _)) if end > step.view.time(step.now) => Ok(false),
-            // The object itself must be durable: if it were lost, its predecessor would come back with the next owner.
-            Some((end, at))
-                if is_past_for_all(end, step.now, step.view)
-                    && at <= self.shard.replicator.durable(tablet.stream) =>
-            {
-                Ok(true)
-            }
-            Some(_) => Err(Status::Retry),
-        }
-    }
-
-    /// Takes out an expired object with a tombstone. The object was found in this step.
-    pub(crate) fn take_out_over(
-        &mut self,
-        step: &mut Step<'_>,
-        tablet: &Tablet,
-        table: TableId,
-        hash: KeyHash,
-        key: &[u8],
-        Over { at, version, end, position }: Over,
-    ) -> Result<(), Status> {
-        let removal = (at, self.next_version(tablet, Some(version)), None);
-        self.take_out(step, tablet, table, hash, key, removal)?;
-        if let Some(parked) = self.parked.get_mut(&tablet.stream).filter(|_| !tablet.unreplicated) {
-            parked.was_over(end, position);
-        }
-        self.shard.cleaning.counters.expired += 1;
-        step.effects.mark(Mark::Expired);
-        Ok(())
-    }
-
-    /// Runs a slice, if one is due.
-    pub(crate) fn expire_when_due(&mut self, step: &mut Step<'_>) {
-        if self.expiry.at.is_some_and(|at| at <= step.now) {
-            let pause = self.expire_slice(step);
-            self.expiry.not_before = step.now + pause;
-        }
-        // The next slice is worked out anew in any case, because the cluster time may have been told anew.
-        self.plan_expiry_for(step.now, self.shard.log.first_end(), step.view);
-    }
-
-    /// Removes the expired objects of the next buckets. Returns how long the next slice has to wait.
-    fn expire_slice(&mut self, step: &mut Step<'_>) -> Duration {
-        if self.replays.values().any(|replay| !replay.is_live()) {
-            return PAUSE;
-        }
-        let time = step.view.time(step.now);
-        let again = ClusterTime(time.0.saturating_add(PAUSE.as_millis() as u64));
-        let much_later = ClusterTime(time.0.saturating_add(BLOCKED_PAUSE.as_millis() as u64));
-        let mut ended = std::mem::take(&mut self.expiry.found);
-        let mut read_bytes = 0;
-        for _ in 0..SLICE_BUCKETS {
-            if ended.len() >= SLICE_OBJECTS || read_bytes >= SLICE_BYTES {
-                break;
-            }
-            let Some(bytes) = self.shard.log.find_ended(time, again, &mut ended) else { break };
-            read_bytes += bytes;
-        }
-        if planted(Defect::ExpiredKept) {
-            ended.clear();
-        }
-        let before = self.shard.cleaning.counters.expired;
-        let (mut is_crowded, mut has_room) = (false, true);
-        for (table, key) in ended.drain(..) {
-            // An object without a tablet here is about to leave the index.
-            let Some((tablet, hash)) = self.tablets.find(table, &key) else { continue };
-            // The removal would not be durable, and everybody who waits for all of the stream would wait for it too.
-            if self.shard.is_blocked(step.now, tablet.stream) {
-                self.shard.log.look_again(table, hash, much_later);
-                is_crowded = true;
-                continue;
-            }
-            let removal_count = self.parked.get(&tablet.stream).map_or(0, |parked| parked.removal_count());
-            let is_full = removal_count >= REMOVALS_MAX;
-            is_crowded |= is_full;
-            let may_leave = tablet.state == TabletState::Serving && !self.migrating.blocks(table, hash);
-            if is_full || !may_leave || !has_room {
-                self.shard.log.look_again(table, hash, again);
-                continue;
-            }
-            // Nobody waits for this removal, so no cleaning begins for it.
-            self.shard.cleaning_runs = true;
-            let outcome = self.expire_if_over(step, &tablet, table, hash, &key);
-            self.shard.cleaning_runs = false;
-            if outcome.is_err() {
-                has_room = false;
-                self.shard.log.look_again(table, hash, again);
-            }
-        }
-        if self.shard.cleaning.counters.expired > before {
-            step.effects.mark(Mark::ExpiredUnasked);
-        }
-        self.expiry.found = ended;
-        let requests = self.counters.reads + self.counters.writes;
-        let is_idle = std::mem::replace(&mut self.expiry.requests, requests) == requests;
-        match (has_room, is_crowded, is_idle) {
-            (false, ..) => PAUSE,
-            (true, true, _) => CROWDED_PAUSE,
-            (true, false, true) => Duration::ZERO,
-            (true, false, false) => SLICE_INTERVAL,
-        }
     }
 }
 

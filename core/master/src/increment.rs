@@ -5,9 +5,9 @@
 //!
 //! Catalogue: A7.
 
-use crate::Master;
 use crate::multi::Asker;
 use crate::objects::{is_object, result_of};
+use crate::service::Service;
 use ramhold_base::number::NUMBER_TEXT_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, Number, Status, TableId};
@@ -15,17 +15,17 @@ use ramhold_log::{Object, Purpose, Remembered, RpcResult};
 use ramhold_wire::data::IncrementRequest;
 use ramhold_wire::{Header, Step};
 
-impl Master {
+impl Service {
     /// Adds to the number that an object holds as text. An absent object counts as zero. The object's end of life stays
     /// as it is. If the value or the sum is no number, the increment is refused for good, as by a rule.
-    pub(crate) fn on_increment(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
+    pub fn on_increment(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match IncrementRequest::decode(body) {
             Ok(request) => self.increment(step, header, &request, from),
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn increment(
+    pub fn increment(
         &mut self,
         step: &mut Step<'_>,
         header: &Header,
@@ -36,13 +36,13 @@ impl Master {
         let admitted = self.admit(step, header, table, key, from);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) = self.expire_if_over(step, &tablet, table, hash, key) {
-            return self.refuse(from, header, status, step.effects);
+            return self.answers.refuse(from, header, status, step.effects);
         }
         let found = match self.shard.log.lookup(table, hash, key) {
             Ok(found) => found,
             Err(unreadable) => {
                 let status = self.unreadable(step, unreadable);
-                return self.refuse(from, header, status, step.effects);
+                return self.answers.refuse(from, header, status, step.effects);
             }
         };
         let there = found.filter(is_object);
@@ -73,7 +73,7 @@ impl Master {
 
     /// Changes a recalled outcome as `Defect::IncrementNumberNotLogged` would. Without that defect the outcome stays as
     /// it is.
-    pub(crate) fn with_present_number_if_planted(
+    pub fn with_present_number_if_planted(
         &self,
         outcome: Remembered,
         table: TableId,

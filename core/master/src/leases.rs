@@ -15,11 +15,12 @@
 //!
 //! Not here: results and floors (log). Protocol: docs/protocols/exactly-once.md, rules 6 to 8. Catalogue: A3.
 
-use crate::{Context, Master};
+use crate::calls::Context;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Instant, LeaseId, Mark, Peer, Status};
+use ramhold_log::Log;
 use ramhold_wire::lease::{LEASE_CHECK_COUNT_MAX, LeaseCheck, LeaseMeet, LeasesChecked};
-use ramhold_wire::{Header, Step, decode, reply, request};
+use ramhold_wire::{Calls, Header, Step, decode, reply, request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ enum Told {
     Over,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Leases {
     told: BTreeMap<LeaseId, Told>,
     unconfirmed_count: usize,
@@ -56,9 +57,23 @@ pub(crate) struct Leases {
     is_asking: bool,
     ask_at: Instant,
     sweep_at: Instant,
+    sweep_interval: Duration,
 }
 
 impl Leases {
+    /// `sweep_interval`: how often to look for leases about which nothing certain is known.
+    pub fn new(sweep_interval: Duration) -> Leases {
+        Leases {
+            told: BTreeMap::new(),
+            unconfirmed_count: 0,
+            wanted: BTreeSet::new(),
+            is_asking: false,
+            ask_at: Instant::ZERO,
+            sweep_at: Instant::ZERO,
+            sweep_interval,
+        }
+    }
+
     /// Whether there is room for everything that a request under this lease leaves behind.
     pub fn admits(&self, lease: LeaseId) -> bool {
         self.unconfirmed_count < UNCONFIRMED_COUNT_MAX || self.told.contains_key(&lease)
@@ -115,22 +130,25 @@ impl Leases {
         self.told.len()
     }
 
+    pub fn on_check_unanswered(&mut self, now: Instant) {
+        self.is_asking = false;
+        self.ask_at = now + ASK_PAUSE;
+    }
+
     /// When to look again without any input. `any`: the log remembers something of some lease.
     pub fn deadline(&self, any: bool) -> Option<Instant> {
         let asks = (!self.wanted.is_empty() && !self.is_asking).then_some(self.ask_at);
         let sweeps = (any || !self.told.is_empty()).then_some(self.sweep_at);
         ramhold_base::time::earliest(asks, sweeps)
     }
-}
 
-impl Master {
     /// A client announces that it will send requests under a lease.
-    pub(crate) fn on_lease_meet(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+    pub fn on_meet(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let status = match decode::<LeaseMeet>(body) {
             Err(status) => status,
             Ok(LeaseMeet { lease }) if lease.is_none() => Status::BadRequest,
-            Ok(LeaseMeet { lease }) if !self.leases.admits(lease) => Status::TooMany,
-            Ok(LeaseMeet { lease }) => match self.leases.check(step.now, lease) {
+            Ok(LeaseMeet { lease }) if !self.admits(lease) => Status::TooMany,
+            Ok(LeaseMeet { lease }) => match self.check(step.now, lease) {
                 LeaseStanding::Live => Status::Ok,
                 LeaseStanding::Unknown => Status::Retry,
                 LeaseStanding::Over => Status::LeaseOver,
@@ -140,17 +158,17 @@ impl Master {
     }
 
     /// Sweeps when that is due, and asks about the wanted leases.
-    pub(crate) fn advance_leases(&mut self, step: &mut Step<'_>) {
-        if step.now >= self.leases.sweep_at {
-            self.sweep_leases(step.now);
+    pub fn advance(&mut self, step: &mut Step<'_>, log: &mut Log, calls: &mut Calls<Context>) {
+        if step.now >= self.sweep_at {
+            self.sweep(step.now, log);
         }
-        if self.leases.is_asking || self.leases.wanted.is_empty() || step.now < self.leases.ask_at {
+        if self.is_asking || self.wanted.is_empty() || step.now < self.ask_at {
             return;
         }
-        let leases: Vec<LeaseId> = self.leases.wanted.iter().copied().take(LEASE_CHECK_COUNT_MAX).collect();
-        self.leases.is_asking = true;
+        let leases: Vec<LeaseId> = self.wanted.iter().copied().take(LEASE_CHECK_COUNT_MAX).collect();
+        self.is_asking = true;
         let context = Context::LeaseCheck(leases.clone());
-        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + ASK_TIMEOUT, context);
+        let rpc = calls.open(step.view.coordinator, step.now, step.now + ASK_TIMEOUT, context);
         request(
             step.effects,
             Peer::Addr(step.view.coordinator),
@@ -160,72 +178,68 @@ impl Master {
         );
     }
 
-    pub(crate) fn on_leases_checked(
+    pub fn on_checked(
         &mut self,
         step: &mut Step<'_>,
+        log: &mut Log,
         (sent, asked): (Instant, &[LeaseId]),
         header: &Header,
         body: &[u8],
     ) {
-        self.leases.is_asking = false;
+        self.is_asking = false;
         let answer = decode::<LeasesChecked>(body);
         let (Status::Ok, Ok(answer)) = (header.status(), answer) else {
-            self.leases.ask_at = step.now + ASK_PAUSE;
+            self.ask_at = step.now + ASK_PAUSE;
             return;
         };
         if header.term != step.view.term {
             // The answer is from an earlier coordinator, or from the next one, which this server has not heard of yet.
-            self.leases.ask_at = step.now + ASK_PAUSE;
+            self.ask_at = step.now + ASK_PAUSE;
             return;
         }
         let live: BTreeMap<LeaseId, u64> = answer.live.iter().map(|live| (live.lease, live.millis)).collect();
         for lease in asked {
-            self.leases.wanted.remove(lease);
+            self.wanted.remove(lease);
             match live.get(lease) {
                 Some(millis) => {
                     let time = Duration::from_millis(*millis);
                     let (until, ask_at) = (sent + time * 15 / 16, sent + time / 3);
-                    self.leases.tell(*lease, Told::Live { until, ask_at });
+                    self.tell(*lease, Told::Live { until, ask_at });
                 }
                 // The coordinator never gave this lease out: somebody has made it up. If it is given out later, nothing
                 // from before may stand in its way.
                 None if answer.never.contains(lease) => {
-                    self.leases.forget(*lease);
-                    self.shard.log.forget_lease(*lease);
+                    self.forget(*lease);
+                    log.forget_lease(*lease);
                 }
                 None => {
-                    self.leases.tell(*lease, Told::Over);
-                    self.shard.log.forget_lease(*lease);
+                    self.tell(*lease, Told::Over);
+                    log.forget_lease(*lease);
                     step.effects.mark(Mark::LeaseForgotten);
                 }
             }
         }
     }
 
-    pub(crate) fn on_lease_check_unanswered(&mut self, now: Instant) {
-        self.leases.is_asking = false;
-        self.leases.ask_at = now + ASK_PAUSE;
-    }
-
     /// Asks about all leases that something is remembered of and nothing certain is known about: otherwise they would
     /// be remembered for ever. A lease that is known to be over is forgotten, and may be asked about again.
-    fn sweep_leases(&mut self, now: Instant) {
-        self.leases.sweep_at = now + self.config.lease_sweep_interval;
+    fn sweep(&mut self, now: Instant, log: &Log) {
+        self.sweep_at = now + self.sweep_interval;
         let over = |(lease, told): (&LeaseId, &Told)| matches!(told, Told::Over).then_some(*lease);
-        let over: Vec<LeaseId> = self.leases.told.iter().filter_map(over).collect();
-        over.into_iter().for_each(|lease| self.leases.forget(lease));
+        let over: Vec<LeaseId> = self.told.iter().filter_map(over).collect();
+        over.into_iter().for_each(|lease| self.forget(lease));
         let idle = |(lease, told): (&LeaseId, &Told)| match told {
             Told::Live { until, .. } => (*until <= now).then_some(*lease),
             Told::Nothing | Told::Over => Some(*lease),
         };
-        let mut wanted: Vec<LeaseId> = self.leases.told.iter().filter_map(idle).collect();
-        wanted.extend(self.shard.log.leases().filter(|lease| !self.leases.told.contains_key(lease)));
+        let mut wanted: Vec<LeaseId> = self.told.iter().filter_map(idle).collect();
+        wanted.extend(log.leases().filter(|lease| !self.told.contains_key(lease)));
         for lease in wanted {
-            if self.shard.log.knows_lease(lease) {
-                self.leases.wanted.insert(lease);
+            if log.knows_lease(lease) {
+                self.wanted.insert(lease);
             } else {
-                self.leases.forget(lease);
-                self.leases.wanted.remove(&lease);
+                self.forget(lease);
+                self.wanted.remove(&lease);
             }
         }
     }

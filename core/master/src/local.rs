@@ -6,8 +6,9 @@
 //!
 //! Invariant: each request is answered once, at once or when its stream is durable.
 
-use crate::Master;
+use crate::master::Master;
 use crate::multi::Asker;
+use crate::service::Service;
 use crate::tablets::Tablet;
 use ramhold_base::{Effects, Instant, KeyHash, Position, Status, TableId};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
@@ -25,28 +26,28 @@ impl Master {
         effects: &mut Effects,
     ) {
         let step = &mut Step { now, view, effects };
-        self.multis.now = step.now;
+        self.service.answers.multis.now = step.now;
         let from = Asker::Local(ticket);
         let header = |opcode: Opcode| Header { opcode: opcode.code(), ..Header::default() };
         match request {
             LocalRequest::Read(request) => {
-                self.read(step, &header(Opcode::Read), request, from);
+                self.service.read(step, &header(Opcode::Read), request, from);
             }
             LocalRequest::Write(request) => {
-                self.write(step, &header(Opcode::Write), request, from);
+                self.service.write(step, &header(Opcode::Write), request, from);
             }
             LocalRequest::Remove(request) => {
-                self.remove(step, &header(Opcode::Remove), request, from);
+                self.service.remove(step, &header(Opcode::Remove), request, from);
             }
             LocalRequest::Commit(request) => {
-                self.carry_out(step, &header(Opcode::Commit), request, from);
+                self.service.carry_out(step, &header(Opcode::Commit), request, from);
             }
             LocalRequest::Increment(request) => {
-                self.increment(step, &header(Opcode::Increment), request, from);
+                self.service.increment(step, &header(Opcode::Increment), request, from);
             }
         }
-        if let Some(table) = self.confirming.wanted.take() {
-            self.ask_confirmed(step, table);
+        if let Some(table) = self.service.confirming.wanted.take() {
+            self.service.confirming.ask(step, table, &mut self.service.calls);
         }
     }
 
@@ -54,33 +55,35 @@ impl Master {
     /// bodies together.
     pub fn finish_local(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        if self.shard.appended || self.read_lease.is_due(step.now) {
-            self.advance_if_appended(step);
+        if self.service.shard.appended || self.service.answers.read_lease.is_due(step.now) {
+            self.service.advance_if_appended(step);
         }
-        self.plan_expiry(step.now, step.view);
+        self.service.expiry.plan(step.now, &self.service.shard.log, step.view);
         if bytes > 0 {
-            self.pay_for_cleaning(step, bytes);
+            self.service.pay_for_cleaning(step, bytes);
         }
     }
 
     /// Takes the answers out, in exchange for an empty list whose memory is used again.
     pub fn swap_local_answers(&mut self, answers: &mut LocalAnswers) {
-        std::mem::swap(&mut self.multis.local, answers);
+        std::mem::swap(&mut self.service.answers.multis.local, answers);
     }
 
     /// The end of the log of a table's first tablet, for tests of what goes into the log.
     #[doc(hidden)]
     pub fn log_end(&self, table: TableId) -> Position {
-        let tablet = self.tablets.of_hash(table, KeyHash(0));
-        tablet.map(|tablet| self.shard.log.head_end(tablet.stream)).unwrap_or_default()
+        let tablet = self.service.tablets.of_hash(table, KeyHash(0));
+        tablet.map(|tablet| self.service.shard.log.head_end(tablet.stream)).unwrap_or_default()
     }
 
     pub fn has_local_answers(&self) -> bool {
-        !self.multis.local.is_empty()
+        !self.service.answers.multis.local.is_empty()
     }
+}
 
+impl Service {
     /// The checks that a mutation of this process passes. There is no sequence to recall, and no client lease.
-    pub(crate) fn admit_local(
+    pub fn admit_local(
         &mut self,
         now: Instant,
         table: TableId,
@@ -88,13 +91,13 @@ impl Master {
         from: Asker,
     ) -> Result<(Tablet, KeyHash), Status> {
         let (tablet, hash) = self.serving_to(table, key, from)?;
-        if self.migrating.blocks(table, hash) {
+        if self.tablets.blocks(table, hash) {
             Err(Status::Retry)
         } else if self.shard.is_blocked(now, tablet.stream) {
             Err(Status::TooFewBackups)
-        } else if self.is_crowded(tablet.stream) {
+        } else if self.answers.is_crowded(tablet.stream) {
             Err(Status::TooMany)
-        } else if tablet.unreplicated && !self.is_leased(now) {
+        } else if tablet.unreplicated && !self.answers.is_leased(now, &self.shard) {
             // Nothing else would show that this server does not own the tablet any more.
             Err(Status::NotLeased)
         } else {

@@ -11,15 +11,13 @@
 //!
 //! Catalogue: A5. Bytes: docs/formats/messages.md.
 
-use crate::Master;
 use crate::answered::Answered;
-use crate::parked::Answer;
 use ramhold_base::map::FastMap;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Mark, Peer, Status};
+use ramhold_base::{ConnId, Effects, Instant, Peer, Status};
 use ramhold_wire::local::LocalAnswers;
-use ramhold_wire::multi::{ANSWER_ITEM_BYTES, MULTI_ANSWER_BYTES_MAX, MultiRequest, encode_answer};
-use ramhold_wire::{Header, Opcode, Step, frame, reply};
+use ramhold_wire::multi::{ANSWER_ITEM_BYTES, MULTI_ANSWER_BYTES_MAX, encode_answer};
+use ramhold_wire::{Header, frame};
 
 /// The receiver of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +106,37 @@ impl Multis {
         }
     }
 
+    /// Begins the answer to a frame. Every one of its items must be taken in hand. Returns the number of the frame.
+    pub fn begin(&mut self, now: Instant, to: ConnId, header: &Header, unsettled: usize) -> u64 {
+        self.last += 1;
+        let collected = Collected { to, header: *header, since: now, unsettled, body: Vec::new() };
+        self.open.insert(self.last, collected);
+        self.last
+    }
+
+    /// An item of a frame is treated next.
+    pub fn take_in_hand(&mut self, multi: u64, place: u16) -> Asker {
+        let item = Asker::Item { multi, place };
+        self.in_hand = Some(item);
+        item
+    }
+
+    /// An item was treated. If it was neither answered nor parked, it is settled without an answer.
+    pub fn let_go(&mut self, multi: u64, place: u16, effects: &mut Effects) {
+        if self.in_hand.take().is_some() {
+            self.settle(multi, place, None, |_| {}, effects);
+        }
+    }
+
+    /// Answers with a status alone.
+    pub fn refuse(&mut self, to: Asker, header: &Header, status: Status, effects: &mut Effects) {
+        match to {
+            // The asker sends the request again over the network, and the server that answers there counts it.
+            Asker::Local(ticket) if status.is_retryable() => self.local.push(ticket, status, |_| {}),
+            _ => self.answer(to, header, status, |_| {}, effects),
+        }
+    }
+
     /// Notes that an asker is answered now, or that its answer waits for something.
     pub fn is_seen_to(&mut self, to: Asker) {
         if self.in_hand == Some(to) {
@@ -134,65 +163,5 @@ impl Multis {
     pub fn check_invariants(&self) {
         assert_eq!(self.bytes, self.open.values().map(|collected| collected.body.len()).sum::<usize>());
         assert!(self.open.values().all(|collected| collected.unsettled > 0));
-    }
-}
-
-impl Master {
-    pub(crate) fn on_multi(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
-        let request = match MultiRequest::decode(body) {
-            Ok(request) => request,
-            Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
-        };
-        step.effects.mark(Mark::Multi);
-        self.multis.last += 1;
-        let multi = self.multis.last;
-        let unsettled = request.count();
-        let collected = Collected { to: from, header: *header, since: step.now, unsettled, body: Vec::new() };
-        self.multis.open.insert(multi, collected);
-        for (place, item) in (0..).zip(request.items()) {
-            let to = Asker::Item { multi, place };
-            let header = Header {
-                opcode: item.opcode.code(),
-                sequence: item.sequence,
-                repeated: item.repeated,
-                ..*header
-            };
-            self.multis.in_hand = Some(to);
-            self.on_object_request(step, item.opcode, &header, item.body, to);
-            if self.multis.in_hand.take().is_some() {
-                self.multis.settle(multi, place, None, |_| {}, step.effects);
-            }
-        }
-    }
-
-    /// A request of a client about one object.
-    pub(crate) fn on_object_request(
-        &mut self,
-        step: &mut Step<'_>,
-        opcode: Opcode,
-        header: &Header,
-        body: &[u8],
-        from: Asker,
-    ) {
-        match opcode {
-            Opcode::Read => self.on_read(step, header, body, from),
-            Opcode::Write => self.on_write(step, header, body, from),
-            Opcode::Remove => self.on_remove(step, header, body, from),
-            Opcode::Increment => self.on_increment(step, header, body, from),
-            _ => self.refuse(from, header, Status::UnknownOpcode, step.effects),
-        }
-    }
-
-    /// Answers with a status alone.
-    pub(crate) fn refuse(&mut self, to: Asker, header: &Header, status: Status, effects: &mut Effects) {
-        match to {
-            // The asker sends the request again over the network, and the server that answers there counts it.
-            Asker::Local(ticket) if status.is_retryable() => self.multis.local.push(ticket, status, |_| {}),
-            _ => self.multis.answer(to, header, status, |_| {}, effects),
-        }
-    }
-
-    pub(crate) fn send(&mut self, to: Asker, header: &Header, answer: &Answer, effects: &mut Effects) {
-        answer.send(&mut self.multis, to, header, effects);
     }
 }

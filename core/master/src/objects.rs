@@ -4,10 +4,11 @@
 //! the rules goes into the log alone. A client that repeats the mutation gets the same result again
 //! (docs/protocols/exactly-once.md).
 
-use crate::Master;
+use crate::confirm::is_confirmed;
 use crate::expiry::Over;
 use crate::multi::Asker;
 use crate::parked::Answer;
+use crate::service::Service;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, KeyHash, Position, Status, TableId, Version};
@@ -17,33 +18,27 @@ use ramhold_log::{
 use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest};
 use ramhold_wire::{Header, Step, View};
 
-impl Master {
-    pub(crate) fn on_read(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
+impl Service {
+    pub fn on_read(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match KeyRequest::decode(body) {
             Ok(request) => self.read(step, header, &request, from),
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn read(
-        &mut self,
-        step: &mut Step<'_>,
-        header: &Header,
-        request: &KeyRequest<'_>,
-        from: Asker,
-    ) {
+    pub fn read(&mut self, step: &mut Step<'_>, header: &Header, request: &KeyRequest<'_>, from: Asker) {
         let (tablet, hash) = match self.serving_to(request.table, request.key, from) {
             Ok(found) => found,
-            Err(status) => return self.refuse(from, header, status, step.effects),
+            Err(status) => return self.answers.refuse(from, header, status, step.effects),
         };
         self.counters.reads += 1;
-        let is_leased = self.is_leased(step.now);
+        let is_leased = self.answers.is_leased(step.now, &self.shard);
         let is_over = match self.expire_for_reader(step, &tablet, request, hash) {
             Ok(is_over) => is_over,
             Err(status) => {
                 let is_told = status == Status::Corrupt && !is_leased;
                 let status = if is_told { Status::NotLeased } else { status };
-                return self.refuse(from, header, status, step.effects);
+                return self.answers.refuse(from, header, status, step.effects);
             }
         };
         let found = match self.shard.log.lookup(request.table, hash, request.key) {
@@ -52,7 +47,7 @@ impl Master {
                 let status = self.unreadable(step, unreadable);
                 let is_told = status == Status::Corrupt && !is_leased;
                 let status = if is_told { Status::NotLeased } else { status };
-                return self.refuse(from, header, status, step.effects);
+                return self.answers.refuse(from, header, status, step.effects);
             }
         };
         let version = found.map(|f| f.version);
@@ -61,49 +56,57 @@ impl Master {
         if planted(Defect::ReadEarly) && found.is_some() {
             position = Position::default();
         }
-        if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) {
-            return self.refuse(from, header, Status::TooMany, step.effects);
+        if position > self.shard.durable(tablet.stream) && self.answers.is_crowded(tablet.stream) {
+            return self.answers.refuse(from, header, Status::TooMany, step.effects);
         }
         if let Some(status) = refusal {
             let answer = Answer::of(status, version.unwrap_or_default());
-            return self.answer_read(step, tablet.stream, position, from, header, answer);
+            return self.answers.answer_read(
+                step,
+                &self.shard,
+                (tablet.stream, position),
+                from,
+                header,
+                answer,
+            );
         }
         let found = found.expect("an absent object has been refused");
         let value_bytes = found.value.len();
-        if let Err(status) = self.multis.check_room(from, value_bytes, self.config.parked_bytes_max) {
-            return self.refuse(from, header, status, step.effects);
+        if let Err(status) = self.answers.check_room(from, value_bytes) {
+            return self.answers.refuse(from, header, status, step.effects);
         }
         let write = |out: &mut Vec<u8>| {
             ReadReply::encode_head(out, found.version, found.time, found.expires);
             found.value.append_to(out);
         };
         if position <= self.shard.replicator.durable(tablet.stream) && is_leased {
-            self.multis.answer(from, header, Status::Ok, write, step.effects);
+            self.answers.multis.answer(from, header, Status::Ok, write, step.effects);
         } else {
             let mut bytes = Vec::new();
             write(&mut bytes);
-            self.answer_read(step, tablet.stream, position, from, header, Answer::Body(bytes));
+            self.answers.answer_read(
+                step,
+                &self.shard,
+                (tablet.stream, position),
+                from,
+                header,
+                Answer::Body(bytes),
+            );
         }
     }
 
-    pub(crate) fn on_write(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
+    pub fn on_write(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match WriteRequest::decode(body) {
             Ok(request) => self.write(step, header, &request, from),
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn write(
-        &mut self,
-        step: &mut Step<'_>,
-        header: &Header,
-        request: &WriteRequest<'_>,
-        from: Asker,
-    ) {
+    pub fn write(&mut self, step: &mut Step<'_>, header: &Header, request: &WriteRequest<'_>, from: Asker) {
         let admitted = self.admit(step, header, request.table, request.key, from);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) = self.expire_if_over(step, &tablet, request.table, hash, request.key) {
-            return self.refuse(from, header, status, step.effects);
+            return self.answers.refuse(from, header, status, step.effects);
         }
         let found = match self.shard.log.lookup(request.table, hash, request.key) {
             Ok(found) => found,
@@ -111,7 +114,7 @@ impl Master {
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
                 let status = self.unreadable(step, unreadable);
-                return self.refuse(from, header, status, step.effects);
+                return self.answers.refuse(from, header, status, step.effects);
             }
         };
         let current = found.filter(is_object).map(|f| f.version);
@@ -124,7 +127,7 @@ impl Master {
         let time = step.view.time(step.now);
         let expires = match request.expiry.map(|expiry| expiry.end(time)).transpose() {
             Ok(expires) => expires,
-            Err(status) => return self.refuse(from, header, status, step.effects),
+            Err(status) => return self.answers.refuse(from, header, status, step.effects),
         };
         let object = Object {
             table: request.table,
@@ -139,7 +142,7 @@ impl Master {
     }
 
     /// Appends the object of an admitted mutation with the mutation's result, and answers with the result.
-    pub(crate) fn put(
+    pub fn put(
         &mut self,
         step: &mut Step<'_>,
         tablet: &Tablet,
@@ -150,7 +153,7 @@ impl Master {
         header: &Header,
     ) {
         if !self.ceiling.admits(object.version) {
-            return self.refuse(from, header, Status::Retry, step.effects);
+            return self.answers.refuse(from, header, Status::Retry, step.effects);
         }
         let logged = is_logged(tablet, result).then_some(result);
         let written = self.append(step, tablet, Purpose::Ordinary, |master, is_moved| {
@@ -165,28 +168,22 @@ impl Master {
                 let answer = Answer::Outcome(result.remembered());
                 self.answer_mutation(tablet, written.position, from, header, answer, step.effects);
             }
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn on_remove(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
+    pub fn on_remove(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match KeyRequest::decode(body) {
             Ok(request) => self.remove(step, header, &request, from),
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn remove(
-        &mut self,
-        step: &mut Step<'_>,
-        header: &Header,
-        request: &KeyRequest<'_>,
-        from: Asker,
-    ) {
+    pub fn remove(&mut self, step: &mut Step<'_>, header: &Header, request: &KeyRequest<'_>, from: Asker) {
         let admitted = self.admit(step, header, request.table, request.key, from);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) = self.expire_if_over(step, &tablet, request.table, hash, request.key) {
-            return self.refuse(from, header, status, step.effects);
+            return self.answers.refuse(from, header, status, step.effects);
         }
         let found = match self.shard.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(is_object),
@@ -194,7 +191,7 @@ impl Master {
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
                 let status = self.unreadable(step, unreadable);
-                return self.refuse(from, header, status, step.effects);
+                return self.answers.refuse(from, header, status, step.effects);
             }
         };
         let current = found.map(|f| f.version);
@@ -219,13 +216,13 @@ impl Master {
                 let answer = Answer::Outcome(result.remembered());
                 self.answer_mutation(&tablet, position, from, header, answer, step.effects);
             }
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
     /// Answers a mutation that changes nothing when its result is as durable as an effect would be, since an answer
     /// that was given once must be given again. All entries on which the answer depends were appended before.
-    pub(crate) fn settle(
+    pub fn settle(
         &mut self,
         step: &mut Step<'_>,
         tablet: &Tablet,
@@ -237,12 +234,19 @@ impl Master {
         let answer = Answer::Outcome(result.remembered());
         if tablet.unreplicated {
             self.keep_if_unreplicated(tablet, result);
-            return self.send(from, header, &answer, step.effects);
+            return self.answers.send(from, header, &answer, step.effects);
         }
         if result.lease.is_none() {
             // Nobody will ask again: the answer tells the present state, as a read does.
             let position = self.shard.log.head_end(tablet.stream);
-            return self.answer_read(step, tablet.stream, position, from, header, answer);
+            return self.answers.answer_read(
+                step,
+                &self.shard,
+                (tablet.stream, position),
+                from,
+                header,
+                answer,
+            );
         }
         if planted(Defect::RefusalNotLogged) {
             let position = self.shard.log.head_end(tablet.stream);
@@ -253,11 +257,11 @@ impl Master {
         });
         match written {
             Ok(written) => self.answer_mutation(tablet, written.position, from, header, answer, step.effects),
-            Err(status) => self.refuse(from, header, status, step.effects),
+            Err(status) => self.answers.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
+    pub fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
         if tablet.unreplicated && !result.lease.is_none() {
             self.shard.log.keep_result(result);
         }
@@ -265,7 +269,7 @@ impl Master {
 
     /// Takes an object that was just found out of the index, with a tombstone of this version. Returns where the
     /// tombstone ends.
-    pub(crate) fn take_out(
+    pub fn take_out(
         &mut self,
         step: &mut Step<'_>,
         tablet: &Tablet,
@@ -274,7 +278,7 @@ impl Master {
         key: &[u8],
         (at, version, result): (Reference, Version, Option<&RpcResult>),
     ) -> Result<Position, Status> {
-        if !self.ceiling.admits(version) || self.migrating.blocks(table, hash) {
+        if !self.ceiling.admits(version) || self.tablets.blocks(table, hash) {
             return Err(Status::Retry);
         }
         let removal = Removal { table, key, version, time: step.view.time(step.now).seconds() };
@@ -285,14 +289,14 @@ impl Master {
         if !tablet.unreplicated {
             self.shard.appended = true;
             let key = parked_key(table, hash);
-            self.parked.entry(tablet.stream).or_default().remember_removal(written.position, key);
+            self.answers.parked.entry(tablet.stream).or_default().remember_removal(written.position, key);
         }
         Ok(written.position)
     }
 
     /// Removes the object of a key if its time to live is over, as a client would. So nobody can see it again, whatever
     /// the clock of the next owner says (consistency rule 8).
-    pub(crate) fn expire_if_over(
+    pub fn expire_if_over(
         &mut self,
         step: &mut Step<'_>,
         tablet: &Tablet,
@@ -325,26 +329,35 @@ impl Master {
     }
 
     /// The tablet of a key, if it is served here.
-    pub(crate) fn serving(&self, table: TableId, key: &[u8]) -> Result<(Tablet, KeyHash), Status> {
+    pub fn serving(&self, table: TableId, key: &[u8]) -> Result<(Tablet, KeyHash), Status> {
         let (tablet, hash) = self.tablets.find(table, key).ok_or(Status::WrongOwner)?;
         check_serving(&tablet).map(|tablet| (tablet, hash))
     }
 
+    /// Like `serving`, but a request of this process only gets a confirmed tablet.
+    pub fn serving_to(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        from: Asker,
+    ) -> Result<(Tablet, KeyHash), Status> {
+        let found = self.serving(table, key)?;
+        match from {
+            Asker::Local(_) if !is_confirmed(&found.0) => {
+                self.confirming.wanted = Some(table);
+                Err(Status::NotReady)
+            }
+            Asker::Local(_) | Asker::Conn(_) | Asker::Item { .. } => Ok(found),
+        }
+    }
+
     /// The tablet of a hash, if it is served here.
-    pub(crate) fn serving_hash(&self, table: TableId, hash: KeyHash) -> Result<Tablet, Status> {
+    pub fn serving_hash(&self, table: TableId, hash: KeyHash) -> Result<Tablet, Status> {
         self.tablets.of_hash(table, hash).ok_or(Status::WrongOwner).and_then(|tablet| check_serving(&tablet))
     }
 
-    /// Whether as many answers wait for this stream as may.
-    pub(crate) fn is_crowded(&self, stream: ramhold_base::StreamId) -> bool {
-        let config = &self.config;
-        self.parked
-            .get(&stream)
-            .is_some_and(|p| p.len() >= config.parked_count_max || p.bytes() >= config.parked_bytes_max)
-    }
-
     /// A version above that of the key, and never below the floors of the tablet and the shard (consistency rule 8).
-    pub(crate) fn next_version(&self, tablet: &Tablet, current: Option<Version>) -> Version {
+    pub fn next_version(&self, tablet: &Tablet, current: Option<Version>) -> Version {
         match current {
             Some(version) => version.next().max(tablet.version_floor),
             None => self.shard.log.safe_version().max(tablet.version_floor),
@@ -353,7 +366,7 @@ impl Master {
 
     /// The position up to which the stream must be durable before anybody may hear that `found` is the state of the
     /// key.
-    pub(crate) fn depends_on(
+    pub fn depends_on(
         &self,
         now: Instant,
         tablet: &Tablet,
@@ -362,12 +375,13 @@ impl Master {
         found: Option<&Found<'_>>,
         view: &View,
     ) -> Position {
-        if tablet.unreplicated || self.migrating.is_led(table, hash) {
+        if tablet.unreplicated || self.tablets.is_led(table, hash) {
             return Position::default();
         }
         match found {
             Some(found) => found.position(),
             None => self
+                .answers
                 .parked
                 .get(&tablet.stream)
                 .and_then(|p| p.removal(parked_key(table, hash), view.past_for_all(now)))
@@ -377,12 +391,12 @@ impl Master {
 
     /// Appends a group. Rolls the head once if the group does not fit, and cleans a little if there is no memory.
     /// `group` is told whether cleaning may have moved what was found before.
-    pub(crate) fn append(
+    pub fn append(
         &mut self,
         step: &mut Step<'_>,
         tablet: &Tablet,
         purpose: Purpose,
-        mut group: impl FnMut(&mut Master, bool) -> Result<Written, AppendRefusal>,
+        mut group: impl FnMut(&mut Service, bool) -> Result<Written, AppendRefusal>,
     ) -> Result<Written, Status> {
         match self.append_or_roll(step, tablet, |master| group(master, false)) {
             Err(Status::OutOfMemory) => {}
@@ -395,7 +409,7 @@ impl Master {
         self.shard.cleaning.has_refused = !self.clean_for_room(step, purpose);
         if self.shard.cleaning.has_refused {
             // Recovered data can be cleaned as soon as devices have it.
-            return Err(if self.has_unsettled() { Status::Retry } else { Status::OutOfMemory });
+            return Err(if self.settling.has_any() { Status::Retry } else { Status::OutOfMemory });
         }
         // The objects that were found before may have moved.
         self.append_or_roll(step, tablet, |master| group(master, true)).map_err(|status| match status {
@@ -408,7 +422,7 @@ impl Master {
         &mut self,
         step: &mut Step<'_>,
         tablet: &Tablet,
-        mut group: impl FnMut(&mut Master) -> Result<Written, AppendRefusal>,
+        mut group: impl FnMut(&mut Service) -> Result<Written, AppendRefusal>,
     ) -> Result<Written, Status> {
         match group(self) {
             Ok(written) => return Ok(written),
@@ -426,7 +440,7 @@ impl Master {
     }
 
     /// The place of a key's object or tombstone, after cleaning may have moved it.
-    pub(crate) fn found_again(
+    pub fn found_again(
         &self,
         table: TableId,
         hash: KeyHash,
@@ -439,7 +453,7 @@ impl Master {
         }
     }
 
-    pub(crate) fn answer_mutation(
+    pub fn answer_mutation(
         &mut self,
         tablet: &Tablet,
         position: Position,
@@ -449,10 +463,17 @@ impl Master {
         effects: &mut Effects,
     ) {
         if tablet.unreplicated {
-            self.send(to, request, &answer, effects);
+            self.answers.send(to, request, &answer, effects);
         } else {
             self.shard.appended = true;
-            self.answer_when_durable(tablet.stream, position, to, request, answer, effects);
+            self.answers.answer_when_durable(
+                &self.shard,
+                (tablet.stream, position),
+                to,
+                request,
+                answer,
+                effects,
+            );
         }
     }
 }

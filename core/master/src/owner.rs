@@ -1,20 +1,15 @@
-//! The master as the shard's `Owner`: answers the shard's questions about tablets and recoveries.
+//! The service as the shard's `Owner`: answers the shard's questions about tablets and recoveries.
 
 use crate::ceiling::Ceiling;
-use crate::replay::{PartitionKey, PartitionReplay};
 use crate::settling::Settlings;
 use crate::tablets::Tablets;
-use crate::{Context, Master};
 use ramhold_base::{KeyHash, SegmentId, TableId, Version};
-use ramhold_shard::{Owner, Shard};
-use ramhold_wire::Calls;
-use std::collections::BTreeMap;
+use ramhold_shard::Owner;
 
 pub(crate) struct Owns<'a> {
-    tablets: &'a Tablets,
-    replays: &'a BTreeMap<PartitionKey, PartitionReplay>,
-    settling: &'a Settlings,
-    ceiling: &'a Ceiling,
+    pub tablets: &'a Tablets,
+    pub settling: &'a Settlings,
+    pub ceiling: &'a Ceiling,
 }
 
 impl Owner for Owns<'_> {
@@ -24,22 +19,10 @@ impl Owner for Owns<'_> {
 
     /// Side segments of a recovery stay in the log until devices have them.
     fn may_leave(&self, segment: SegmentId) -> bool {
-        !self.settling.has(segment) && !self.replays.values().any(|replay| replay.settling().has(segment))
+        !self.settling.has(segment)
     }
 
     fn version_after_all(&self) -> Version {
         self.ceiling.needed.next()
-    }
-}
-
-impl Master {
-    pub(crate) fn shard_and_owner(&mut self) -> (&mut Shard, Owns<'_>) {
-        let (shard, owner, _) = self.shard_owner_and_calls();
-        (shard, owner)
-    }
-
-    pub(crate) fn shard_owner_and_calls(&mut self) -> (&mut Shard, Owns<'_>, &mut Calls<Context>) {
-        let Master { shard, tablets, replays, settling, ceiling, calls, .. } = self;
-        (shard, Owns { tablets, replays, settling, ceiling }, calls)
     }
 }

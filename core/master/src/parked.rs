@@ -3,13 +3,12 @@
 //! Invariant: positions in a queue never fall, so releasing looks at the front only. The exception is a stream that is
 //! blocked: then all reads that wait for it are refused.
 
-use crate::Master;
 use crate::multi::{Asker, Multis};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Effects, Instant, Position, Status, StreamId, Version};
+use ramhold_base::{ClusterTime, Effects, Instant, Position, Status, Version};
 use ramhold_log::Remembered;
+use ramhold_wire::Header;
 use ramhold_wire::data::{IncrementReply, encode_version};
-use ramhold_wire::{Header, Step};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
@@ -39,13 +38,13 @@ pub(crate) enum Needs {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    since: Instant,
-    position: Position,
-    needs: Needs,
-    to: Asker,
-    header: Header,
-    answer: Answer,
+pub(crate) struct Waiting {
+    pub since: Instant,
+    pub position: Position,
+    pub needs: Needs,
+    pub to: Asker,
+    pub header: Header,
+    pub answer: Answer,
 }
 
 /// The waiting answers of one stream.
@@ -69,6 +68,36 @@ struct Removed {
 }
 
 impl Parked {
+    /// Adds an answer. Its position is raised to that of the answer before it.
+    pub fn push(&mut self, waiting: Waiting) {
+        let position = self.queue.back().map_or(waiting.position, |last| waiting.position.max(last.position));
+        self.bytes += waiting.answer.bytes();
+        self.read_count += usize::from(waiting.needs == Needs::DurableAndLease);
+        self.queue.push_back(Waiting { position, ..waiting });
+    }
+
+    /// Takes the next answer whose position is durable.
+    pub fn take_durable(&mut self, durable: Position) -> Option<Waiting> {
+        let waiting = self.queue.pop_front_if(|waiting| waiting.position <= durable)?;
+        self.bytes -= waiting.answer.bytes();
+        self.read_count -= usize::from(waiting.needs == Needs::DurableAndLease);
+        Some(waiting)
+    }
+
+    /// Forgets the removals that are durable.
+    pub fn forget_removals(&mut self, durable: Position) {
+        while self.removes.pop_front_if(|removed| removed.position <= durable).is_some() {}
+    }
+
+    /// Whether neither an answer nor a removal waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.removes.is_empty()
+    }
+
+    pub fn has_reads(&self) -> bool {
+        self.read_count > 0
+    }
+
     pub fn len(&self) -> usize {
         self.queue.len()
     }
@@ -96,7 +125,7 @@ impl Parked {
     }
 
     /// Takes the answers to reads out of the queue: they wait no more.
-    fn take_reads(&mut self) -> VecDeque<Waiting> {
+    pub fn take_reads(&mut self) -> VecDeque<Waiting> {
         let queue = std::mem::take(&mut self.queue).into_iter();
         let (reads, others): (VecDeque<_>, _) = queue.partition(|w| w.needs == Needs::DurableAndLease);
         self.queue = others;
@@ -134,114 +163,6 @@ impl Answer {
             }
             Answer::Body(bytes) => {
                 multis.answer(to, request, Status::Ok, |out| out.extend_from_slice(bytes), effects);
-            }
-        }
-    }
-}
-
-impl Master {
-    /// Sends an answer once the stream is durable up to `position`. Sends it at once if it is already.
-    pub(crate) fn answer_when_durable(
-        &mut self,
-        stream: StreamId,
-        position: Position,
-        to: Asker,
-        request: &Header,
-        answer: Answer,
-        effects: &mut Effects,
-    ) {
-        if position <= self.shard.durable(stream) || planted(Defect::AnsweredEarly) {
-            return self.send(to, request, &answer, effects);
-        }
-        self.park(stream, position, Needs::Durable, to, request, answer);
-    }
-
-    /// Sends the answer to a read once the stream is durable up to `position` and the read lease holds. In a blocked
-    /// stream nothing becomes durable until there is a further server. There the read is refused instead, so that the
-    /// asker hears of it and asks again.
-    pub(crate) fn answer_read(
-        &mut self,
-        step: &mut Step<'_>,
-        stream: StreamId,
-        position: Position,
-        to: Asker,
-        request: &Header,
-        answer: Answer,
-    ) {
-        if position <= self.shard.durable(stream) || planted(Defect::AnsweredEarly) {
-            return self.answer_when_leased(step, step.now, to, request, answer);
-        }
-        if self.shard.is_blocked(step.now, stream) {
-            return self.refuse(to, request, Status::Retry, step.effects);
-        }
-        self.park(stream, position, Needs::DurableAndLease, to, request, answer);
-    }
-
-    fn park(
-        &mut self,
-        stream: StreamId,
-        position: Position,
-        needs: Needs,
-        to: Asker,
-        request: &Header,
-        answer: Answer,
-    ) {
-        self.multis.is_seen_to(to);
-        let parked = self.parked.entry(stream).or_default();
-        let position = parked.queue.back().map_or(position, |last| position.max(last.position));
-        parked.bytes += answer.bytes();
-        parked.read_count += usize::from(needs == Needs::DurableAndLease);
-        parked.queue.push_back(Waiting {
-            since: self.multis.now,
-            position,
-            needs,
-            to,
-            header: *request,
-            answer,
-        });
-    }
-
-    pub(crate) fn release_parked(&mut self, step: &mut Step<'_>) {
-        self.multis.now = step.now;
-        let mut reads = Vec::new();
-        let waits_in_vain = |stream: &StreamId, parked: &Parked| {
-            parked.read_count > 0 && self.shard.is_blocked(step.now, *stream)
-        };
-        let blocked: Vec<StreamId> = self
-            .parked
-            .iter()
-            .filter(|(stream, parked)| waits_in_vain(stream, parked))
-            .map(|(s, _)| *s)
-            .collect();
-        for (stream, parked) in &mut self.parked {
-            if parked.queue.is_empty() && parked.removes.is_empty() {
-                continue;
-            }
-            let durable = self.shard.replicator.durable(*stream);
-            while parked.queue.front().is_some_and(|w| w.position <= durable) {
-                let waiting = parked.queue.pop_front().expect("looked at above");
-                parked.bytes -= waiting.answer.bytes();
-                match waiting.needs {
-                    Needs::Durable => {
-                        self.multis.answered.waited(waiting.header.opcode, waiting.since, step.now);
-                        waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, step.effects);
-                    }
-                    Needs::DurableAndLease => {
-                        parked.read_count -= 1;
-                        reads.push(waiting);
-                    }
-                }
-            }
-            while parked.removes.front().is_some_and(|removed| removed.position <= durable) {
-                parked.removes.pop_front();
-            }
-        }
-        for read in reads {
-            self.answer_when_leased(step, read.since, read.to, &read.header, read.answer);
-        }
-        for stream in blocked {
-            for read in self.parked.get_mut(&stream).map(Parked::take_reads).unwrap_or_default() {
-                self.refuse(read.to, &read.header, Status::Retry, step.effects);
             }
         }
     }

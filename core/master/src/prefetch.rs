@@ -3,7 +3,8 @@
 //! Nothing is checked here. The claims of a request are taken as true, and reading from the place where its object
 //! would be changes nothing. Idea and measurements: `prefetch` of the log.
 
-use crate::Master;
+use crate::master::Master;
+use crate::service::Service;
 use ramhold_base::{KeyHash, TableId};
 use ramhold_log::PREFETCH_COUNT_MAX;
 use ramhold_wire::Opcode;
@@ -12,20 +13,24 @@ use ramhold_wire::multi::MultiRequest;
 
 /// Keys that requests will ask for. Their memory is fetched whenever there are enough of them, and by `fetch`.
 pub struct Wanted<'a> {
-    master: &'a Master,
+    service: &'a Service,
     keys: [(TableId, KeyHash); PREFETCH_COUNT_MAX],
     count: usize,
 }
 
 impl Master {
     pub fn wanted(&self) -> Wanted<'_> {
-        Wanted { master: self, keys: [(TableId::default(), KeyHash(0)); PREFETCH_COUNT_MAX], count: 0 }
+        Wanted {
+            service: &self.service,
+            keys: [(TableId::default(), KeyHash(0)); PREFETCH_COUNT_MAX],
+            count: 0,
+        }
     }
 }
 
 impl Wanted<'_> {
     pub fn key(&mut self, table: TableId, key: &[u8]) {
-        let Some(hash) = self.master.tablets.hash(table, key) else { return };
+        let Some(hash) = self.service.tablets.hash(table, key) else { return };
         if self.count == self.keys.len() {
             self.fetch();
         }
@@ -63,7 +68,7 @@ impl Wanted<'_> {
     /// Fetches the memory for the keys. A single key is left out: its look-up fetches the memory as fast by itself.
     pub fn fetch(&mut self) {
         if self.count > 1 {
-            self.master.shard.log.prefetch(&self.keys[..self.count]);
+            self.service.shard.log.prefetch(&self.keys[..self.count]);
         }
         self.count = 0;
     }

@@ -9,15 +9,16 @@
 //!
 //! Not here: grants and keepalives (replication). Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
+use crate::calls::Context;
 use crate::multi::Asker;
 use crate::parked::Answer;
-use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
-use ramhold_base::{Instant, Mark, Peer, Status};
+use ramhold_base::{Instant, Peer};
 use ramhold_replication::Replicator;
+use ramhold_shard::Shard;
 use ramhold_wire::lease::ReadLease as Ask;
-use ramhold_wire::{Header, Step, request};
+use ramhold_wire::{Calls, Header, Step, request};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -36,17 +37,17 @@ pub(crate) struct ReadLease {
     coordinator: Option<Instant>,
     is_asking: bool,
     ask_at: Instant,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Unleased>,
     waiting_bytes: usize,
 }
 
 /// An answer that lacks only the lease.
-struct Waiting {
-    since: Instant,
-    refuse_at: Instant,
-    to: Asker,
-    header: Header,
-    answer: Answer,
+pub(crate) struct Unleased {
+    pub since: Instant,
+    pub refuse_at: Instant,
+    pub to: Asker,
+    pub header: Header,
+    pub answer: Answer,
 }
 
 impl ReadLease {
@@ -83,115 +84,75 @@ impl ReadLease {
     }
 }
 
-impl Master {
-    /// Whether answers that need the lease may be given at `now`.
-    pub(crate) fn is_leased(&mut self, now: Instant) -> bool {
-        self.read_lease.used = now;
-        now < self.read_lease.until || self.renew_read_lease(now)
+impl ReadLease {
+    /// Whether the lease holds at `now`. The lease counts as used.
+    pub fn holds(&mut self, now: Instant, replicator: &Replicator) -> bool {
+        self.used = now;
+        now < self.until || self.renew(now, replicator)
     }
 
     #[cold]
-    fn renew_read_lease(&mut self, now: Instant) -> bool {
-        let lease = &mut self.read_lease;
-        if lease.length.is_none() {
+    fn renew(&mut self, now: Instant, replicator: &Replicator) -> bool {
+        if self.length.is_none() {
             return true;
         }
-        lease.until = lease.known_until(&self.shard.replicator);
-        if lease.look_at == Instant::FAR {
-            lease.look_at = now;
+        self.until = self.known_until(replicator);
+        if self.look_at == Instant::FAR {
+            self.look_at = now;
         }
-        now < lease.until || planted(Defect::ReadUnleased)
+        now < self.until || planted(Defect::ReadUnleased)
     }
 
-    /// Gives an answer as soon as the lease holds. The client has waited since `since`.
-    pub(crate) fn answer_when_leased(
-        &mut self,
-        step: &mut Step<'_>,
-        since: Instant,
-        to: Asker,
-        header: &Header,
-        answer: Answer,
-    ) {
-        if self.is_leased(step.now) {
-            if since < step.now {
-                self.multis.answered.waited(header.opcode, since, step.now);
-            }
-            return self.send(to, header, &answer, step.effects);
-        }
-        let lease = &mut self.read_lease;
-        let bytes = lease.waiting_bytes + answer.bytes();
-        let patience = lease.length.unwrap_or_default() / 4;
-        if lease.waiting.len() >= self.config.parked_count_max || bytes > self.config.parked_bytes_max {
-            return self.refuse(to, header, Status::TooMany, step.effects);
-        }
-        lease.waiting_bytes = bytes;
-        self.multis.is_seen_to(to);
-        lease.waiting.push_back(Waiting {
-            since,
-            refuse_at: step.now + patience,
-            to,
-            header: *header,
-            answer,
-        });
-        self.counters.lease_waits += 1;
-        step.effects.mark(Mark::ReadWaited);
+    /// How long an answer waits for the lease.
+    pub fn patience(&self) -> Duration {
+        self.length.unwrap_or_default() / 4
     }
 
-    /// Keeps the lease while it is used, and answers the requests that wait for it.
-    pub(crate) fn advance_read_lease(&mut self, step: &mut Step<'_>) {
-        if step.now >= self.read_lease.look_at {
-            self.keep_read_lease(step);
-        }
-        if !self.read_lease.waiting.is_empty() {
-            self.release_unleased(step);
-        }
+    /// Whether a further answer may wait: there are fewer than `count_max`, and with it at most `bytes_max` bytes.
+    pub fn may_wait(&self, unleased: &Unleased, count_max: usize, bytes_max: usize) -> bool {
+        self.waiting.len() < count_max && self.waiting_bytes + unleased.answer.bytes() <= bytes_max
     }
 
-    fn keep_read_lease(&mut self, step: &mut Step<'_>) {
-        let Some(length) = self.config.read_lease else { return };
-        if step.now.since(self.read_lease.used) >= IDLE {
-            self.read_lease.look_at = Instant::FAR;
+    pub fn wait(&mut self, unleased: Unleased) {
+        self.waiting_bytes += unleased.answer.bytes();
+        self.waiting.push_back(unleased);
+    }
+
+    /// Whether an answer waits for the lease.
+    pub fn is_awaited(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes the next answer that waits no longer: the lease holds, or the answer has waited too long.
+    pub fn take_unleased(&mut self, now: Instant, is_leased: bool) -> Option<Unleased> {
+        let unleased = self.waiting.pop_front_if(|front| is_leased || front.refuse_at <= now)?;
+        self.waiting_bytes -= unleased.answer.bytes();
+        Some(unleased)
+    }
+
+    /// Keeps the lease while it is used.
+    pub fn keep_when_due(&mut self, step: &mut Step<'_>, shard: &mut Shard, calls: &mut Calls<Context>) {
+        let Some(length) = self.length.filter(|_| step.now >= self.look_at) else { return };
+        if step.now.since(self.used) >= IDLE {
+            self.look_at = Instant::FAR;
             return;
         }
-        self.shard.replicator.keep_granted(step.now, length / 8, step.view, step.effects);
-        let lease = &mut self.read_lease;
-        lease.look_at = step.now + length / 4;
-        let since = self.shard.replicator.granted_since().max(lease.coordinator);
+        shard.replicator.keep_granted(step.now, length / 8, step.view, step.effects);
+        self.look_at = step.now + length / 4;
+        let since = shard.replicator.granted_since().max(self.coordinator);
         let is_fresh = since.is_some_and(|since| step.now.since(since) < length / 2);
-        if is_fresh || lease.is_asking || step.now < lease.ask_at {
+        if is_fresh || self.is_asking || step.now < self.ask_at {
             return;
         }
-        lease.is_asking = true;
-        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + length, Context::ReadLease);
+        self.is_asking = true;
+        let rpc = calls.open(step.view.coordinator, step.now, step.now + length, Context::ReadLease);
         request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &Ask {});
     }
 
     /// The coordinator has granted the question that was sent at `sent`. `None`: it has not.
-    pub(crate) fn on_read_lease(&mut self, now: Instant, sent: Option<Instant>) {
-        let lease = &mut self.read_lease;
-        lease.is_asking = false;
-        lease.ask_at = now + lease.length.unwrap_or_default() / 8;
-        lease.coordinator = lease.coordinator.max(sent);
-    }
-
-    fn release_unleased(&mut self, step: &mut Step<'_>) {
-        let is_leased = self.is_leased(step.now);
-        self.multis.now = step.now;
-        let lease = &mut self.read_lease;
-        while let Some(front) = lease.waiting.front() {
-            if !is_leased && front.refuse_at > step.now {
-                return;
-            }
-            let waiting = lease.waiting.pop_front().expect("looked at above");
-            lease.waiting_bytes -= waiting.answer.bytes();
-            self.multis.answered.waited(waiting.header.opcode, waiting.since, step.now);
-            if is_leased {
-                waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, step.effects);
-            } else {
-                self.counters.lease_refusals += 1;
-                step.effects.mark(Mark::ReadNotLeased);
-                self.multis.answer(waiting.to, &waiting.header, Status::NotLeased, |_| {}, step.effects);
-            }
-        }
+    pub fn on_answered(&mut self, now: Instant, sent: Option<Instant>) {
+        self.is_asking = false;
+        self.ask_at = now + self.length.unwrap_or_default() / 8;
+        self.coordinator = self.coordinator.max(sent);
     }
 }

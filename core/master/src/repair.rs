@@ -2,15 +2,17 @@
 //!
 //! Not here: finding and repairing damage (the crate `shard`). Catalogue: C8.
 
-use crate::{Context, Event, Master};
+use crate::calls::Context;
+use crate::service::Service;
 use ramhold_base::Status;
 use ramhold_log::Unreadable;
+use ramhold_replication::Event;
 use ramhold_shard::{Found, ReadBack};
 use ramhold_wire::Step;
 
-impl Master {
+impl Service {
     /// Begins the repair of a damaged entry. Returns the status for a request whose key cannot be read.
-    pub(crate) fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Status {
+    pub fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Status {
         let Unreadable::Damaged(at) = unreadable else { return Status::Corrupt };
         let (segment, offset) = self.shard.log.place_of(at);
         self.shard.note_damage(step, segment, offset);
@@ -18,7 +20,7 @@ impl Master {
         self.shard.scrub.refusal(segment)
     }
 
-    pub(crate) fn advance_repairs(&mut self, step: &mut Step<'_>) {
+    pub fn advance_repairs(&mut self, step: &mut Step<'_>) {
         let now = step.now;
         let (shard, owner, calls) = self.shard_owner_and_calls();
         let found = shard.advance_repairs(step, &owner, &mut |address, deadline, read| {
@@ -32,7 +34,7 @@ impl Master {
         }
     }
 
-    pub(crate) fn on_read_back(&mut self, step: &mut Step<'_>, read: ReadBack, answer: (Status, &[u8])) {
+    pub fn on_read_back(&mut self, step: &mut Step<'_>, read: ReadBack, answer: (Status, &[u8])) {
         let (shard, owner) = self.shard_and_owner();
         shard.on_read_back(step, &owner, read, answer);
     }

@@ -1,7 +1,8 @@
-//! Recovers a partition: fetches the records of a dead log from backups, replays them into side logs, and enters those.
+//! The partitions of dead logs that are recovered to here: how they begin, take turns, and end.
 //!
-//! `advance_replays` takes a partition through its phases. Each step looks only at what has been reached. Nothing is
-//! served before the coordinator has agreed. A partition that cannot be finished is taken back as a whole and reported.
+//! A recovery master fetches the records of its partition from backups, replays them into side logs, and enters those.
+//! `advance` takes each partition through its phases. Each step looks only at what has been reached. Nothing is served
+//! before the coordinator has agreed. A partition that cannot be finished is taken back as a whole and reported.
 //!
 //! Invariants:
 //! - the first segment of the recovered ranges is older than their side segments, and the head entered after them is
@@ -11,32 +12,31 @@
 //! - a side log is entered only when it is closed and whole on its R backups, and R backups hold frames for a head that
 //!   may name it.
 //!
-//! Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
+//! Not here: the life of one partition (`replay/partition`). Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
 
 mod entering;
 mod fetching;
+mod keeping;
+mod partition;
+mod taking;
 
-use crate::settling::Settling;
-use crate::streams::Sweep;
+use crate::calls::{Fetch, PartitionKey};
+use crate::service::Service;
 use crate::tablets::{Tablet, TabletState};
-use crate::{Context, Master};
-pub(crate) use fetching::Fetch;
-use fetching::{Fetching, Source, micros};
+use fetching::{Arrivals, Fetching, Source};
+use keeping::{Keeping, Turns};
+use partition::{Partition, Phase, Task, hash_range};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{
-    ConnId, Instant, KeyHash, Mark, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId, Version,
-};
-use ramhold_log::{Cursor, HashRange, Ranges, SideId};
+use ramhold_base::{ConnId, Instant, Mark, Peer, SegmentId, ServerId, Status, StreamId, TableId};
+use ramhold_log::{HashRange, Ranges};
 use ramhold_shard::SideLog;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
-use ramhold_wire::{Header, Step, decode, reply, request};
-use std::collections::BTreeSet;
+use ramhold_wire::recovery::{PartitionRange, Recover, ReplayTimes};
+use ramhold_wire::{Header, Step, decode, reply};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
-const REPORT_PAUSE: Duration = Duration::from_millis(50);
 /// The most side segments that all live partitions together replicate at a time. Clients are served meanwhile, and
 /// their writes wait behind these segments.
 const LIVE_SEGMENTS_MAX: usize = 2;
@@ -45,194 +45,10 @@ const LIVE_SEGMENTS_MAX: usize = 2;
 const LIVE_YIELD_MAX: Duration = Duration::from_secs(2);
 /// First segments that are taken in stock: one recovery rarely has more further partitions on one master.
 const EARLY_FIRSTS: usize = 15;
-/// Index buckets that one turn of finishing or of abandoning looks at.
-const SWEEP_BUCKETS: u64 = 4096;
-/// Steps by which the index shrinks in one turn.
-const INDEX_STEPS: u64 = 4096;
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct PartitionKey {
-    pub recovery: RecoveryId,
-    pub partition: u32,
-}
-
-#[derive(Debug)]
-enum Phase {
-    Fetching,
-    /// Tombstones leave the index, one side log after the other.
-    Finishing {
-        side: usize,
-        cursor: Cursor,
-    },
-    /// Side segments are being replicated.
-    Replicating,
-    /// Heads that name the side segments are being replicated.
-    Entered {
-        heads: Vec<(StreamId, SegmentId)>,
-    },
-    /// The partition is durable, or it is taken in and told early. The coordinator has to agree.
-    Reporting {
-        next: Instant,
-        asked: bool,
-    },
-    /// Everything that was replayed leaves the index and the log again.
-    Abandoning {
-        side: usize,
-        cursor: Cursor,
-        failure: Failure,
-    },
-    /// The coordinator has to hear that the partition failed.
-    Failed {
-        next: Instant,
-        asked: bool,
-        failure: Failure,
-    },
-}
-
-#[derive(Clone, Default, Debug)]
-struct Failure {
-    reason: String,
-    /// The cause was a lack of memory, or of frames on the backups.
-    no_room: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct PartitionReplay {
-    attempt: u32,
-    crashed: ServerId,
-    mine: Vec<PartitionRange>,
-    fetching: Fetching,
-    /// The side log that takes in the records of each range.
-    intake: Ranges<SideId>,
-    /// A side log for each stream that takes something in, with its segments that the replicator knows.
-    sides: Vec<SideLog>,
-    /// The stream of each of `mine`.
-    streams: Vec<StreamId>,
-    first_segment: SegmentId,
-    safe_version: Version,
-    phase: Phase,
-    records: u64,
-    begun: Instant,
-    /// Times of fetching, and of everything after it.
-    times: ReplayTimes,
-    /// Tables that were dropped when it was too late to fail. Their ranges are given up as soon as the rest is
-    /// published.
-    dropped: Vec<TableId>,
-    /// Whether the partition is reported when it is taken in, before anything is replicated. If not, it is reported
-    /// when devices have it.
-    early: bool,
-    is_live: bool,
-    /// Some of its records were at fewer backups than R (a short tail).
-    tail_short: bool,
-    /// Everything that had to be done for it is done.
-    is_over: bool,
-    /// When it looks again, if it waits for memory or yields to others. A live partition does not give up.
-    retry: Option<Instant>,
-    /// It is live, and may be replicated now.
-    has_turn: bool,
-    /// The positions that devices must have, once it is entered.
-    settling: Settling,
-}
-
-impl PartitionReplay {
-    pub fn is_live(&self) -> bool {
-        self.is_live
-    }
-
-    pub fn settling(&self) -> &Settling {
-        &self.settling
-    }
-
-    pub fn crashed(&self) -> ServerId {
-        self.crashed
-    }
-
-    /// The number of new keys that it is still expected to bring.
-    fn keys_expected(&self) -> u64 {
-        if matches!(self.phase, Phase::Fetching) { self.fetching.keys_expected() } else { 0 }
-    }
-
-    /// Whether another turn would make progress without any input.
-    pub fn is_busy(&self) -> bool {
-        match self.phase {
-            Phase::Fetching => self.fetching.is_busy(),
-            Phase::Finishing { .. } | Phase::Abandoning { .. } => true,
-            Phase::Replicating | Phase::Entered { .. } | Phase::Reporting { .. } | Phase::Failed { .. } => {
-                false
-            }
-        }
-    }
-
-    /// When to look again without any input: when a backup that was busy may be asked again, a report is due, or a live
-    /// partition may be replicated.
-    pub fn retry_at(&self) -> Option<Instant> {
-        match &self.phase {
-            Phase::Fetching => self.fetching.retry_at(),
-            Phase::Reporting { next, asked: false } | Phase::Failed { next, asked: false, .. } => Some(*next),
-            Phase::Reporting { .. }
-            | Phase::Failed { .. }
-            | Phase::Finishing { .. }
-            | Phase::Entered { .. }
-            | Phase::Abandoning { .. } => None,
-            Phase::Replicating => self.retry,
-        }
-    }
-
-    /// Whether this report is the one whose answer is awaited.
-    pub fn has_reported(&self, attempt: u32, done: bool) -> bool {
-        let reported = match self.phase {
-            Phase::Reporting { asked, .. } => asked && done,
-            Phase::Failed { asked, .. } => asked && !done,
-            Phase::Fetching
-            | Phase::Finishing { .. }
-            | Phase::Replicating
-            | Phase::Entered { .. }
-            | Phase::Abandoning { .. } => false,
-        };
-        reported && self.attempt == attempt
-    }
-
-    pub fn report_unanswered(&mut self, now: Instant) {
-        if let Phase::Reporting { next, asked } | Phase::Failed { next, asked, .. } = &mut self.phase {
-            *asked = false;
-            *next = now + REPORT_PAUSE;
-        }
-    }
-
-    /// Whether it can be taken back as if it had never been.
-    fn is_outside(&self) -> bool {
-        !self.is_live && matches!(self.phase, Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating)
-    }
-
-    /// Whether it is reported, and nothing of it is entered.
-    fn is_told_early(&self) -> bool {
-        self.early && !self.is_live && matches!(self.phase, Phase::Reporting { .. })
-    }
-
-    /// Takes the partition back although it was reported as done, because nobody wants it any more.
-    fn abandon(&mut self, reason: &str) {
-        let failure = Failure { reason: reason.into(), no_room: false };
-        self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), failure };
-    }
-
-    fn fail(&mut self, reason: impl Into<String>) {
-        self.give_up(Failure { reason: reason.into(), no_room: false });
-    }
-
-    fn fail_for_room(&mut self, reason: &str) {
-        self.give_up(Failure { reason: reason.into(), no_room: true });
-    }
-
-    fn give_up(&mut self, failure: Failure) {
-        if self.is_outside() {
-            self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), failure };
-        }
-    }
-}
 
 /// First segments in stock for further partitions that go live before they are entered.
 #[derive(Debug)]
-pub(crate) struct EarlyFirsts {
+struct EarlyFirsts {
     /// The number of tablets that had left when these ids were taken.
     removed: u64,
     /// Streams that have a head newer than these ids.
@@ -240,85 +56,148 @@ pub(crate) struct EarlyFirsts {
     ids: Vec<SegmentId>,
 }
 
-fn hash_range(range: &PartitionRange) -> HashRange {
-    HashRange { table: range.table, first: range.first, last: range.last }
+/// The partitions that are recovered to here.
+#[derive(Debug)]
+pub(crate) struct Replays {
+    partitions: BTreeMap<PartitionKey, Partition>,
+    /// Dead servers that are being recovered anywhere, and the instant at which the newest of them was added.
+    recovered: BTreeSet<ServerId>,
+    recovering_since: Option<Instant>,
+    early_firsts: Option<EarlyFirsts>,
+    arrivals: Arrivals,
 }
 
-impl Master {
-    pub(crate) fn on_recover(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+impl Replays {
+    pub fn new(log_bytes: u64) -> Replays {
+        Replays {
+            partitions: BTreeMap::new(),
+            recovered: BTreeSet::new(),
+            recovering_since: None,
+            early_firsts: None,
+            arrivals: Arrivals::new(log_bytes),
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.partitions.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.partitions.is_empty()
+    }
+
+    /// Whether clients wait for some partition.
+    pub fn is_awaited(&self) -> bool {
+        self.partitions.values().any(|partition| !partition.is_live())
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.partitions.values().any(Partition::is_busy)
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.partitions.values().filter_map(Partition::retry_at).min()
+    }
+
+    /// Whether a log of `server` is being replayed.
+    pub fn has(&self, server: ServerId) -> bool {
+        self.partitions.values().any(|partition| partition.task.crashed == server)
+    }
+
+    /// Since when servers are being recovered, if any are.
+    pub fn recovering_since(&self) -> Option<Instant> {
+        self.recovering_since
+    }
+
+    /// Notes which servers are being recovered.
+    pub fn on_list(&mut self, now: Instant, recovered: BTreeSet<ServerId>) {
+        if recovered.is_empty() {
+            self.recovering_since = None;
+        } else if !recovered.is_subset(&self.recovered) {
+            self.recovering_since = Some(now);
+        }
+        self.recovered = recovered;
+    }
+
+    pub fn on_request(
+        &mut self,
+        step: &mut Step<'_>,
+        service: &mut Service,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+    ) {
         let status = match decode::<Recover>(body) {
-            Ok(recover) => self.begin_replay(step, recover),
+            Ok(recover) => self.begin(step, service, recover),
             Err(status) => status,
         };
         reply(step.effects, Peer::Conn(from), header, status);
     }
 
-    fn begin_replay(&mut self, step: &mut Step<'_>, recover: Recover) -> Status {
+    fn begin(&mut self, step: &mut Step<'_>, service: &mut Service, recover: Recover) -> Status {
         let key = PartitionKey { recovery: recover.recovery, partition: recover.partition };
-        if let Some(present) = self.replays.get_mut(&key) {
-            if recover.attempt <= present.attempt {
-                return if recover.attempt == present.attempt { Status::Ok } else { Status::NotAllowed };
+        if let Some(present) = self.partitions.get_mut(&key) {
+            if recover.attempt <= present.task.attempt {
+                let is_present = recover.attempt == present.task.attempt;
+                return if is_present { Status::Ok } else { Status::NotAllowed };
             }
             // This is a newer attempt: the old one has to be taken back first.
-            if present.is_live {
+            if present.is_live() {
                 return Status::NotAllowed;
             }
+            let reason = "replaced by a newer attempt";
             if present.is_told_early() {
-                present.abandon("replaced by a newer attempt");
-                return Status::Retry;
-            }
-            match &present.phase {
-                Phase::Entered { .. } | Phase::Reporting { .. } => self.take_back(key),
-                Phase::Failed { .. } => {
-                    self.replays.remove(&key);
-                }
-                Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating | Phase::Abandoning { .. } => {
-                    present.fail("replaced by a newer attempt");
-                }
+                present.abandon(reason);
+            } else if present.is_about_to_be_published() {
+                self.take_back(service, key);
+            } else if present.has_failed() {
+                self.forget(service, key);
+            } else {
+                present.fail(reason);
             }
             return Status::Retry;
         }
         // Results of an older division of this log are never published: stop replaying them.
-        for (other, replay) in &mut self.replays {
-            if replay.crashed == recover.crashed && other.recovery < recover.recovery {
-                replay.fail("replaced by a newer division");
+        for (other, partition) in &mut self.partitions {
+            if partition.task.crashed == recover.crashed && other.recovery < recover.recovery {
+                partition.fail("replaced by a newer division");
             }
         }
         let mine: Vec<PartitionRange> =
             recover.ranges.iter().filter(|r| r.partition == recover.partition).copied().collect();
-        if !is_sound(&mine) || mine.iter().any(|r| !self.tablets.agrees(r.table, r.placement())) {
+        if !is_sound(&mine) || mine.iter().any(|r| !service.tablets.agrees(r.table, r.placement())) {
             return Status::BadRequest;
         }
         // Data that is on no backup cannot be read there.
         if mine.iter().any(|r| r.durability == Durability::None) {
             return Status::Unsupported;
         }
-        if mine.iter().any(|r| self.is_sweeping(hash_range(r))) {
+        if mine.iter().any(|r| service.sweeps.meets(hash_range(r))) {
             return Status::Retry;
         }
-        if mine.iter().any(|r| self.tablets.overlaps(hash_range(r))) {
+        if mine.iter().any(|r| service.tablets.overlaps(hash_range(r))) {
             return Status::NotAllowed;
         }
         let mut streams = Vec::new();
         for range in &mine {
-            let stream = match self.shard.stream_for(range.class()) {
+            let stream = match service.shard.stream_for(range.class()) {
                 Ok(stream) => stream,
                 Err(status) => return status,
             };
-            let is_new = self.shard.log.head_segment(stream).is_none();
+            let is_new = service.shard.log.head_segment(stream).is_none();
             // For a partition that goes live early a head is rolled in any case.
-            if is_new && !recover.early && self.shard.roll(step, stream).is_none() {
+            if is_new && !recover.early && service.shard.roll(step, stream).is_none() {
                 return Status::OutOfMemory;
             }
             streams.push(stream);
         }
         let first_segment = if recover.early {
-            match self.early_first_segment(step, &streams) {
+            match self.early_first_segment(step, service, &streams) {
                 Some(first_segment) => first_segment,
                 None => return Status::OutOfMemory,
             }
         } else {
-            self.shard.log.take_first_segment()
+            service.shard.log.take_first_segment()
         };
         let mut sides: Vec<SideLog> = Vec::new();
         for stream in &streams {
@@ -326,15 +205,15 @@ impl Master {
                 let time = step.view.time(step.now);
                 // A partition that goes live before it is replicated is durable in the dead log.
                 let side = if recover.early {
-                    self.shard.log.open_side_for_survivors(*stream, time)
+                    service.shard.log.open_side_for_survivors(*stream, time)
                 } else {
-                    self.shard.log.open_side(*stream, time)
+                    service.shard.log.open_side(*stream, time)
                 };
                 sides.push(SideLog::new(*stream, side, first_segment));
             }
         }
         for (range, stream) in mine.iter().zip(&streams) {
-            self.shard.log.track(hash_range(range));
+            service.shard.log.track(hash_range(range));
             let tablet = Tablet {
                 range: hash_range(range),
                 state: TabletState::Recovering,
@@ -347,7 +226,7 @@ impl Master {
                 // The tablet is served only when the coordinator has agreed.
                 is_confirmed: true,
             };
-            self.tablets.insert(range.placement(), tablet);
+            service.tablets.insert(range.placement(), tablet);
         }
         let side_of = |stream: &StreamId| {
             sides.iter().find(|s| s.stream == *stream).expect("opened just now for every stream").side
@@ -359,143 +238,32 @@ impl Master {
         let intake = Ranges::new(intake).expect("the ranges are sound");
         let own = Source::new(recover.crashed, recover.recovery, recover.ranges, recover.streams);
         let logs = [own].into_iter().chain(recover.earlier.into_iter().map(Source::from)).collect();
-        let replay = PartitionReplay {
-            attempt: recover.attempt,
-            crashed: recover.crashed,
-            mine,
-            early: recover.early,
-            is_live: false,
-            tail_short: recover.tail_short,
-            is_over: false,
-            retry: None,
-            has_turn: false,
-            settling: Settling::default(),
-            fetching: Fetching::new(logs, recover.partition as usize * self.config.fetches_max, |backup| {
-                step.view.list.entry(backup).map_or(0, |entry| entry.read_speed)
-            }),
-            intake,
-            sides,
-            streams,
-            first_segment,
-            safe_version: recover.safe_version.max(recover.version_floor),
+        let apart = recover.partition as usize * service.config.fetches_max;
+        let read_speed = |backup| step.view.list.entry(backup).map_or(0, |entry| entry.read_speed);
+        let partition = Partition {
+            key,
+            task: Task {
+                attempt: recover.attempt,
+                crashed: recover.crashed,
+                ranges: mine,
+                streams,
+                first_segment,
+                safe_version: recover.safe_version.max(recover.version_floor),
+                early: recover.early,
+                tail_short: recover.tail_short,
+            },
             phase: Phase::Fetching,
+            fetching: Fetching::new(logs, apart, read_speed),
+            intake,
             records: 0,
+            keeping: Keeping::new(sides),
             begun: step.now,
             times: ReplayTimes::default(),
             dropped: Vec::new(),
         };
-        self.replays.insert(key, replay);
+        self.partitions.insert(key, partition);
         step.effects.mark(Mark::RecoveryBegun);
         Status::Ok
-    }
-
-    pub(crate) fn advance_replays(&mut self, step: &mut Step<'_>) {
-        self.shard.log.expect_keys(self.replays.values().map(PartitionReplay::keys_expected).sum());
-        let keys: Vec<PartitionKey> = self.replays.keys().copied().collect();
-        for key in keys {
-            let Some(mut replay) = self.replays.remove(&key) else { continue };
-            self.advance_replay(step, key, &mut replay);
-            if !replay.is_over {
-                self.replays.insert(key, replay);
-            }
-        }
-        self.hold_heads();
-    }
-
-    fn advance_replay(&mut self, step: &mut Step<'_>, key: PartitionKey, replay: &mut PartitionReplay) {
-        if !replay.is_live && self.is_starved(step.now, replay) {
-            replay.fail_for_room("no backup had room for what was replayed, or for a head");
-        }
-        if matches!(replay.phase, Phase::Fetching) {
-            self.take_in_slice(step, replay);
-        }
-        if matches!(replay.phase, Phase::Fetching) {
-            self.fetch_next(step, key, replay);
-            if replay.fetching.is_done() {
-                replay.times = replay.fetching.times();
-                replay.times.replayed = micros(step.now.since(replay.begun));
-                replay.phase = Phase::Finishing { side: 0, cursor: Cursor::default() };
-                step.effects.mark(Mark::RecoveryReplayed);
-            }
-        }
-        if let Phase::Finishing { side, cursor } = replay.phase {
-            match replay.sides.get(side) {
-                Some(entry) => {
-                    replay.phase = match self.shard.log.finish_replay_step(entry.side, cursor, SWEEP_BUCKETS)
-                    {
-                        Some(cursor) => Phase::Finishing { side, cursor },
-                        None => Phase::Finishing { side: side + 1, cursor: Cursor::default() },
-                    };
-                }
-                // The index has grown for more keys than came.
-                None if self.shard.log.shrink_index(INDEX_STEPS) => {}
-                None => {
-                    for entry in &replay.sides {
-                        self.shard.log.close_side(entry.side);
-                    }
-                    if replay.early {
-                        self.raise_safe_version(replay);
-                        replay.times.replicated = micros(step.now.since(replay.begun));
-                        replay.times.durable = replay.times.replicated;
-                        replay.phase = Phase::Reporting { next: step.now, asked: false };
-                        step.effects.mark(Mark::RecoveryToldEarly);
-                    } else {
-                        self.begin_side_segments(step.now, replay);
-                        replay.phase = Phase::Replicating;
-                    }
-                }
-            }
-        }
-        if matches!(replay.phase, Phase::Replicating) {
-            replay.retry = None;
-            if replay.is_live {
-                self.take_turn(step, replay);
-            }
-            self.begin_side_segments(step.now, replay);
-            self.enter_when_whole(step, replay);
-        }
-        if let Phase::Entered { heads } = &replay.phase {
-            let durable = heads.iter().all(|(stream, head)| {
-                self.shard.replicator.is_registered(*stream) && self.shard.durable(*stream).segment >= *head
-            });
-            if durable && replay.is_live {
-                self.begin_settling(std::mem::take(&mut replay.settling));
-                replay.is_over = true;
-                step.effects.mark(Mark::RecoveryDurable);
-                return;
-            }
-            if durable && self.is_settled(&mut replay.settling) {
-                replay.times.durable = micros(step.now.since(replay.begun));
-                step.effects.mark(Mark::RecoveryDurable);
-                replay.phase = Phase::Reporting { next: step.now, asked: false };
-            }
-        }
-        if let Phase::Abandoning { side, cursor, failure } = &mut replay.phase {
-            let tablets = &self.tablets;
-            let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
-            match replay.sides.get(*side) {
-                Some(entry) => {
-                    match self.shard.log.abandon_side_step(entry.side, *cursor, SWEEP_BUCKETS, &hash_of) {
-                        Some(next) => *cursor = next,
-                        None => {
-                            self.shard.abandon_side(entry);
-                            *side += 1;
-                            *cursor = Cursor::default();
-                        }
-                    }
-                }
-                None => {
-                    let failure = std::mem::take(failure);
-                    for range in &replay.mine {
-                        self.tablets.remove(hash_range(range));
-                        self.shard.log.untrack(hash_range(range));
-                    }
-                    step.effects.mark(Mark::RecoveryAbandoned);
-                    replay.phase = Phase::Failed { next: step.now, asked: false, failure };
-                }
-            }
-        }
-        self.report(step, key, replay);
     }
 
     /// The first segment of a partition that is live before it is entered.
@@ -506,178 +274,177 @@ impl Master {
     /// partitions are taken before it. Later partitions may use these ids as long as the log has no entry of their
     /// ranges in segments newer than the ids. That is certain while no tablet has left since, and while no range that
     /// had left was being swept.
-    fn early_first_segment(&mut self, step: &mut Step<'_>, streams: &[StreamId]) -> Option<SegmentId> {
-        let removed = self.tablets.removed_count();
+    fn early_first_segment(
+        &mut self,
+        step: &mut Step<'_>,
+        service: &mut Service,
+        streams: &[StreamId],
+    ) -> Option<SegmentId> {
+        let removed = service.tablets.removed_count();
         if let Some(firsts) = &mut self.early_firsts
             && firsts.removed == removed
-            && self.sweeps.is_empty()
+            && service.sweeps.is_empty()
             && streams.iter().all(|stream| firsts.streams.contains(stream))
             && let Some(first) = firsts.ids.pop()
         {
             return Some(first);
         }
-        let more = if self.sweeps.is_empty() { EARLY_FIRSTS } else { 0 };
-        let first_segment = self.shard.log.take_first_segment();
-        let ids = (0..more).map(|_| self.shard.log.take_first_segment()).collect();
+        let more = if service.sweeps.is_empty() { EARLY_FIRSTS } else { 0 };
+        let first_segment = service.shard.log.take_first_segment();
+        let ids = (0..more).map(|_| service.shard.log.take_first_segment()).collect();
         let streams: BTreeSet<StreamId> = streams.iter().copied().collect();
         for stream in &streams {
-            if self.shard.log.head_segment(*stream).is_none() {
-                self.shard.roll(step, *stream)?;
+            if service.shard.log.head_segment(*stream).is_none() {
+                service.shard.roll(step, *stream)?;
             } else if !planted(Defect::EarlyInOldHead) {
                 // The roll to a held head lets an empty head leave. Empty heads would take frames that others lack.
-                let head = self.shard.log.hold_head();
-                self.roll_held(step, *stream, head)?;
+                let head = service.shard.log.hold_head();
+                service.roll_held(step, *stream, head)?;
             }
         }
         self.early_firsts = Some(EarlyFirsts { removed, streams, ids });
         Some(first_segment)
     }
 
-    /// Raises the safe version, so that no write to the partition gets a version that the dead log may have.
-    pub(super) fn raise_safe_version(&mut self, replay: &PartitionReplay) {
-        if !planted(Defect::SafeVersionNotReplayed) {
-            self.shard.log.raise_safe_version(replay.safe_version);
-        }
-    }
-
-    /// Tells the replicator of new side segments. Those of a partition that goes live before it is replicated wait
-    /// until it may be replicated: the dead log keeps it meanwhile, and the work that clients wait for comes first.
-    fn begin_side_segments(&mut self, now: Instant, replay: &mut PartitionReplay) {
-        if replay.early && !replay.has_turn {
-            return;
-        }
-        let yields_until = self.recovering_since.map(|since| since + LIVE_YIELD_MAX);
-        if let Some(until) = yields_until.filter(|until| replay.is_live && now < *until) {
-            replay.retry = Some(until);
-            return;
-        }
-        let most = if replay.is_live { self.live_slots() } else { usize::MAX };
-        let begun = replay.sides.iter().flat_map(|side| &side.begun);
-        let mut busy =
-            begun.filter(|segment| !self.shard.replicator.is_complete(**segment)).take(most).count();
-        for side in &mut replay.sides {
-            busy += self.shard.begin_side_segments(side, most.saturating_sub(busy));
-        }
-    }
-
-    /// How many side segments a live partition may have under way beside those of all other live partitions here. At
-    /// least one, since the others may wait long for backups.
-    fn live_slots(&self) -> usize {
-        let others = self.replays.values().filter(|other| other.is_live);
-        let begun = others.flat_map(|other| &other.sides).flat_map(|side| &side.begun);
-        let busy = begun.filter(|segment| !self.shard.replicator.is_complete(**segment));
-        (LIVE_SEGMENTS_MAX - busy.take(LIVE_SEGMENTS_MAX).count()).max(1)
-    }
-
-    fn report(&mut self, step: &mut Step<'_>, key: PartitionKey, replay: &mut PartitionReplay) {
-        let shard = self.config.shard;
-        let outcome = match &replay.phase {
-            Phase::Reporting { next, asked: false } if *next <= step.now => RecoveryOutcome::Done {
-                assignments: replay
-                    .streams
-                    .iter()
-                    .map(|stream| Assignment { shard, stream: *stream, first_segment: replay.first_segment })
-                    .collect(),
-                bytes: replay.fetching.bytes(),
-                records: replay.records,
-                times: replay.times,
-                own_bytes: Some(replay.fetching.own_bytes()),
-            },
-            Phase::Failed { next, asked: false, failure } if *next <= step.now => {
-                RecoveryOutcome::Failed { reason: failure.reason.clone(), no_room: failure.no_room }
+    /// Takes every partition as far as it can go.
+    pub fn advance(&mut self, step: &mut Step<'_>, service: &mut Service) {
+        service.shard.log.expect_keys(self.partitions.values().map(Partition::keys_expected).sum());
+        let keys: Vec<PartitionKey> = self.partitions.keys().copied().collect();
+        for key in keys {
+            let turns = self.turns(service, key);
+            let Some(partition) = self.partitions.get_mut(&key) else { continue };
+            partition.advance(step, service, &turns, &mut self.arrivals);
+            if partition.is_over() {
+                self.partitions.remove(&key);
             }
-            _ => return,
-        };
-        if let Phase::Reporting { asked, .. } | Phase::Failed { asked, .. } = &mut replay.phase {
-            *asked = true;
         }
-        let done = matches!(outcome, RecoveryOutcome::Done { .. });
-        let context = Context::Recovered { key, attempt: replay.attempt, done };
-        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + REPORT_TIMEOUT, context);
-        let message =
-            Recovered { recovery: key.recovery, partition: key.partition, attempt: replay.attempt, outcome };
-        request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &message);
     }
 
-    /// The coordinator's answer to a report.
-    pub(crate) fn on_published(
+    /// The part of other live partitions in the replication of this one. It may have at least one side segment under
+    /// way, since the others may wait long for backups.
+    fn turns(&self, service: &Service, key: PartitionKey) -> Turns {
+        let is_live = self.partitions.get(&key).is_some_and(Partition::is_live);
+        if is_live { self.live_turns(service, key) } else { Turns::FREE }
+    }
+
+    fn live_turns(&self, service: &Service, key: PartitionKey) -> Turns {
+        let mut busy = 0;
+        for (other, partition) in &self.partitions {
+            if *other != key && partition.is_live() && busy < LIVE_SEGMENTS_MAX {
+                busy += partition.keeping.busy_count(&service.shard, LIVE_SEGMENTS_MAX - busy);
+            }
+        }
+        Turns {
+            slots: (LIVE_SEGMENTS_MAX - busy).max(1),
+            yields_until: self.recovering_since.map(|since| since + LIVE_YIELD_MAX),
+        }
+    }
+
+    /// The streams into which side logs are about to be entered, and the oldest head with which each may be. `is_live`:
+    /// of live partitions, or of the others.
+    pub fn heads_wanted(&self, is_live: bool) -> impl Iterator<Item = (StreamId, SegmentId)> {
+        let partitions = self.partitions.values().filter(move |partition| partition.is_live() == is_live);
+        partitions.flat_map(Partition::heads_wanted)
+    }
+
+    /// The answer of a backup to a request for records.
+    pub fn on_fetched(
         &mut self,
         step: &mut Step<'_>,
+        service: &mut Service,
+        fetch: Fetch,
+        answer: (Status, &[u8]),
+    ) {
+        if let Some(partition) = self.partitions.get_mut(&fetch.key) {
+            partition.on_fetched(step, service, &mut self.arrivals, fetch, answer);
+        }
+    }
+
+    pub fn on_fetch_failed(&mut self, fetch: Fetch) {
+        if let Some(partition) = self.partitions.get_mut(&fetch.key) {
+            partition.on_fetch_failed(fetch);
+        }
+    }
+
+    pub fn on_report_unanswered(&mut self, now: Instant, key: PartitionKey, (attempt, done): (u32, bool)) {
+        let partition = self.partitions.get_mut(&key).filter(|p| p.has_reported(attempt, done));
+        if let Some(partition) = partition {
+            partition.on_report_unanswered(now);
+        }
+    }
+
+    /// The coordinator's answer to a report. Returns tables that were dropped meanwhile: their ranges are to be given
+    /// up.
+    pub fn on_published(
+        &mut self,
+        step: &mut Step<'_>,
+        service: &mut Service,
         key: PartitionKey,
         (attempt, done): (u32, bool),
         status: Status,
-    ) {
-        let awaited = self.replays.get_mut(&key).filter(|r| r.has_reported(attempt, done));
-        let Some(replay) = awaited else { return };
-        match (&replay.phase, status) {
-            (Phase::Reporting { .. }, Status::Ok) => {
-                let mut replay = self.replays.remove(&key).expect("looked at just now");
-                for range in &replay.mine {
-                    if let Some(tablet) = self.tablets.exact_mut(hash_range(range)) {
+    ) -> Vec<TableId> {
+        let turns = self.live_turns(service, key);
+        let Some(partition) = self.partitions.get_mut(&key).filter(|p| p.has_reported(attempt, done)) else {
+            return Vec::new();
+        };
+        match (&partition.phase, status) {
+            (Phase::ToldEarly(_) | Phase::Reporting(_), Status::Ok) => {
+                for range in partition.hash_ranges() {
+                    if let Some(tablet) = service.tablets.exact_mut(range) {
                         tablet.state = TabletState::Serving;
                     }
                 }
-                let dropped = std::mem::take(&mut replay.dropped);
-                if replay.early {
-                    replay.is_live = true;
-                    replay.phase = Phase::Replicating;
-                    self.take_turn(step, &mut replay);
-                    self.begin_side_segments(step.now, &mut replay);
-                    self.shard.side_appended = true;
-                    self.replays.insert(key, replay);
+                let dropped = std::mem::take(&mut partition.dropped);
+                if partition.is_told_early() {
+                    partition.go_live(step, service, &turns);
+                } else {
+                    self.forget(service, key);
                 }
                 step.effects.mark(Mark::RecoveryPublished);
-                for table in dropped {
-                    for range in self.tablets.ranges_of(table) {
-                        self.give_up(range);
-                    }
-                }
+                return dropped;
             }
-            (Phase::Reporting { .. }, Status::NotAllowed) if replay.is_told_early() => {
-                replay.abandon("it is not wanted any more");
-            }
-            (Phase::Reporting { .. }, Status::NotAllowed) => self.take_back(key),
-            (Phase::Failed { .. }, Status::Ok | Status::NotAllowed) => {
-                self.replays.remove(&key);
-            }
-            _ => replay.report_unanswered(step.now),
+            (Phase::ToldEarly(_), Status::NotAllowed) => partition.abandon("it is not wanted any more"),
+            (Phase::Reporting(_), Status::NotAllowed) => self.take_back(service, key),
+            (Phase::Failed { .. }, Status::Ok | Status::NotAllowed) => self.forget(service, key),
+            _ => partition.on_report_unanswered(step.now),
         }
+        Vec::new()
     }
 
-    /// Whether results of a key may have been at fewer backups than R, and are not at R yet.
-    pub(crate) fn is_tail_short(&self, table: TableId, hash: KeyHash) -> bool {
-        let mut short = self.replays.values().filter(|replay| replay.tail_short && replay.is_live);
-        short.any(|replay| replay.mine.iter().any(|range| hash_range(range).contains(table, hash)))
+    /// A partition has left, and the log may clean everything that it has.
+    fn forget(&mut self, service: &mut Service, key: PartitionKey) {
+        self.partitions.remove(&key);
+        service.settling.forget(key);
     }
 
     /// Drops a partition that has been entered into the log and will not be published.
-    fn take_back(&mut self, key: PartitionKey) {
-        let Some(replay) = self.replays.remove(&key) else { return };
-        self.forget_ranges(&replay.mine);
+    fn take_back(&mut self, service: &mut Service, key: PartitionKey) {
+        if let Some(partition) = self.partitions.get(&key) {
+            service.forget_ranges(partition.hash_ranges());
+        }
+        self.forget(service, key);
     }
 
+    /// A table was dropped while parts of it are being recovered to here.
+    pub fn drop_table(&mut self, table: TableId) {
+        for partition in self.partitions.values_mut().filter(|p| !p.is_live() && p.is_of(table)) {
+            partition.fail("a table was dropped meanwhile");
+            if partition.is_about_to_be_published() && !partition.dropped.contains(&table) {
+                partition.dropped.push(table);
+            }
+        }
+    }
+}
+
+impl Service {
     /// Takes ranges whose side logs are entered out of everything again.
-    fn forget_ranges(&mut self, ranges: &[PartitionRange]) {
-        for range in ranges.iter().map(hash_range) {
+    fn forget_ranges(&mut self, ranges: impl Iterator<Item = HashRange>) {
+        for range in ranges {
             let hasher = self.tablets.hasher(range.table).expect("the table was entered with the range");
             self.tablets.remove(range);
             self.shard.log.untrack(range);
             self.shard.log.forget_results(range);
-            self.sweeps.push(Sweep::new(range, hasher));
-        }
-    }
-
-    /// A table was dropped while parts of it are being recovered to here.
-    pub(crate) fn drop_from_replays(&mut self, table: TableId) {
-        let is_concerned =
-            |r: &&mut PartitionReplay| !r.is_live && r.mine.iter().any(|range| range.table == table);
-        for replay in self.replays.values_mut().filter(is_concerned) {
-            replay.fail("a table was dropped meanwhile");
-            if matches!(replay.phase, Phase::Entered { .. } | Phase::Reporting { .. })
-                && !replay.dropped.contains(&table)
-            {
-                replay.dropped.push(table);
-            }
+            self.sweeps.begin(range, hasher);
         }
     }
 }

@@ -8,10 +8,10 @@
 //!
 //! Not here: the order of positions (log), the position of a scan (client). Catalogue: A6.
 
-use crate::Master;
 use crate::expiry::is_past_for_all;
 use crate::multi::Asker;
 use crate::parked::Answer;
+use crate::service::Service;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, ConnId, Mark, Peer, Position, Status, Version};
@@ -29,8 +29,8 @@ const BUCKETS_MAX: u64 = 512;
 /// How often the same buckets are looked at again because objects in them were over.
 const ROUNDS_MAX: u32 = 3;
 
-impl Master {
-    pub(crate) fn on_scan(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+impl Service {
+    pub fn on_scan(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let request = match ScanRequest::decode(body) {
             Ok(request) => request,
             Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
@@ -47,7 +47,7 @@ impl Master {
             // The refusal is for good, and so it is an answer as much as a page is.
             Err(Status::Corrupt) => {
                 let (to, answer) = (Asker::Conn(from), Answer::of(Status::Corrupt, Version::NONE));
-                return self.answer_when_leased(step, step.now, to, header, answer);
+                return self.answers.answer_when_leased(step, &self.shard, step.now, to, header, answer);
             }
             Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
         };
@@ -56,12 +56,19 @@ impl Master {
         } else {
             self.shard.log.head_end(tablet.stream)
         };
-        if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) {
+        if position > self.shard.durable(tablet.stream) && self.answers.is_crowded(tablet.stream) {
             return reply(step.effects, Peer::Conn(from), header, Status::TooMany);
         }
         step.effects.mark(Mark::Page);
         let to = Asker::Conn(from);
-        self.answer_read(step, tablet.stream, position, to, header, Answer::Body(page));
+        self.answers.answer_read(
+            step,
+            &self.shard,
+            (tablet.stream, position),
+            to,
+            header,
+            Answer::Body(page),
+        );
     }
 
     fn page(

@@ -1,10 +1,13 @@
 //! The ranges of tables that this shard owns, and their states.
 
+use crate::calls::PartitionKey;
 use ramhold_base::hash::{Placement, PlacementHasher};
 use ramhold_base::map::FastMap;
-use ramhold_base::{DivisionId, KeyHash, SegmentId, StreamId, TableId, Version};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{DivisionId, Instant, KeyHash, SegmentId, StreamId, TableId, Version};
 use ramhold_log::HashRange;
-use std::collections::{BTreeSet, VecDeque};
+use ramhold_wire::class::StreamClass;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TabletState {
@@ -78,6 +81,29 @@ pub(crate) struct Tablets {
     dropped: VecDeque<TableId>,
     is_dropped: BTreeSet<TableId>,
     removed_count: u64,
+    /// Tables whose tablets here are to have another class: their tablets are in two streams, or may soon be.
+    wanted: BTreeMap<TableId, WantedClass>,
+    /// The table of which a tablet is being reclassed.
+    moving: Option<TableId>,
+    /// The hashes of a tablet that are being copied into another stream.
+    stretch: Option<Stretch>,
+    /// Ranges of recovered partitions: results of their keys may be at fewer backups than R.
+    short_tails: Vec<(PartitionKey, HashRange)>,
+}
+
+/// The class that tablets of a table are to have by the coordinator's last request, and how long the request counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedClass {
+    pub class: StreamClass,
+    pub until: Instant,
+}
+
+/// Hashes that are being copied into another stream. Nobody may write to them meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    pub range: HashRange,
+    /// All that the old stream holds of these keys is durable in the new stream, and counts there.
+    pub is_led: bool,
 }
 
 impl Tablets {
@@ -206,6 +232,65 @@ impl Tablets {
             }
             tablet.has_losses = true;
         }
+    }
+
+    /// Notes the class that tablets of a table are to have. Returns the class that was wanted before.
+    pub fn want(&mut self, table: TableId, wanted: WantedClass) -> Option<StreamClass> {
+        self.wanted.insert(table, wanted).map(|before| before.class)
+    }
+
+    pub fn wanted(&self) -> impl Iterator<Item = (TableId, WantedClass)> {
+        self.wanted.iter().map(|(table, wanted)| (*table, *wanted))
+    }
+
+    pub fn forget_wanted(&mut self, table: TableId) {
+        self.wanted.remove(&table);
+    }
+
+    /// Whether tablets of some table are to have this class.
+    pub fn wants(&self, class: StreamClass) -> bool {
+        self.wanted.values().any(|wanted| wanted.class == class)
+    }
+
+    /// Whether tablets of this table are in two streams, or may soon be.
+    pub fn is_reclassed(&self, table: TableId) -> bool {
+        self.wanted.contains_key(&table)
+    }
+
+    /// Notes the table of which a tablet is being reclassed, and the stretch of it that is frozen.
+    pub fn set_moving(&mut self, moving: Option<TableId>, stretch: Option<Stretch>) {
+        (self.moving, self.stretch) = (moving, stretch);
+    }
+
+    /// Whether a tablet of this table is being reclassed.
+    pub fn is_moving(&self, table: TableId) -> bool {
+        self.moving == Some(table)
+    }
+
+    /// Whether a mutation of this key has to wait, because the key is being copied into another stream.
+    pub fn blocks(&self, table: TableId, hash: KeyHash) -> bool {
+        self.stretch.is_some_and(|stretch| stretch.range.contains(table, hash))
+            && !planted(Defect::MigratedUnblocked)
+    }
+
+    /// Whether all that the old stream holds of a key is durable in the new stream, and counts there.
+    pub fn is_led(&self, table: TableId, hash: KeyHash) -> bool {
+        self.stretch.is_some_and(|stretch| stretch.is_led && stretch.range.contains(table, hash))
+    }
+
+    /// Notes that results of these ranges may be at fewer backups than R.
+    pub fn note_short_tail(&mut self, key: PartitionKey, ranges: impl Iterator<Item = HashRange>) {
+        self.short_tails.extend(ranges.map(|range| (key, range)));
+    }
+
+    /// The results of this partition are at R backups.
+    pub fn forget_short_tail(&mut self, key: PartitionKey) {
+        self.short_tails.retain(|(of, _)| *of != key);
+    }
+
+    /// Whether results of a key may have been at fewer backups than R, and are not at R yet.
+    pub fn is_tail_short(&self, table: TableId, hash: KeyHash) -> bool {
+        self.short_tails.iter().any(|(_, range)| range.contains(table, hash))
     }
 
     /// In no particular order.

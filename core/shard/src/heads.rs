@@ -77,6 +77,29 @@ impl Shard {
         self.heads_held.get(&stream).copied().filter(|held| *held >= from)
     }
 
+    /// Makes backups hold frames for one head of each of these streams: a head that is not older than the wanted one.
+    /// A held head that is older than everything that is to be entered is of no use any more.
+    pub fn hold_heads(&mut self, wanted: &[(StreamId, SegmentId)]) {
+        let is_wanted = |stream: StreamId, held: SegmentId| {
+            wanted.iter().any(|(of, from)| *of == stream && *from <= held)
+        };
+        let replicator = &mut self.replicator;
+        self.heads_held.retain(|stream, held| {
+            let stays = is_wanted(*stream, *held);
+            if !stays {
+                replicator.abandon(*held);
+            }
+            stays
+        });
+        for (stream, _) in wanted {
+            self.heads_held.entry(*stream).or_insert_with(|| {
+                let held = self.log.hold_head();
+                replicator.hold_head(*stream, held);
+                held
+            });
+        }
+    }
+
     /// An upper bound of the opening of a stream's next head, in whole seglets, if its digest names `more` further
     /// segments.
     pub fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {

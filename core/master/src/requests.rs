@@ -1,0 +1,49 @@
+//! Requests of clients over the network: finds the code for each opcode, alone or many in one frame.
+//!
+//! Not here: the requests themselves, requests of this process (`local`). Catalogue: A5.
+
+use crate::multi::Asker;
+use crate::service::Service;
+use ramhold_base::{ConnId, Mark, Peer, Status};
+use ramhold_wire::multi::MultiRequest;
+use ramhold_wire::{Header, Opcode, Step, reply};
+
+impl Service {
+    pub fn on_multi(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+        let request = match MultiRequest::decode(body) {
+            Ok(request) => request,
+            Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
+        };
+        step.effects.mark(Mark::Multi);
+        let multi = self.answers.multis.begin(step.now, from, header, request.count());
+        for (place, item) in (0..).zip(request.items()) {
+            let to = self.answers.multis.take_in_hand(multi, place);
+            let header = Header {
+                opcode: item.opcode.code(),
+                sequence: item.sequence,
+                repeated: item.repeated,
+                ..*header
+            };
+            self.on_object_request(step, item.opcode, &header, item.body, to);
+            self.answers.multis.let_go(multi, place, step.effects);
+        }
+    }
+
+    /// A request of a client about one object.
+    pub fn on_object_request(
+        &mut self,
+        step: &mut Step<'_>,
+        opcode: Opcode,
+        header: &Header,
+        body: &[u8],
+        from: Asker,
+    ) {
+        match opcode {
+            Opcode::Read => self.on_read(step, header, body, from),
+            Opcode::Write => self.on_write(step, header, body, from),
+            Opcode::Remove => self.on_remove(step, header, body, from),
+            Opcode::Increment => self.on_increment(step, header, body, from),
+            _ => self.answers.refuse(from, header, Status::UnknownOpcode, step.effects),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Everything that serves the objects of one shard's tablets: requests of clients, and the log that they change.
+//!
+//! A `Service` owns the shard, the tablets, and the parts that a request passes: leases, version ceiling, answers,
+//! expiry. It is lent to the parts that change which tablets are here: recoveries, reclassing, divisions, takes. They
+//! leave with it the few facts that requests must heed: the frozen stretch, ranges whose results may be at too few
+//! backups, positions that are not settled.
+//!
+//! Invariant: nothing here knows a recovery, a stretch's phase, or a division.
+//!
+//! Not here: these parts, and the order in which all parts advance (`lib`).
+
+use crate::MasterConfig;
+use crate::answers::Answers;
+use crate::calls::Context;
+use crate::ceiling::Ceiling;
+use crate::confirm::Confirming;
+use crate::expiry::Expiry;
+use crate::leases::Leases;
+use crate::owner::Owns;
+use crate::settling::Settlings;
+use crate::sweeps::Sweeps;
+use crate::tablets::Tablets;
+use ramhold_base::{LogId, Rng, Version};
+use ramhold_log::{Log, LogConfig};
+use ramhold_replication::{Event, FlushWish, Replicator};
+use ramhold_shard::{CleaningConfig, LogSegments, ScrubConfig, Shard, ShardConfig};
+use ramhold_wire::{Calls, Step, View};
+
+/// The role of these `Calls` in the process; see `wire::calls::role_of`. The replicator has its own.
+pub const CALLS_ROLE: u8 = 4;
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub reads: u64,
+    pub writes: u64,
+    /// Repeated mutations that got their first answer again.
+    pub recalled: u64,
+    /// Mutations that were dropped: there was no room to remember their results, or their results could not be told
+    /// yet.
+    pub dropped: u64,
+}
+
+pub(crate) struct Service {
+    pub config: MasterConfig,
+    pub shard: Shard,
+    pub tablets: Tablets,
+    pub leases: Leases,
+    pub answers: Answers,
+    pub ceiling: Ceiling,
+    pub confirming: Confirming,
+    pub expiry: Expiry,
+    pub sweeps: Sweeps,
+    /// Recovered positions that devices may not have yet.
+    pub settling: Settlings,
+    /// The wishes of the tablet that is being reclassed.
+    pub wishes_to_move: Vec<FlushWish>,
+    pub calls: Calls<Context>,
+    pub counters: Counters,
+    pub events: Vec<Event>,
+}
+
+impl Service {
+    /// A service with an empty log. See `Master::new`.
+    pub fn new(config: MasterConfig, region: Vec<u8>, view: &View, ceiling: Version, seed: u64) -> Service {
+        let mut rng = Rng::new(seed);
+        let own_secret = rng.u64();
+        let log = Log::new(
+            LogConfig {
+                cluster: view.cluster,
+                log: LogId { server: view.me, shard: config.shard },
+                geometry: config.geometry,
+                log_bytes: config.log_bytes,
+                index_bytes_max: config.index_bytes_max,
+                reserve_bytes: config.reserve_bytes,
+                cleaning_reserve_bytes: config.cleaning_reserve_bytes,
+                profile_bytes_max: config.profile_bytes_max,
+                index_secret: config.index_secret.unwrap_or(own_secret),
+            },
+            region,
+        );
+        let replicator = Replicator::new(config.replication.clone(), rng.u64());
+        let calls = Calls::new(CALLS_ROLE, rng.u64());
+        let shard = Shard::new(
+            log,
+            replicator,
+            ShardConfig {
+                cleaning: CleaningConfig {
+                    runway_bytes: config.cleaning_runway_bytes,
+                    disk_bytes_max: config.disk_bytes_max,
+                    frames_max: config.frames_max,
+                    is_two_level: config.two_level_cleaning,
+                },
+                scrub: ScrubConfig {
+                    bytes_per_second: config.scrub_bytes_per_second,
+                    round_min: config.scrub_round_min,
+                },
+                touched_ahead_bytes: config.touched_ahead_bytes,
+            },
+        );
+        Service {
+            answers: Answers::new(&config),
+            leases: Leases::new(config.lease_sweep_interval),
+            config,
+            shard,
+            tablets: Tablets::default(),
+            ceiling: Ceiling::new(ceiling),
+            confirming: Confirming::default(),
+            expiry: Expiry::default(),
+            sweeps: Sweeps::default(),
+            settling: Settlings::default(),
+            wishes_to_move: Vec::new(),
+            calls,
+            counters: Counters::default(),
+            events: Vec::new(),
+        }
+    }
+
+    /// The shard, with the owner that answers the shard's questions.
+    pub fn shard_and_owner(&mut self) -> (&mut Shard, Owns<'_>) {
+        let (shard, owner, _) = self.shard_owner_and_calls();
+        (shard, owner)
+    }
+
+    pub fn shard_owner_and_calls(&mut self) -> (&mut Shard, Owns<'_>, &mut Calls<Context>) {
+        let Service { shard, tablets, settling, ceiling, calls, .. } = self;
+        (shard, Owns { tablets, settling, ceiling }, calls)
+    }
+
+    /// Sends everything that waits for a backup or a grant, and that is due.
+    pub fn replicate(&mut self, step: &mut Step<'_>) {
+        self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
+    }
+
+    /// Advances after a mutation: only replication can have something new to do, and only if something was appended.
+    pub fn advance_if_appended(&mut self, step: &mut Step<'_>) {
+        if std::mem::take(&mut self.shard.appended) {
+            self.shard.replicator.advance_heads(
+                step.now,
+                &LogSegments(&self.shard.log),
+                step.view,
+                step.effects,
+            );
+            self.answers.release(step, &self.shard);
+        }
+        self.expiry.plan(step.now, &self.shard.log, step.view);
+        self.ceiling.advance(step, &mut self.calls);
+        self.leases.advance(step, &mut self.shard.log, &mut self.calls);
+        if self.answers.read_lease.is_due(step.now) {
+            self.advance_read_lease(step);
+        }
+    }
+
+    /// Keeps the read lease while it is used, and answers the requests that wait for it.
+    pub fn advance_read_lease(&mut self, step: &mut Step<'_>) {
+        self.answers.advance_read_lease(step, &mut self.shard, &mut self.calls);
+    }
+}
