@@ -83,7 +83,7 @@ impl Shard {
         let header = Header { target: ServerId(1), ..Header::request(Opcode::TabletTake, RpcId(1)) };
         self.master.on_request(
             self.now,
-            Opcode::TabletTake,
+            Opcode::TabletTake.try_into().expect("an operation of masters"),
             &header,
             &body,
             CONN,
@@ -118,7 +118,15 @@ impl Shard {
         frame::write(&mut self.bytes, &header, body);
         let (header, body) = frame::parse(&self.bytes).expect("just written");
         self.effects.clear();
-        self.master.on_request(self.now, opcode, &header, body, CONN, &self.view, &mut self.effects);
+        self.master.on_request(
+            self.now,
+            opcode.try_into().expect("an operation of masters"),
+            &header,
+            body,
+            CONN,
+            &self.view,
+            &mut self.effects,
+        );
     }
 
     /// One request; panics unless it is answered `Ok`.

@@ -55,9 +55,7 @@ impl Master {
     /// bodies together.
     pub fn finish_local(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        if self.service.shard.appended || self.service.answers.read_lease.is_due(step.now) {
-            self.service.advance_if_appended(step);
-        }
+        self.service.advance_after_read(step);
         self.service.expiry.plan(step.now, &self.service.shard.log, step.view);
         if bytes > 0 {
             self.service.pay_for_cleaning(step, bytes);

@@ -9,6 +9,7 @@ use crate::division::Divisions;
 use crate::multi::Asker;
 use crate::reclassing::Reclassing;
 use crate::replay::Replays;
+use crate::requests::MasterRequest;
 use crate::service::Service;
 use crate::tablets::TabletState;
 use crate::takes::Takes;
@@ -20,7 +21,7 @@ use ramhold_replication::Replicator;
 use ramhold_shard::LogSegments;
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::table::TabletDrop;
-use ramhold_wire::{Call, Header, Opcode, Standing, Step, View, decode, reply, reply_with};
+use ramhold_wire::{Call, ForMaster, ForObject, Header, Standing, Step, View, decode, reply, reply_with};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -51,7 +52,7 @@ impl Master {
     pub fn on_request(
         &mut self,
         now: Instant,
-        opcode: Opcode,
+        request: MasterRequest,
         header: &Header,
         body: &[u8],
         from: ConnId,
@@ -60,72 +61,79 @@ impl Master {
     ) {
         let step = &mut Step { now, view, effects };
         self.service.answers.multis.now = step.now;
-        match opcode {
-            Opcode::Read => {
-                self.service.on_read(step, header, body, Asker::Conn(from));
-                if self.service.shard.appended || self.service.answers.read_lease.is_due(step.now) {
-                    self.service.advance_if_appended(step);
-                }
-                return;
+        match request {
+            MasterRequest::Object(request) => self.on_object_request(step, request, header, body, from),
+            MasterRequest::Master(request) => self.on_master_request(step, request, header, body, from),
+        }
+    }
+
+    fn on_object_request(
+        &mut self,
+        step: &mut Step<'_>,
+        request: ForObject,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+    ) {
+        self.service.on_object_request(step, request, header, body, Asker::Conn(from));
+        match request {
+            ForObject::Read => self.service.advance_after_read(step),
+            ForObject::Write | ForObject::Remove | ForObject::Increment => {
+                self.service.advance_after_mutation(step, body.len() as u64);
             }
-            Opcode::Write | Opcode::Remove | Opcode::Increment => {
-                self.service.on_object_request(step, opcode, header, body, Asker::Conn(from));
-                self.service.advance_if_appended(step);
-                return self.service.pay_for_cleaning(step, body.len() as u64);
+        }
+    }
+
+    fn on_master_request(
+        &mut self,
+        step: &mut Step<'_>,
+        request: ForMaster,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+    ) {
+        let service = &mut self.service;
+        match request {
+            ForMaster::Multi => {
+                service.on_multi(step, header, body, from);
+                return service.advance_after_mutation(step, body.len() as u64);
             }
-            Opcode::Multi => {
-                self.service.on_multi(step, header, body, from);
-                self.service.advance_if_appended(step);
-                return self.service.pay_for_cleaning(step, body.len() as u64);
+            ForMaster::Commit => {
+                service.on_commit(step, header, body, from);
+                return service.advance_after_mutation(step, body.len() as u64);
             }
-            Opcode::Commit => {
-                self.service.on_commit(step, header, body, from);
-                self.service.advance_if_appended(step);
-                return self.service.pay_for_cleaning(step, body.len() as u64);
+            ForMaster::Scan => {
+                service.on_scan(step, header, body, from);
+                return service.advance_after_read(step);
             }
-            Opcode::Scan => {
-                self.service.on_scan(step, header, body, from);
-                if self.service.shard.appended || self.service.answers.read_lease.is_due(step.now) {
-                    self.service.advance_if_appended(step);
-                }
-                return;
+            ForMaster::Count => {
+                service.on_count(step, header, body, from);
+                return service.advance_after_read(step);
             }
-            Opcode::Count => {
-                self.service.on_count(step, header, body, from);
-                if self.service.shard.appended || self.service.answers.read_lease.is_due(step.now) {
-                    self.service.advance_if_appended(step);
-                }
-                return;
+            ForMaster::LeaseMeet => {
+                service.leases.on_meet(step, header, body, from);
+                return service.leases.advance(step, &mut service.shard.log, &mut service.calls);
             }
-            Opcode::LeaseMeet => {
-                self.service.leases.on_meet(step, header, body, from);
-                return self.service.leases.advance(
-                    step,
-                    &mut self.service.shard.log,
-                    &mut self.service.calls,
-                );
+            ForMaster::TabletTake => self.takes.on_request(step, service, header, body, from),
+            ForMaster::TabletDrop => self.on_tablet_drop(header, body, from, step.effects),
+            ForMaster::TabletDivide => {
+                self.divisions.on_request(service, header, body, from, step.effects);
             }
-            Opcode::TabletTake => self.takes.on_request(step, &mut self.service, header, body, from),
-            Opcode::TabletDrop => self.on_tablet_drop(header, body, from, step.effects),
-            Opcode::TabletDivide => {
-                self.divisions.on_request(&mut self.service, header, body, from, step.effects);
-            }
-            Opcode::TabletMigrate => self.reclassing.on_request(step, &mut self.service, header, body, from),
-            Opcode::TabletWeights => self.service.on_tablet_weights(header, body, from, step.effects),
-            Opcode::Recover => self.replays.on_request(step, &mut self.service, header, body, from),
+            ForMaster::TabletMigrate => self.reclassing.on_request(step, service, header, body, from),
+            ForMaster::TabletWeights => service.on_tablet_weights(header, body, from, step.effects),
+            ForMaster::Recover => self.replays.on_request(step, service, header, body, from),
             // This server's list may know the asker's directory only under the id of an earlier life. The very replicas
             // that are asked about may be the ones that this master counts on there.
-            Opcode::ReplicasNeeded if step.view.list.standing(header.sender) != Standing::Up => {
+            ForMaster::ReplicasNeeded if step.view.list.standing(header.sender) != Standing::Up => {
                 reply(step.effects, Peer::Conn(from), header, Status::NotInCluster);
             }
-            Opcode::ReplicasNeeded => match decode::<ReplicasNeeded>(body) {
+            ForMaster::ReplicasNeeded => match decode::<ReplicasNeeded>(body) {
                 Ok(asked) => {
-                    let answer = self.service.shard.replicator.not_needed(header.sender, &asked);
+                    let answer = service.shard.replicator.not_needed(header.sender, &asked);
                     reply_with(step.effects, Peer::Conn(from), header, Status::Ok, &answer);
                 }
                 Err(status) => reply(step.effects, Peer::Conn(from), header, status),
             },
-            _ => reply(step.effects, Peer::Conn(from), header, Status::UnknownOpcode),
         }
         self.advance(step);
     }

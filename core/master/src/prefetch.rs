@@ -7,9 +7,9 @@ use crate::master::Master;
 use crate::service::Service;
 use ramhold_base::{KeyHash, TableId};
 use ramhold_log::PREFETCH_COUNT_MAX;
-use ramhold_wire::Opcode;
 use ramhold_wire::data::{IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::multi::MultiRequest;
+use ramhold_wire::{Addressee, ForMaster, ForObject, Opcode};
 
 /// Keys that requests will ask for. Their memory is fetched whenever there are enough of them, and by `fetch`.
 pub struct Wanted<'a> {
@@ -40,28 +40,29 @@ impl Wanted<'_> {
 
     /// Adds the keys of one request of a client.
     pub fn request(&mut self, opcode: Opcode, body: &[u8]) {
-        let key = match opcode {
-            Opcode::Read | Opcode::Remove => {
-                KeyRequest::decode(body).map(|request| (request.table, request.key))
-            }
-            Opcode::Write => WriteRequest::decode(body).map(|request| (request.table, request.key)),
-            Opcode::Increment => IncrementRequest::decode(body).map(|request| (request.table, request.key)),
-            Opcode::Multi => {
+        match opcode.addressee() {
+            Addressee::ForObject(request) => self.object(request, body),
+            Addressee::ForMaster(ForMaster::Multi) => {
                 if let Ok(multi) = MultiRequest::decode(body) {
-                    multi.items().for_each(|item| self.item(item.opcode, item.body));
+                    multi.items().for_each(|item| self.object(item.request, item.body));
                 }
-                return;
             }
-            _ => return,
-        };
-        if let Ok((table, key)) = key {
-            self.key(table, key);
+            _ => {}
         }
     }
 
-    fn item(&mut self, opcode: Opcode, body: &[u8]) {
-        if opcode != Opcode::Multi {
-            self.request(opcode, body);
+    fn object(&mut self, request: ForObject, body: &[u8]) {
+        let key = match request {
+            ForObject::Read | ForObject::Remove => {
+                KeyRequest::decode(body).map(|request| (request.table, request.key))
+            }
+            ForObject::Write => WriteRequest::decode(body).map(|request| (request.table, request.key)),
+            ForObject::Increment => {
+                IncrementRequest::decode(body).map(|request| (request.table, request.key))
+            }
+        };
+        if let Ok((table, key)) = key {
+            self.key(table, key);
         }
     }
 

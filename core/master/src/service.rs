@@ -151,6 +151,19 @@ impl Service {
         }
     }
 
+    /// Advances after a read, if it removed an expired object or needs the read lease.
+    pub fn advance_after_read(&mut self, step: &mut Step<'_>) {
+        if self.shard.appended || self.answers.read_lease.is_due(step.now) {
+            self.advance_if_appended(step);
+        }
+    }
+
+    /// Advances after mutations whose bodies have `bytes` together, and lets them pay for cleaning.
+    pub fn advance_after_mutation(&mut self, step: &mut Step<'_>, bytes: u64) {
+        self.advance_if_appended(step);
+        self.pay_for_cleaning(step, bytes);
+    }
+
     /// Keeps the read lease while it is used, and answers the requests that wait for it.
     pub fn advance_read_lease(&mut self, step: &mut Step<'_>) {
         self.answers.advance_read_lease(step, &mut self.shard, &mut self.calls);

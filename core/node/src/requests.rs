@@ -2,12 +2,14 @@
 
 use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
-use ramhold_master::Master;
+use ramhold_master::{Master, MasterRequest};
 use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
 use ramhold_wire::pubsub::{Listeners, ListenersTold, Publish, Published};
 use ramhold_wire::recovery::RoomReport;
 use ramhold_wire::status::{Pong, ProcessStatus, Reach};
-use ramhold_wire::{Header, Opcode, ReplicaPlacement, Standing, decode, reply, reply_with};
+use ramhold_wire::{
+    Addressee, ForProcess, ForServer, Gate, Header, ReplicaPlacement, Standing, decode, reply, reply_with,
+};
 
 impl ServerNode {
     pub(crate) fn on_request(
@@ -22,145 +24,121 @@ impl ServerNode {
         let Some(opcode) = header.opcode() else {
             return reply(effects, to, header, Status::UnknownOpcode);
         };
-        match opcode {
-            Opcode::Ping => self.on_ping(header, to, effects),
-            Opcode::ProcessStatus => {
+        if let Err(status) = self.check(opcode.gate(), header) {
+            return reply(effects, to, header, status);
+        }
+        match opcode.addressee() {
+            Addressee::ForProcess(request) => {
+                self.on_process_request(now, request, header, body, to, effects)
+            }
+            Addressee::ForObject(request) => {
+                self.hand_to_master(now, MasterRequest::Object(request), header, body, from, effects);
+            }
+            Addressee::ForMaster(request) => {
+                self.hand_to_master(now, MasterRequest::Master(request), header, body, from, effects);
+            }
+            Addressee::ForBackup(_) => {
+                self.backup.on_request(now, header, body, from, &self.view, effects);
+            }
+            Addressee::ForServer(request) => {
+                self.on_server_request(now, request, header, body, from, effects)
+            }
+            Addressee::ForCoordinator(_) | Addressee::ForSender(_) => {
+                reply(effects, to, header, Status::NotCoordinator);
+            }
+        }
+    }
+
+    /// A request that every process answers.
+    fn on_process_request(
+        &mut self,
+        now: Instant,
+        request: ForProcess,
+        header: &Header,
+        body: &[u8],
+        to: Peer,
+        effects: &mut Effects,
+    ) {
+        match request {
+            ForProcess::Ping => self.on_ping(header, to, effects),
+            ForProcess::ProcessStatus => {
                 let status = self.status(now);
                 reply_with(effects, to, header, Status::Ok, &status);
             }
-            Opcode::Read
-            | Opcode::Write
-            | Opcode::Remove
-            | Opcode::Increment
-            | Opcode::Multi
-            | Opcode::Scan
-            | Opcode::Commit
-            | Opcode::Count
-            | Opcode::LeaseMeet => {
-                if let Err(status) = self.check_serving(header) {
-                    return reply(effects, to, header, status);
-                }
-                self.hand_to_master(now, opcode, header, body, from, effects);
-            }
-            Opcode::ReplicasNeeded => {
-                if let Err(status) = self.check_serving(header) {
-                    return reply(effects, to, header, status);
-                }
-                self.hand_to_master(now, opcode, header, body, from, effects);
-            }
-            Opcode::ServerListUpdate => self.on_server_list(now, header, body, to, effects),
-            Opcode::TabletTake
-            | Opcode::TabletDrop
-            | Opcode::TabletDivide
-            | Opcode::TabletMigrate
-            | Opcode::TabletWeights
-            | Opcode::Recover => {
-                if let Err(status) = self.check_serving(header).and_then(|()| self.check_term(header)) {
-                    return reply(effects, to, header, status);
-                }
-                self.hand_to_master(now, opcode, header, body, from, effects);
-            }
-            Opcode::Reach => {
-                let checked = self.check_identity(header).and_then(|()| self.check_term(header));
-                match checked.and_then(|()| decode::<Reach>(body)) {
-                    Ok(message) => self.on_reach(now, header, from, &message, effects),
-                    Err(status) => reply(effects, to, header, status),
-                }
-            }
-            Opcode::StateCopy => self.on_state_copy(header, body, to, effects),
-            Opcode::StateTell => self.on_state_tell(header, to, effects),
-            Opcode::StateRead => self.on_state_read(header, body, to, effects),
-            Opcode::Room => {
-                let status = self.check_identity(header).and_then(|()| self.check_term(header));
+            ForProcess::StateRead => self.on_state_read(header, body, to, effects),
+        }
+    }
+
+    /// A request to this server as a whole.
+    fn on_server_request(
+        &mut self,
+        now: Instant,
+        request: ForServer,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        let to = Peer::Conn(from);
+        match request {
+            ForServer::ServerListUpdate => self.on_server_list(now, header, body, to, effects),
+            ForServer::Reach => match decode::<Reach>(body) {
+                Ok(message) => self.on_reach(now, header, from, &message, effects),
+                Err(status) => reply(effects, to, header, status),
+            },
+            ForServer::Room => {
                 let report = RoomReport {
                     frames: self.backup.frames_left(),
                     log_bytes: self.master.as_ref().map_or(0, Master::room_bytes),
                     lone_segments: self.master.as_ref().map_or(0, Master::lone_segments),
                 };
-                match status {
-                    Ok(()) => reply_with(effects, to, header, Status::Ok, &report),
-                    Err(status) => reply(effects, to, header, status),
-                }
+                reply_with(effects, to, header, Status::Ok, &report);
             }
-            Opcode::Fence | Opcode::RecoveryWork => {
-                if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
-                    return reply(effects, to, header, status);
+            ForServer::StateCopy => self.on_state_copy(header, body, to, effects),
+            ForServer::StateTell => self.on_state_tell(header, to, effects),
+            ForServer::Publish => match (decode::<Publish>(body), &mut self.resp) {
+                (Ok(message), Some(resp)) => {
+                    let published = resp.on_publish(&message, effects);
+                    reply_with(effects, to, header, Status::Ok, &published);
                 }
-                self.backup.on_request(now, header, body, from, &self.view, effects);
-            }
-            Opcode::Append | Opcode::ReplicaFree | Opcode::ReplicaRead | Opcode::RecoveryRead => {
-                if let Err(status) = self.check_identity(header) {
-                    return reply(effects, to, header, status);
+                (Ok(_), None) => reply_with(effects, to, header, Status::Ok, &Published { heard: 0 }),
+                (Err(status), _) => reply(effects, to, header, status),
+            },
+            ForServer::Listeners => match (decode::<Listeners>(body), &self.resp) {
+                (Ok(message), Some(resp)) => {
+                    reply_with(effects, to, header, Status::Ok, &resp.on_listeners(&message));
                 }
-                self.backup.on_request(now, header, body, from, &self.view, effects);
-            }
-            Opcode::Publish => {
-                if let Err(status) = self.check_serving(header) {
-                    return reply(effects, to, header, status);
+                (Ok(_), None) => {
+                    reply_with(effects, to, header, Status::Ok, &ListenersTold { names: Vec::new() });
                 }
-                match (decode::<Publish>(body), &mut self.resp) {
-                    (Ok(message), Some(resp)) => {
-                        let published = resp.on_publish(&message, effects);
-                        reply_with(effects, to, header, Status::Ok, &published);
-                    }
-                    (Ok(_), None) => reply_with(effects, to, header, Status::Ok, &Published { heard: 0 }),
-                    (Err(status), _) => reply(effects, to, header, status),
-                }
-            }
-            Opcode::Listeners => {
-                if let Err(status) = self.check_serving(header) {
-                    return reply(effects, to, header, status);
-                }
-                match (decode::<Listeners>(body), &self.resp) {
-                    (Ok(message), Some(resp)) => {
-                        reply_with(effects, to, header, Status::Ok, &resp.on_listeners(&message));
-                    }
-                    (Ok(_), None) => {
-                        reply_with(effects, to, header, Status::Ok, &ListenersTold { names: Vec::new() });
-                    }
-                    (Err(status), _) => reply(effects, to, header, status),
-                }
-            }
-            Opcode::Malformed
-            | Opcode::TableCreate
-            | Opcode::TableList
-            | Opcode::TableDescribe
-            | Opcode::TableDrop
-            | Opcode::TableDivide
-            | Opcode::TableAlter
-            | Opcode::TableTruncate
-            | Opcode::TabletMigrated
-            | Opcode::Settled
-            | Opcode::ClusterStatus
-            | Opcode::Recoveries
-            | Opcode::LossAcknowledge
-            | Opcode::LossAccept
-            | Opcode::ServerForget
-            | Opcode::LeaseOpen
-            | Opcode::LeaseRenew
-            | Opcode::LeaseCheck
-            | Opcode::ReadLease
-            | Opcode::Recovered
-            | Opcode::Enlist
-            | Opcode::SuspectServer
-            | Opcode::StreamRegister
-            | Opcode::HeadRecord
-            | Opcode::CeilingRaise
-            | Opcode::MembershipVerify => reply(effects, to, header, Status::NotCoordinator),
+                (Err(status), _) => reply(effects, to, header, status),
+            },
+        }
+    }
+
+    /// The check that a request must pass before its body is looked at.
+    fn check(&mut self, gate: Gate, header: &Header) -> Result<(), Status> {
+        match gate {
+            Gate::Open => Ok(()),
+            Gate::Member => self.check_identity(header),
+            Gate::Coordinator => self.check_identity(header).and_then(|()| self.check_term(header)),
+            Gate::Serving => self.check_serving(header),
+            Gate::ServingCoordinator => self.check_serving(header).and_then(|()| self.check_term(header)),
+            Gate::Leader | Gate::LeaderOfStrangers => Err(Status::NotCoordinator),
         }
     }
 
     fn hand_to_master(
         &mut self,
         now: Instant,
-        opcode: Opcode,
+        request: MasterRequest,
         header: &Header,
         body: &[u8],
         from: ConnId,
         effects: &mut Effects,
     ) {
         match &mut self.master {
-            Some(master) => master.on_request(now, opcode, header, body, from, &self.view, effects),
+            Some(master) => master.on_request(now, request, header, body, from, &self.view, effects),
             None => reply(effects, Peer::Conn(from), header, Status::WrongOwner),
         }
     }
@@ -184,9 +162,6 @@ impl ServerNode {
         to: Peer,
         effects: &mut Effects,
     ) {
-        if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
-            return reply(effects, to, header, status);
-        }
         let update = match decode::<ServerListUpdate>(body) {
             Ok(update) => update,
             Err(status) => return reply(effects, to, header, status),

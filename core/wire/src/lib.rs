@@ -34,6 +34,8 @@ pub mod table;
 pub use calls::{Call, Calls};
 pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};
 pub use frame::{BadFrame, Header, Kind};
-pub use opcode::Opcode;
+pub use opcode::{
+    Addressee, ForBackup, ForCoordinator, ForMaster, ForObject, ForProcess, ForServer, Gate, Opcode,
+};
 pub use server_list::{ReplicaPlacement, ServerList, Standing, View};
 pub use step::Step;

@@ -7,7 +7,7 @@
 //! `decode` takes bytes from outside: it checks every length before anything is carried out, and allocates
 //! nothing.
 
-use crate::Opcode;
+use crate::{Addressee, ForObject, Opcode};
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{Sequence, Status};
@@ -41,8 +41,7 @@ const _: () = assert!(VALUE_BYTES_MAX + 64 <= MULTI_ANSWER_BYTES_MAX);
 /// One request of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Item<'a> {
-    /// `Read`, `Write`, `Remove` or `Increment`.
-    pub opcode: Opcode,
+    pub request: ForObject,
     /// An earlier request with this sequence may have been carried out.
     pub repeated: bool,
     /// None for reads.
@@ -121,13 +120,13 @@ impl<'a> MultiRequest<'a> {
 
 fn read_item<'a>(reader: &mut Reader<'a>) -> Option<Item<'a>> {
     let opcode = Opcode::from_code(reader.u16()?)?;
+    let Addressee::ForObject(request) = opcode.addressee() else { return None };
     let flags = reader.u16()?;
     let sequence = Sequence(reader.u64()?);
     let length = reader.u32()?;
     let body = reader.take(length as usize)?;
-    let is_for_objects = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove | Opcode::Increment);
-    let item = Item { opcode, repeated: flags & REPEATED != 0, sequence, body };
-    (is_for_objects && flags & !REPEATED == 0).then_some(item)
+    let item = Item { request, repeated: flags & REPEATED != 0, sequence, body };
+    (flags & !REPEATED == 0).then_some(item)
 }
 
 /// The answer to one item.
@@ -163,13 +162,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OPCODES: [Opcode; 4] = [Opcode::Read, Opcode::Write, Opcode::Remove, Opcode::Increment];
+    const REQUESTS: [ForObject; 4] =
+        [ForObject::Read, ForObject::Write, ForObject::Remove, ForObject::Increment];
 
     fn encoded(items: &[(usize, bool, u64, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         encode_multi(items.len(), &mut bytes, |out| {
             for (opcode, repeated, sequence, body) in items {
-                encode_item(OPCODES[*opcode], *repeated, Sequence(*sequence), out, |out| out.put_bytes(body));
+                encode_item(REQUESTS[*opcode].into(), *repeated, Sequence(*sequence), out, |out| {
+                    out.put_bytes(body)
+                });
             }
         });
         bytes
@@ -212,7 +214,7 @@ mod tests {
             prop_assert_eq!(decoded.len(), items.len());
             for (item, (opcode, repeated, sequence, body)) in decoded.iter().zip(&items) {
                 let expected =
-                    Item { opcode: OPCODES[*opcode], repeated: *repeated, sequence: Sequence(*sequence), body };
+                    Item { request: REQUESTS[*opcode], repeated: *repeated, sequence: Sequence(*sequence), body };
                 prop_assert_eq!(*item, expected);
             }
             let mut bytes = Vec::new();

@@ -1,113 +1,216 @@
-//! The operations and their numbers, which never change.
+//! The operations: the one table of their numbers, of who asks them and who answers, and of the gate before each answer.
+//!
+//! Each operation is in the group of the role that answers it. A role gets its requests as the enum of its group, so a
+//! new operation fails to compile where it must be handled, and nowhere else. `Opcode` names all operations together.
+//!
+//! Invariant: the number of an operation never changes, and is never used for another one.
+//!
+//! Not here: the check that a gate stands for (`node`, `coordinator`), the bodies (docs/formats/messages.md).
+
+/// The check that a process makes before it looks at the body of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// None: the request is answered to anybody at any time, or its answerer checks by itself.
+    Open,
+    /// The request names this cluster and this life of this server.
+    Member,
+    /// `Member`, and the request is of a coordinator that has not been deposed.
+    Coordinator,
+    /// `Member`, and the server serves the named shard.
+    Serving,
+    /// `Serving` and `Coordinator`.
+    ServingCoordinator,
+    /// At the coordinator: it has its state. A sender that is a server must be Up.
+    Leader,
+    /// At the coordinator: it has its state. The sender may be a server that has no id yet.
+    LeaderOfStrangers,
+}
 
 macro_rules! opcodes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal;)*) => {
+    ($(
+        $(#[$group_doc:meta])* $group:ident, $to:literal {
+            $($(#[$doc:meta])* $name:ident = $code:literal, $from:literal, $gate:ident;)*
+        }
+    )*) => {
         /// Sent in frames: a number is never used for something else.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
         #[repr(u16)]
-        pub enum Opcode { $($(#[$doc])* $name = $code,)* }
+        pub enum Opcode { $($($(#[$doc])* $name = $code,)*)* }
+
+        $(
+            $(#[$group_doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            pub enum $group { $($name,)* }
+
+            impl From<$group> for Opcode {
+                fn from(request: $group) -> Opcode {
+                    match request { $($group::$name => Opcode::$name,)* }
+                }
+            }
+        )*
+
+        /// An operation as the role knows it that answers it.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Addressee { $($group($group),)* }
 
         impl Opcode {
-            pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
+            /// All operations, group by group.
+            pub const ALL: &'static [Opcode] = &[$($(Opcode::$name,)*)*];
 
             pub fn from_code(code: u16) -> Option<Opcode> {
-                match code { $($code => Some(Opcode::$name),)* _ => None }
+                match code { $($($code => Some(Opcode::$name),)*)* _ => None }
             }
             pub const fn code(self) -> u16 { self as u16 }
             pub const fn name(self) -> &'static str {
-                match self { $(Opcode::$name => stringify!($name),)* }
+                match self { $($(Opcode::$name => stringify!($name),)*)* }
+            }
+            /// The senders of the request.
+            pub const fn asker(self) -> &'static str {
+                match self { $($(Opcode::$name => $from,)*)* }
+            }
+            /// The role that answers the request.
+            pub const fn answerer(self) -> &'static str {
+                match self { $($(Opcode::$name => $to,)*)* }
+            }
+            pub const fn gate(self) -> Gate {
+                match self { $($(Opcode::$name => Gate::$gate,)*)* }
+            }
+            pub const fn addressee(self) -> Addressee {
+                match self { $($(Opcode::$name => Addressee::$group($group::$name),)*)* }
             }
         }
     };
 }
 
 opcodes! {
-    /// Anybody to anybody: are you there, and who are you.
-    Ping = 1;
-    /// The answer to bytes that are no frame; its status says why, then the connection ends.
-    Malformed = 2;
-    /// Anybody to a server or the coordinator: show an operator your state.
-    ProcessStatus = 3;
+    /// Requests that every process answers.
+    ForProcess, "server, coordinator" {
+        /// Are you there, and who are you.
+        Ping = 1, "anybody", Open;
+        /// Show an operator your state.
+        ProcessStatus = 3, "anybody", Open;
+        /// A part of the coordinator's state, from a process that has a copy of it (G1).
+        StateRead = 91, "client, coordinator", Open;
+    }
 
-    // Clients to masters (A3, A4).
-    Read = 10;
-    Write = 11;
-    Remove = 12;
-    Increment = 13;
-    Multi = 14;
-    Scan = 15;
-    Commit = 16;
-    Count = 17;
-    LeaseMeet = 18;
+    /// Not a request: the answer to bytes that are no frame. Its status says why, then the connection ends.
+    ForSender, "the sender of the bytes" {
+        Malformed = 2, "the process that got bytes that are no frame", Open;
+    }
 
-    // Clients to the coordinator (A1).
-    TableCreate = 20;
-    TableList = 21;
-    TableDescribe = 22;
-    TableDrop = 23;
-    ClusterStatus = 24;
-    Recoveries = 25;
-    LossAcknowledge = 26;
-    LeaseOpen = 27;
-    LeaseRenew = 28;
-    TableDivide = 29;
+    /// Requests about one object; many of them fit in one `Multi` (A3, A4).
+    ForObject, "master" {
+        Read = 10, "client", Serving;
+        Write = 11, "client", Serving;
+        Remove = 12, "client", Serving;
+        Increment = 13, "client", Serving;
+    }
 
-    // Masters to backups (D1).
-    Append = 30;
-    ReplicaFree = 31;
-    // Backups to masters (D7).
-    ReplicasNeeded = 32;
-    // Masters to backups (C8).
-    ReplicaRead = 33;
+    /// Other requests to masters.
+    ForMaster, "master" {
+        Multi = 14, "client", Serving;
+        Scan = 15, "client", Serving;
+        Commit = 16, "client", Serving;
+        Count = 17, "client", Serving;
+        LeaseMeet = 18, "client", Serving;
+        /// Which replicas of its log a master still needs (D7).
+        ReplicasNeeded = 32, "backup", Serving;
+        Recover = 42, "coordinator", ServingCoordinator;
+        TabletTake = 61, "coordinator", ServingCoordinator;
+        TabletDrop = 62, "coordinator", ServingCoordinator;
+        TabletDivide = 63, "coordinator", ServingCoordinator;
+        TabletWeights = 67, "coordinator", ServingCoordinator;
+        TabletMigrate = 68, "coordinator", ServingCoordinator;
+    }
 
-    // Recovery masters to backups (F4).
-    RecoveryRead = 40;
-    // Coordinator to backups (F2).
-    Fence = 41;
-    // Coordinator to recovery masters.
-    Recover = 42;
-    // Recovery masters to the coordinator.
-    Recovered = 43;
+    /// Requests to backups (D1, F2, F4).
+    ForBackup, "backup" {
+        Append = 30, "master", Member;
+        ReplicaFree = 31, "master", Member;
+        /// The replica of a damaged segment (C8).
+        ReplicaRead = 33, "master", Member;
+        RecoveryRead = 40, "recovery master", Member;
+        Fence = 41, "coordinator", Coordinator;
+        RecoveryWork = 66, "coordinator", Coordinator;
+    }
 
-    // Servers to the coordinator.
-    Enlist = 50;
-    SuspectServer = 51;
-    StreamRegister = 52;
-    HeadRecord = 53;
-    CeilingRaise = 54;
-    MembershipVerify = 55;
-    LeaseCheck = 56;
-    ReadLease = 57;
-    TabletMigrated = 58;
-    Settled = 59;
+    /// Requests to a server as a whole.
+    ForServer, "server" {
+        ServerListUpdate = 60, "coordinator", Coordinator;
+        Reach = 64, "coordinator", Coordinator;
+        Room = 65, "coordinator", Coordinator;
+        /// Records of the coordinator's state, to be held for it (G1). The term is noted only if the records are taken.
+        StateCopy = 69, "coordinator", Open;
+        /// Messages to the Redis clients of another server (J1).
+        Publish = 70, "server", Serving;
+        Listeners = 71, "server", Serving;
+        /// Which state of the coordinator a server holds (G1). A refusal tells it too.
+        StateTell = 90, "coordinator", Open;
+    }
 
-    // Coordinator to servers.
-    ServerListUpdate = 60;
-    TabletTake = 61;
-    TabletDrop = 62;
-    TabletDivide = 63;
-    Reach = 64;
-    Room = 65;
-    RecoveryWork = 66;
-    TabletWeights = 67;
-    TabletMigrate = 68;
-    // To servers that hold its state (G1).
-    StateCopy = 69;
+    /// Requests to the coordinator.
+    ForCoordinator, "coordinator" {
+        TableCreate = 20, "client", Leader;
+        TableList = 21, "client", Leader;
+        TableDescribe = 22, "client", Leader;
+        TableDrop = 23, "client", Leader;
+        ClusterStatus = 24, "client", Leader;
+        Recoveries = 25, "client", Leader;
+        LossAcknowledge = 26, "client", Leader;
+        LeaseOpen = 27, "client", Leader;
+        LeaseRenew = 28, "client", Leader;
+        TableDivide = 29, "client", Leader;
+        Recovered = 43, "recovery master", Leader;
+        Enlist = 50, "server", LeaderOfStrangers;
+        SuspectServer = 51, "server, client", Leader;
+        StreamRegister = 52, "master", Leader;
+        HeadRecord = 53, "master", Leader;
+        CeilingRaise = 54, "master", Leader;
+        MembershipVerify = 55, "server", Leader;
+        LeaseCheck = 56, "master", Leader;
+        ReadLease = 57, "master", Leader;
+        TabletMigrated = 58, "master", Leader;
+        Settled = 59, "master", Leader;
+        LossAccept = 80, "client", Leader;
+        TableAlter = 81, "client", Leader;
+        /// Makes a table empty (J1).
+        TableTruncate = 82, "client", Leader;
+        /// A server that is gone is not expected to come back.
+        ServerForget = 83, "client", Leader;
+    }
+}
 
-    // Servers to servers (J1).
-    Publish = 70;
-    Listeners = 71;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
 
-    // Operators to the coordinator (F2).
-    LossAccept = 80;
-    // Also operators to the coordinator, about tables: the numbers of that group are all given out (D2).
-    TableAlter = 81;
-    /// Clients to the coordinator: make a table empty (J1).
-    TableTruncate = 82;
-    /// Operators to the coordinator: a server that is gone is not expected to come back.
-    ServerForget = 83;
+    // E1
+    #[test]
+    fn every_operation_is_in_the_group_that_answers_it() {
+        let codes: BTreeSet<u16> = Opcode::ALL.iter().map(|opcode| opcode.code()).collect();
+        assert_eq!(codes.len(), Opcode::ALL.len());
+        for opcode in Opcode::ALL.iter().copied() {
+            assert_eq!(Opcode::from_code(opcode.code()), Some(opcode));
+            let again = match opcode.addressee() {
+                Addressee::ForProcess(request) => request.into(),
+                Addressee::ForSender(request) => request.into(),
+                Addressee::ForObject(request) => request.into(),
+                Addressee::ForMaster(request) => request.into(),
+                Addressee::ForBackup(request) => request.into(),
+                Addressee::ForServer(request) => request.into(),
+                Addressee::ForCoordinator(request) => request.into(),
+            };
+            assert_eq!(opcode, again);
+        }
+    }
 
-    // Requests for the coordinator's state, to the processes that have a copy of it (G1).
-    StateTell = 90;
-    StateRead = 91;
+    // G1
+    #[test]
+    fn only_the_coordinator_asks_what_its_gates_guard() {
+        let guarded =
+            Opcode::ALL.iter().filter(|o| matches!(o.gate(), Gate::Coordinator | Gate::ServingCoordinator));
+        assert!(guarded.clone().count() > 0);
+        assert!(guarded.clone().all(|o| o.asker() == "coordinator"), "{:?}", guarded.collect::<Vec<_>>());
+    }
 }

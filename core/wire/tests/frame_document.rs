@@ -303,8 +303,10 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
             }
             "multi_request" => {
                 let items: Vec<Item<'_>> = MultiRequest::decode(body).unwrap().items().collect();
-                let said: Vec<_> =
-                    items.iter().map(|item| (item.opcode, item.repeated, item.sequence.raw())).collect();
+                let said: Vec<_> = items
+                    .iter()
+                    .map(|item| (Opcode::from(item.request), item.repeated, item.sequence.raw()))
+                    .collect();
                 assert_eq!(said, [(Opcode::Remove, true, 6), (Opcode::Increment, false, 7)]);
                 let rules = RejectRules::default();
                 let remove = KeyRequest { table: TableId(1), rules, key: b"k" };

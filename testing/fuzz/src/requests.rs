@@ -43,7 +43,7 @@ const BY_HAND: &[Through] = &[
             encode_multi(read.count(), out, |out| {
                 for item in read.items() {
                     let body = |out: &mut Vec<u8>| out.extend_from_slice(item.body);
-                    encode_item(item.opcode, item.repeated, item.sequence, out, body);
+                    encode_item(item.request.into(), item.repeated, item.sequence, out, body);
                 }
             });
         }))

@@ -162,7 +162,7 @@ impl Cluster {
         let is_broken = every(self.writes, self.mischief.break_every);
         for (place, item) in (0..).zip(MultiRequest::decode(body).unwrap().items()) {
             let header = Header { sequence: item.sequence, repeated: item.repeated, ..*header };
-            let (status, body) = self.respond_unbroken(item.opcode, &header, item.body).unwrap();
+            let (status, body) = self.respond_unbroken(item.request.into(), &header, item.body).unwrap();
             encode_answer(place, Some(status), &mut bytes, |out| out.extend_from_slice(&body));
         }
         (!is_broken).then_some((Status::Ok, bytes))

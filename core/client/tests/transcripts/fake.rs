@@ -123,7 +123,7 @@ impl Fake {
                 assert!(multi.count() > 1, "one alone goes alone");
                 for (place, item) in (0..).zip(multi.items()) {
                     let of_item = Header {
-                        opcode: item.opcode.code(),
+                        opcode: Opcode::from(item.request).code(),
                         sequence: item.sequence,
                         lease: if item.sequence.is_none() { LeaseId::NONE } else { header.lease },
                         repeated: item.repeated,

@@ -881,7 +881,15 @@ fn a_lost_coordinator_is_not_asked_in_a_loop() {
         ..Header::request(Opcode::Recover, RpcId(77))
     };
     let mut e = Effects::new();
-    rig.master.on_request(rig.now, Opcode::Recover, &header, &body, ConnId(1), &rig.view, &mut e);
+    rig.master.on_request(
+        rig.now,
+        Opcode::Recover.try_into().expect("an operation of masters"),
+        &header,
+        &body,
+        ConnId(1),
+        &rig.view,
+        &mut e,
+    );
     rig.take(e);
     // backups answer
     let appends: Vec<_> =
@@ -950,7 +958,15 @@ fn nothing_is_given_up_to_an_asker_that_the_list_does_not_have_yet() {
         };
         let mut effects = Effects::new();
         let (now, opcode) = (rig.now, Opcode::ReplicasNeeded);
-        rig.master.on_request(now, opcode, &header, &body, ConnId(1), &rig.view, &mut effects);
+        rig.master.on_request(
+            now,
+            opcode.try_into().expect("an operation of masters"),
+            &header,
+            &body,
+            ConnId(1),
+            &rig.view,
+            &mut effects,
+        );
         rig.take(effects);
         assert_eq!(rig.answer_to(header.rpc).unwrap().0, status);
     }

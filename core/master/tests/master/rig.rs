@@ -88,7 +88,15 @@ impl Rig {
             ..Header::request(M::OPCODE, RpcId(self.rpc))
         };
         let mut effects = Effects::new();
-        self.master.on_request(self.now, M::OPCODE, &header, &body, ConnId(1), &self.view, &mut effects);
+        self.master.on_request(
+            self.now,
+            M::OPCODE.try_into().expect("an operation of masters"),
+            &header,
+            &body,
+            ConnId(1),
+            &self.view,
+            &mut effects,
+        );
         self.take(effects);
         self.settle();
         self.answers
@@ -357,7 +365,15 @@ impl Rig {
             ..Header::request(opcode, RpcId(self.rpc))
         };
         let mut effects = Effects::new();
-        self.master.on_request(self.now, opcode, &header, body, ConnId(1), &self.view, &mut effects);
+        self.master.on_request(
+            self.now,
+            opcode.try_into().expect("an operation of masters"),
+            &header,
+            body,
+            ConnId(1),
+            &self.view,
+            &mut effects,
+        );
         self.take(effects);
         header.rpc
     }

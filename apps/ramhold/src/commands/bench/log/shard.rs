@@ -223,7 +223,15 @@ impl Shard {
         let rpc = self.write_frame(opcode, body);
         let now = self.clock.now();
         let (header, body) = frame::parse(&self.request).expect("just written");
-        self.master.on_request(now, opcode, &header, body, CLIENT, &self.view, &mut self.effects);
+        self.master.on_request(
+            now,
+            opcode.try_into().expect("an operation of masters"),
+            &header,
+            body,
+            CLIENT,
+            &self.view,
+            &mut self.effects,
+        );
         let nanos = self.clock.now().0 - now.0;
         self.service.nanos.saturating_record(nanos);
         self.service.longest_nanos = self.service.longest_nanos.max(nanos);
@@ -315,7 +323,15 @@ impl Shard {
         self.step(|master, now, view, effects| match header.kind {
             Kind::Request => {
                 let opcode = header.opcode().expect("an operation of our own");
-                master.on_request(now, opcode, &header, body, from, view, effects);
+                master.on_request(
+                    now,
+                    opcode.try_into().expect("an operation of masters"),
+                    &header,
+                    body,
+                    from,
+                    view,
+                    effects,
+                );
             }
             Kind::Reply if calls::role_of(header.rpc) == ramhold_master::CALLS_ROLE => {
                 master.on_reply(now, &header, body, view, effects);
@@ -387,7 +403,15 @@ impl Shard {
         };
         self.unanswered += 1;
         self.step(|master, now, view, effects| {
-            master.on_request(now, Opcode::TabletTake, &header, &body, CLIENT, view, effects);
+            master.on_request(
+                now,
+                Opcode::TabletTake.try_into().expect("an operation of masters"),
+                &header,
+                &body,
+                CLIENT,
+                view,
+                effects,
+            );
         });
         self.finish()?;
         match self.answered {
