@@ -143,10 +143,10 @@ impl Service {
     /// Tells the replicator what has to be flushed: everything that passes, replicas made from compacted segments, a
     /// tablet that is being reclassed, and recovered partitions wait for.
     pub fn wish_flushed(&mut self) {
-        let mut moving = self.wishes_to_move.clone();
-        moving.extend(self.settling.wishes(&self.shard));
-        if !self.shard.cleaning.is_waiting() && self.shard.cleaning.compacted.is_empty() && moving.is_empty()
-        {
+        let settling = self.settling.wishes(&self.shard);
+        let cleaning = &self.shard.cleaning;
+        let has_wishes = cleaning.is_waiting() || !cleaning.compacted.is_empty();
+        if !has_wishes && self.wishes_to_move.is_empty() && settling.is_empty() {
             return;
         }
         let replicator = &self.shard.replicator;
@@ -157,7 +157,9 @@ impl Service {
             self.shard.cleaning.retiring.iter().flat_map(|retiring| self.shard.wishes_of(retiring));
         let entering = self.shard.cleaning.entering.iter().flat_map(|survivors| &survivors.side.begun);
         let entering = entering.map(|segment| FlushWish::Whole(*segment));
-        let wishes: Vec<FlushWish> = compacted.chain(entering).chain(retiring).chain(moving).collect();
+        let moving = self.wishes_to_move.iter().copied();
+        let wishes: Vec<FlushWish> =
+            compacted.chain(entering).chain(retiring).chain(moving).chain(settling).collect();
         self.shard.replicator.want_flushed(wishes);
     }
 }

@@ -7,6 +7,8 @@
 //! stream. When the coordinator has stored that, the index is led to the copies. Meanwhile reads of the stretch go on,
 //! and mutations of it are answered with `Retry`, for as long as it takes to copy and replicate some megabytes.
 //!
+//! Tablets have their turns in order. A tablet that could not be moved is left alone for a while.
+//!
 //! Invariants:
 //! - nothing in a stretch changes from the copy of its first key until its copies count, or are given up;
 //! - copies count only when the backups' devices have them: the devices had the originals long before;
@@ -15,9 +17,8 @@
 //! - all stretches of a tablet have one first segment, older than their side logs. The exception is a tablet whose
 //!   stretch failed after its side log was entered.
 //!
-//! Tablets have their turns in order. A tablet that could not be moved is left alone for a while.
-//!
-//! Not here: the phases of one tablet's move (`moving`), copying (log), the wish to reclass (coordinator). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
+//! Not here: the phases of one tablet's move (`moving`), copying (log), the wish to reclass (coordinator). Rules:
+//! docs/protocols/migration.md. Catalogue: A8, D2.
 
 mod moving;
 

@@ -12,7 +12,8 @@
 //! - a side log is entered only when it is closed and whole on its R backups, and R backups hold frames for a head that
 //!   may name it.
 //!
-//! Not here: the life of one partition (`replay/partition`). Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
+//! Not here: the life of one partition (`replay/partition`). Protocol: docs/protocols/recovery.md, steps 5 to 7.
+//! Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
 
 mod entering;
 mod fetching;
@@ -323,17 +324,15 @@ impl Replays {
     /// The part of other live partitions in the replication of this one. It may have at least one side segment under
     /// way, since the others may wait long for backups.
     fn turns(&self, service: &Service, key: PartitionKey) -> Turns {
-        let is_live = self.partitions.get(&key).is_some_and(Partition::is_live);
-        if is_live { self.live_turns(service, key) } else { Turns::FREE }
+        let replicates = self.partitions.get(&key).is_some_and(Partition::replicates_live);
+        if replicates { self.live_turns(service, key) } else { Turns::FREE }
     }
 
     fn live_turns(&self, service: &Service, key: PartitionKey) -> Turns {
-        let mut busy = 0;
-        for (other, partition) in &self.partitions {
-            if *other != key && partition.is_live() && busy < LIVE_SEGMENTS_MAX {
-                busy += partition.keeping.busy_count(&service.shard, LIVE_SEGMENTS_MAX - busy);
-            }
-        }
+        let others =
+            self.partitions.iter().filter(|(other, partition)| **other != key && partition.is_live());
+        let begun = others.flat_map(|(_, partition)| partition.keeping.busy(&service.shard));
+        let busy = begun.take(LIVE_SEGMENTS_MAX).count();
         Turns {
             slots: (LIVE_SEGMENTS_MAX - busy).max(1),
             yields_until: self.recovering_since.map(|since| since + LIVE_YIELD_MAX),
@@ -383,10 +382,11 @@ impl Replays {
         (attempt, done): (u32, bool),
         status: Status,
     ) -> Vec<TableId> {
-        let turns = self.live_turns(service, key);
-        let Some(partition) = self.partitions.get_mut(&key).filter(|p| p.has_reported(attempt, done)) else {
+        if self.partitions.get(&key).is_none_or(|p| !p.has_reported(attempt, done)) {
             return Vec::new();
-        };
+        }
+        let turns = self.live_turns(service, key);
+        let Some(partition) = self.partitions.get_mut(&key) else { return Vec::new() };
         match (&partition.phase, status) {
             (Phase::ToldEarly(_) | Phase::Reporting(_), Status::Ok) => {
                 for range in partition.hash_ranges() {

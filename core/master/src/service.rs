@@ -7,7 +7,7 @@
 //!
 //! Invariant: nothing here knows a recovery, a stretch's phase, or a division.
 //!
-//! Not here: these parts, and the order in which all parts advance (`lib`).
+//! Not here: these parts, and the order in which all parts advance (`master`).
 
 use crate::MasterConfig;
 use crate::answers::Answers;

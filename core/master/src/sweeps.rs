@@ -2,7 +2,7 @@
 //!
 //! Sweeps run one after the other, a few buckets per turn. A sweep that meets a damaged entry waits for its repair.
 //!
-//! Not here: giving a range up (`lib`).
+//! Not here: giving a range up (`master`).
 
 use ramhold_base::SegmentId;
 use ramhold_base::hash::PlacementHasher;

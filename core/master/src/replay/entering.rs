@@ -66,7 +66,7 @@ impl Partition {
             self.keeping.retry = Some(until);
             return;
         }
-        let mut busy = self.keeping.busy_count(&service.shard, turns.slots);
+        let mut busy = self.keeping.busy(&service.shard).take(turns.slots).count();
         for side in &mut self.keeping.sides {
             busy += service.shard.begin_side_segments(side, turns.slots.saturating_sub(busy));
         }

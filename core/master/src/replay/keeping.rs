@@ -2,7 +2,7 @@
 //!
 //! Not here: when they are replicated and entered (`entering`).
 
-use ramhold_base::Instant;
+use ramhold_base::{Instant, SegmentId};
 use ramhold_shard::{Shard, SideLog};
 use std::time::Duration;
 
@@ -45,9 +45,9 @@ impl Keeping {
         self.sides.iter().any(|side| shard.is_side_starved(now, side, ROOM_PATIENCE))
     }
 
-    /// The number of side segments that are under way, `most` at most.
-    pub fn busy_count(&self, shard: &Shard, most: usize) -> usize {
-        let begun = self.sides.iter().flat_map(|side| &side.begun);
-        begun.filter(|segment| !shard.replicator.is_complete(**segment)).take(most).count()
+    /// The side segments that are under way.
+    pub fn busy<'a>(&'a self, shard: &'a Shard) -> impl Iterator<Item = SegmentId> + 'a {
+        let begun = self.sides.iter().flat_map(|side| &side.begun).copied();
+        begun.filter(|segment| !shard.replicator.is_complete(*segment))
     }
 }

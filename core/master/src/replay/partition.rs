@@ -13,7 +13,8 @@
 //!
 //! Invariants: a partition that is entered is not abandoned; a live partition neither fails nor is reported.
 //!
-//! Not here: the supply of records (`fetching`, `taking`), replication of side segments and entering (`keeping`, `entering`), other
+//! Not here: the supply of records (`fetching`, `taking`), replication of side segments and entering (`keeping`,
+//! `entering`), other
 //! partitions (`replay`).
 
 use super::fetching::{Arrivals, Fetching, micros};
@@ -21,7 +22,7 @@ use super::keeping::{Keeping, Turns};
 use crate::calls::{Context, PartitionKey};
 use crate::service::Service;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, Mark, Peer, SegmentId, ServerId, StreamId, TableId, Version};
+use ramhold_base::{Instant, Mark, Peer, SegmentId, ServerId, ShardId, StreamId, TableId, Version};
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recovered, RecoveryOutcome, ReplayTimes};
 use ramhold_wire::{Step, request};
@@ -132,6 +133,11 @@ pub(super) fn hash_range(range: &PartitionRange) -> HashRange {
 impl Partition {
     pub fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Replicating { is_live: true } | Phase::Entered { is_live: true, .. })
+    }
+
+    /// Whether its side segments are replicated while clients are served.
+    pub fn replicates_live(&self) -> bool {
+        matches!(self.phase, Phase::Replicating { is_live: true })
     }
 
     pub fn is_over(&self) -> bool {
@@ -391,22 +397,18 @@ impl Partition {
 
     /// Sends the report that is due.
     fn report(&mut self, step: &mut Step<'_>, service: &mut Service) {
-        let (report, outcome) = match &mut self.phase {
+        if self.retry_at().is_none_or(|next| next > step.now) {
+            return;
+        }
+        let outcome = match &mut self.phase {
             Phase::ToldEarly(report) | Phase::Reporting(report) => {
-                let (shard, first_segment) = (service.config.shard, self.task.first_segment);
-                let assignment = |stream: &StreamId| Assignment { shard, stream: *stream, first_segment };
-                let outcome = RecoveryOutcome::Done {
-                    assignments: self.task.streams.iter().map(assignment).collect(),
-                    bytes: self.fetching.bytes(),
-                    records: self.records,
-                    times: self.times,
-                    own_bytes: Some(self.fetching.own_bytes()),
-                };
-                (report, outcome)
+                report.asked = true;
+                self.done_outcome(service.config.shard)
             }
             Phase::Failed { report, failure } => {
+                report.asked = true;
                 let Failure { reason, no_room } = failure.clone();
-                (report, RecoveryOutcome::Failed { reason, no_room })
+                RecoveryOutcome::Failed { reason, no_room }
             }
             Phase::Fetching
             | Phase::Finishing { .. }
@@ -415,15 +417,23 @@ impl Partition {
             | Phase::Abandoning { .. }
             | Phase::Over => return,
         };
-        if report.asked || report.next > step.now {
-            return;
-        }
-        report.asked = true;
         let done = matches!(outcome, RecoveryOutcome::Done { .. });
         let (PartitionKey { recovery, partition }, attempt) = (self.key, self.task.attempt);
         let context = Context::Recovered { key: self.key, attempt, done };
         let rpc = service.calls.open(step.view.coordinator, step.now, step.now + REPORT_TIMEOUT, context);
         let message = Recovered { recovery, partition, attempt, outcome };
         request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &message);
+    }
+
+    fn done_outcome(&self, shard: ShardId) -> RecoveryOutcome {
+        let first_segment = self.task.first_segment;
+        let assignment = |stream: &StreamId| Assignment { shard, stream: *stream, first_segment };
+        RecoveryOutcome::Done {
+            assignments: self.task.streams.iter().map(assignment).collect(),
+            bytes: self.fetching.bytes(),
+            records: self.records,
+            times: self.times,
+            own_bytes: Some(self.fetching.own_bytes()),
+        }
     }
 }
