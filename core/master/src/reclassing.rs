@@ -1,11 +1,11 @@
 //! Reclassing (a change of the tablet's stream): moves tablets to another stream, because the durability or replica
 //! count of their table is changed.
 //!
-//! Writes go on in the old stream, except for one
-//! stretch at a time. The keys of that stretch are copied into a side log of the new stream. When the side log is whole
-//! on its backups, and a durable head names it, the master asks the coordinator to store that the stretch is in the new
-//! stream. When the coordinator has stored that, the index is led to the copies. Meanwhile reads of the stretch go on,
-//! and mutations of it are answered with `Retry`, for as long as it takes to copy and replicate some megabytes.
+//! Writes go on in the old stream, except for one stretch at a time. The keys of that stretch are copied into a side log
+//! of the new stream. When the side log is whole on its backups, and a durable head names it, the master asks the
+//! coordinator to store that the stretch is in the new stream. When the coordinator has stored that, the index is led
+//! to the copies. Meanwhile reads of the stretch go on, and mutations of it are answered with `Retry`, for as long as
+//! it takes to copy and replicate some megabytes.
 //!
 //! Tablets have their turns in order. A tablet that could not be moved is left alone for a while.
 //!

@@ -14,8 +14,7 @@
 //! Invariants: a partition that is entered is not abandoned; a live partition neither fails nor is reported.
 //!
 //! Not here: the supply of records (`fetching`, `taking`), replication of side segments and entering (`keeping`,
-//! `entering`), other
-//! partitions (`replay`).
+//! `entering`), other partitions (`replay`).
 
 use super::fetching::{Arrivals, Fetching, micros};
 use super::keeping::{Keeping, Turns};
