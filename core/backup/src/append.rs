@@ -8,11 +8,12 @@
 
 use crate::Backup;
 use crate::disk::{SyncWaiter, Task};
-use crate::replica::{Held, Operation, Replica, ReplicaKey, ReplicaNumber};
+use crate::keys::{ReplicaKey, ReplicaNumber};
+use crate::replica::{Held, Operation, Replica};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::APPEND_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, LogId, Mark, Peer, Status};
+use ramhold_base::{ConnId, Effects, Instant, Mark, Peer, Status};
 use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::{Header, View, frame};
 
@@ -41,11 +42,7 @@ impl Backup {
         view: &View,
         effects: &mut Effects,
     ) {
-        let key = ReplicaKey {
-            log: LogId { server: header.sender, shard: header.shard },
-            segment: header.segment,
-            stream: header.stream,
-        };
+        let key = ReplicaKey::of(header);
         if let Err(status) = self.try_append(now, key, header, body, from, view, effects) {
             let held = self.present.get(&key).map(|number| &self.replicas[number]);
             let reply = held.map_or(AppendReply::default(), |replica| replica.reply(replica.accepted.length));
@@ -362,8 +359,7 @@ impl Backup {
             return Err(Status::NotInCluster);
         }
         self.check_device()?;
-        let log = LogId { server: header.sender, shard: header.shard };
-        let key = ReplicaKey { log, segment: header.segment, stream: header.stream };
+        let key = ReplicaKey::of(header);
         if let Some(number) = self.found.get(&key).copied()
             && self.replicas[&number].accepted.epoch <= header.epoch
         {

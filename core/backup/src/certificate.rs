@@ -9,14 +9,13 @@
 //!
 //! Bytes: docs/formats/replica.md. Catalogue: D1, D8, F9.
 
-use crate::place::{Place, SLOT_COUNT};
-use crate::replica::ReplicaKey;
+use crate::keys::ReplicaKey;
+use crate::place::{Place, SLOT_BYTES, SLOT_COUNT};
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc;
 use ramhold_base::{ClusterId, ClusterTime, Epoch, LogId, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_wire::data::Certificate;
 
-pub(crate) const SLOT_BYTES: usize = 512;
 const MAGIC: u32 = 0x4352_4852; // "RHRC"
 const FORMAT: u16 = 1;
 const CRC_AT: usize = SLOT_BYTES - 4;

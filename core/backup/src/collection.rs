@@ -10,9 +10,9 @@
 //! Protocol: docs/protocols/replication.md, "Replica collection". Catalogue: D7.
 
 use crate::Backup;
-use crate::replica::{ReplicaKey, ReplicaNumber};
+use crate::keys::{ReplicaKey, ReplicaNumber};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Level, LogId, Peer, SegmentId, ServerId, ShardId, Status, StreamId};
+use ramhold_base::{Effects, Instant, Level, LogId, Peer, ServerId, Status};
 use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded};
 use ramhold_wire::{Header, Standing, View, decode, request};
 use std::collections::BTreeMap;
@@ -156,10 +156,10 @@ fn next_keys(
     cursors: &mut BTreeMap<ServerId, ReplicaKey>,
     master: ServerId,
 ) -> Vec<(ReplicaKey, ReplicaNumber)> {
-    let (first, last) = (first_key(master), last_key(master));
-    let from = cursors.get(&master).copied().unwrap_or(first);
-    let ahead = replicas.range((Bound::Excluded(from), Bound::Included(last)));
-    let behind = replicas.range(first..=from);
+    let keys = ReplicaKey::all_of(master);
+    let from = cursors.get(&master).copied().unwrap_or(*keys.start());
+    let ahead = replicas.range((Bound::Excluded(from), Bound::Included(*keys.end())));
+    let behind = replicas.range(*keys.start()..=from);
     let chosen: Vec<_> =
         ahead.chain(behind).take(NAME_COUNT_MAX).map(|(key, number)| (*key, *number)).collect();
     match chosen.last() {
@@ -167,18 +167,4 @@ fn next_keys(
         None => cursors.remove(&master),
     };
     chosen
-}
-
-/// A key below those of all replicas of a server.
-pub(crate) fn first_key(server: ServerId) -> ReplicaKey {
-    ReplicaKey { log: LogId { server, shard: ShardId(0) }, segment: SegmentId(0), stream: StreamId(0) }
-}
-
-/// A key above those of all replicas of a server.
-pub(crate) fn last_key(server: ServerId) -> ReplicaKey {
-    ReplicaKey {
-        log: LogId { server, shard: ShardId(u16::MAX) },
-        segment: SegmentId(u64::MAX),
-        stream: StreamId(u16::MAX),
-    }
 }

@@ -4,7 +4,7 @@
 //!
 //! Catalogue: F2, F4, F9.
 
-use crate::replica::ReplicaKey;
+use crate::keys::ReplicaKey;
 use ramhold_base::Status;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_log::{HashRange, NotEntries, Ranges, divide, opening};

@@ -8,9 +8,9 @@
 
 use crate::Backup;
 use crate::certificate::Ring;
+use crate::keys::{DivisionKey, ReplicaNumber};
 use crate::place::{HEAD_BYTES, Place};
-use crate::recovery_read::DivisionKey;
-use crate::replica::{Held, Operation, ReplicaNumber, Stamp};
+use crate::replica::{Held, Operation, Stamp};
 use ramhold_base::{
     ClusterId, DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Status,
 };

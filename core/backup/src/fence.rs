@@ -8,10 +8,10 @@
 //! Protocol: docs/protocols/recovery.md, step 2. Catalogue: D8, D9, F2.
 
 use crate::Backup;
-use crate::collection::{first_key, last_key};
 use crate::content::{SegmentStart, segment_start};
 use crate::disk::Task;
-use crate::replica::{OpeningState, Replica, ReplicaKey, ReplicaNumber};
+use crate::keys::{ReplicaKey, ReplicaNumber};
+use crate::replica::{OpeningState, Replica};
 use ramhold_base::checksum::crc;
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, READ_LEASE};
 use ramhold_base::planted::{Defect, planted};
@@ -118,7 +118,7 @@ impl Backup {
     }
 
     pub(crate) fn held_of(&self, server: ServerId) -> impl Iterator<Item = (ReplicaNumber, &Replica)> {
-        let keys = first_key(server)..=last_key(server);
+        let keys = ReplicaKey::all_of(server);
         let numbers = self.present.range(keys.clone()).chain(self.found.range(keys));
         numbers
             .map(|(_, number)| (*number, &self.replicas[number]))

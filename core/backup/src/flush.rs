@@ -14,8 +14,9 @@
 
 use crate::Backup;
 use crate::disk::{SyncWaiter, Task};
+use crate::keys::ReplicaNumber;
 use crate::place::Place;
-use crate::replica::{Flush, ReplicaNumber};
+use crate::replica::Flush;
 use crate::superblock::Superblock;
 use ramhold_base::{Effects, Instant, Mark};
 

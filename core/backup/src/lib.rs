@@ -17,6 +17,7 @@ mod config;
 mod superblock;
 
 mod certificate;
+mod keys;
 mod place;
 mod replica;
 mod space;

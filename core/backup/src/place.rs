@@ -3,11 +3,12 @@
 //! Both files hold places of the same layout: a head with certificate slots, then room for one segment's data. The
 //! buffer file has a page with its id before the first place.
 
-use crate::certificate::SLOT_BYTES;
 use ramhold_base::DiskFile;
 
 /// The head of a place: one page, so that data is aligned.
 pub(crate) const HEAD_BYTES: u32 = 4096;
+/// The size of a certificate slot: one sector.
+pub(crate) const SLOT_BYTES: usize = 512;
 /// Certificate slots of a head: three that may have to be kept, and one to write next.
 pub(crate) const SLOT_COUNT: u8 = 4;
 

@@ -23,7 +23,8 @@
 use crate::Backup;
 use crate::content::{Division, are_sound, share_of};
 use crate::disk::Task;
-use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
+use crate::keys::{DivisionKey, ReplicaKey, ReplicaNumber};
+use crate::replica::Replica;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Mark, Peer, RecoveryId, Recycled, SegmentId, ServerId, Status};
 use ramhold_wire::recovery::{PartitionRange, ReadTimes, RecoveryRead, ranges_digest};
@@ -46,16 +47,6 @@ const AHEAD_READS: usize = 2;
 /// any number of ranges. The ranges of a forgotten division are told again when they are needed.
 const KNOWN_COUNT_MAX: usize = 64;
 const KNOWN_RANGES_MAX: usize = 64 * 1024;
-
-/// Names one segment, divided for one recovery up to one end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct DivisionKey {
-    recovery: RecoveryId,
-    /// The digest of the ranges.
-    digest: u64,
-    replica: ReplicaNumber,
-    end: u32,
-}
 
 #[derive(Debug)]
 struct Waiter {

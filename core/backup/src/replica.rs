@@ -11,25 +11,14 @@
 //! - at most one certificate is being written.
 
 use crate::certificate::{Ring, Slot};
+use crate::keys::ReplicaKey;
 use crate::place::Place;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, ConnId, Epoch, Instant, LogId, SegmentId, StreamId};
+use ramhold_base::{ClusterTime, ConnId, Epoch, Instant};
 use ramhold_wire::Header;
 use ramhold_wire::data::{AppendReply, Certificate};
 use ramhold_wire::recovery::Opening;
 use std::collections::VecDeque;
-
-/// The segment of which a replica is a copy.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct ReplicaKey {
-    pub log: LogId,
-    pub segment: SegmentId,
-    pub stream: StreamId,
-}
-
-/// The number of a replica within this life. A segment that is opened again gets another number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct ReplicaNumber(pub u64);
 
 /// The contents of a replica at one of the three stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

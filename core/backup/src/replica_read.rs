@@ -9,7 +9,7 @@
 
 use crate::Backup;
 use crate::disk::Task;
-use crate::replica::{ReplicaKey, ReplicaNumber};
+use crate::keys::{ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc;
 use ramhold_base::{ConnId, Effects, LogId, Peer, Status};
 use ramhold_wire::data::Certificate;

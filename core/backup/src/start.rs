@@ -22,8 +22,9 @@
 use crate::Backup;
 use crate::certificate::{Head, Ring, Slot};
 use crate::disk::{SyncWaiter, Task};
+use crate::keys::{ReplicaKey, ReplicaNumber};
 use crate::place::{HEAD_BYTES, Place};
-use crate::replica::{Held, Replica, ReplicaKey, ReplicaNumber};
+use crate::replica::{Held, Replica};
 use crate::superblock::{COPY_BYTES, Found, Superblock, decode_buffer_id, encode_buffer_id};
 use ramhold_base::checksum::crc;
 use ramhold_base::{ClusterId, DirectoryId, DiskFile, Effects, Instant, Level, Mark, ServerId};
