@@ -1,441 +1,283 @@
 //! Appends: checked against the replica, written, and answered when they outlive the process.
 //!
-//! A message is checked as a whole before anything is changed. Bytes that are already held are skipped. If a
-//! certificate of the message ends among the uncertified bytes that are held, these bytes are dropped: their checksum
-//! up to that point is no longer known, and uncertified bytes do not exist.
+//! A message is checked as a whole (accept) before anything is changed.
 //!
 //! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8.
 
-use crate::Backup;
+use crate::accept::{Accepted, accept, decode_append, is_reopened};
+use crate::device::DeviceStep;
 use crate::disk::{SyncWaiter, Task};
+use crate::growth::Growth;
 use crate::keys::{ReplicaKey, ReplicaNumber};
-use crate::replica::{Held, Operation, Replica};
-use ramhold_base::checksum::crc_append;
-use ramhold_base::limits::APPEND_BYTES_MAX;
-use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Mark, Peer, Status};
+use crate::operations::{Certifying, Operation};
+use crate::replica::{Reason, Replica};
+use crate::replicas::Replicas;
+use crate::request::{Asker, Request};
+use crate::space::Space;
+use ramhold_base::{Effects, Instant, Mark, Status};
+use ramhold_wire::Header;
 use ramhold_wire::data::{AppendReply, AppendRequest};
-use ramhold_wire::{Header, View, frame};
+use ramhold_wire::frame;
 
-/// The most appends to one replica that wait for the disk. More are refused with `TooMany`.
-const OPERATION_COUNT_MAX: usize = 256;
 /// One part in this many of the buffers is not given to side segments.
 const SPARED_PART: u32 = 4;
 
-/// The state of a replica after an accepted append.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Accepted {
-    held: Held,
-    crc: u32,
-    /// The offset at which the new bytes are written, and the number of bytes of the message's data before them.
-    write_at: u32,
-    skip: usize,
+/// More of a replica is stored now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stored {
+    /// A certificate slot for it differs from the one before.
+    Changed,
+    Same,
 }
 
-impl Backup {
-    pub(crate) fn on_append(
+impl Replicas {
+    /// The error is the answer to a message that was refused. A message that was taken is answered later.
+    pub fn append(
         &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        let key = ReplicaKey::of(header);
-        if let Err(status) = self.try_append(now, key, header, body, from, view, effects) {
-            let held = self.present.get(&key).map(|number| &self.replicas[number]);
-            let reply = held.map_or(AppendReply::default(), |replica| replica.reply(replica.accepted.length));
-            let full = self.full(now).filter(|_| status == Status::OpenRefused);
-            effects.send_with(Peer::Conn(from), |out| {
-                frame::write(out, &header.answer(status), |out| {
-                    reply.encode(out);
-                    full.iter().for_each(|full| AppendReply::encode_full(full, out));
-                });
-            });
-        }
-    }
-
-    fn try_append(
-        &mut self,
-        now: Instant,
         key: ReplicaKey,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
+        request: &Request<'_>,
+        (space, growth): (&mut Space, &Growth),
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), Status> {
-        self.check_sender(header, view)?;
-        if header.sender.is_none() {
-            return Err(Status::NotInCluster);
-        }
-        self.check_device()?;
-        let request = self.decode_append(header, body)?;
-        let (number, accepted) = match self.present.get(&key).copied() {
-            Some(number) if !is_reopened(&self.replicas[&number], header, &request) => {
-                let replica = &self.replicas[&number];
-                let accepted = accept(replica, header, &request);
+        let header = request.header;
+        let append = decode_append(header, request.body, step.config.segment_bytes)?;
+        let present = self.present().get(&key).copied();
+        let (number, accepted) = match present {
+            Some(number) if !is_reopened(&self[number], header, &append) => {
+                let replica = &mut self[number];
+                let accepted = accept(replica, header, &append);
                 let ends_among_them =
-                    request.certificate.is_some_and(|it| it.length < replica.accepted.length);
-                let is_dropping = match accepted {
-                    Err(Status::OutOfOrder) => ends_among_them,
-                    // It is unknown which of the bytes are wrong.
-                    Err(Status::CorruptReplica) => true,
-                    _ => false,
-                };
+                    append.certificate.is_some_and(|it| it.length < replica.accepted.length);
+                // If a checksum is wrong, it is unknown which of the bytes are.
+                let is_dropping = accepted == Err(Status::CorruptReplica)
+                    || (accepted == Err(Status::OutOfOrder) && ends_among_them);
                 if is_dropping {
-                    self.drop_uncertified(number);
+                    replica.drop_uncertified();
                 }
                 (number, accepted?)
             }
             before => {
-                if !request.open {
+                if !append.open {
                     return Err(Status::UnknownReplica);
                 }
-                let blank = Replica::new(key, 0, None, None);
-                let accepted = accept(&blank, header, &request)?;
-                (self.open(now, key, before, &request, effects)?, accepted)
+                let blank = Replica::new(key);
+                let accepted = accept(&blank, header, &append)?;
+                (self.open(blank, before, &append, (space, growth), step)?, accepted)
             }
         };
-        self.accepted.insert(header.sender, now);
-        self.apply(now, number, accepted, &request, (header, from), effects);
+        self[number].apply(accepted, &append, request.asker(), step);
+        self.advance_operations(number, step);
         Ok(())
-    }
-
-    fn decode_append<'a>(&self, header: &Header, body: &'a [u8]) -> Result<AppendRequest<'a>, Status> {
-        let request = AppendRequest::decode(body)?;
-        let end = u64::from(request.offset) + request.data.len() as u64;
-        let is_named = !header.segment.is_none() && !header.stream.is_none();
-        let is_sized =
-            end <= u64::from(self.config.segment_bytes) && request.data.len() <= APPEND_BYTES_MAX as usize;
-        let is_open_sound = !request.open || request.offset == 0;
-        let is_close_sound = !request.close || request.certificate.is_some();
-        if is_named && is_sized && is_open_sound && is_close_sound {
-            Ok(request)
-        } else {
-            Err(Status::BadRequest)
-        }
     }
 
     /// Gives a new replica a frame and, if one is free, a buffer. A replica that it replaces stays until the new one
     /// has a certificate.
     fn open(
         &mut self,
-        now: Instant,
-        key: ReplicaKey,
+        mut replica: Replica,
         before: Option<ReplicaNumber>,
-        request: &AppendRequest<'_>,
-        effects: &mut Effects,
+        append: &AppendRequest<'_>,
+        (space, growth): (&mut Space, &Growth),
+        step: &mut DeviceStep<'_>,
     ) -> Result<ReplicaNumber, Status> {
-        let needs_buffer = self.config.buffer_count() > 0;
-        if !self.space.has_frame() {
-            let is_coming = self.growth.is_under_way() || self.space.frames_wiping > 0;
+        let config = step.config;
+        let Some(frame) = space.take_frame() else {
+            let is_coming = growth.is_under_way() || space.frames_wiping > 0;
             return Err(if is_coming { Status::Retry } else { Status::OpenRefused });
-        }
-        let frame = self.space.take_frame();
+        };
         // With all buffers in use the replica is written straight into its frame: slower to flush, just as safe.
         // Side segments leave some buffers to heads, because clients wait for heads.
-        let spared = if request.side { self.config.buffer_count() / SPARED_PART } else { 0 };
-        let buffer = if needs_buffer { self.space.take_buffer(spared) } else { None };
+        let spared = if append.side { config.buffer_count() / SPARED_PART } else { 0 };
+        let buffer = if config.buffer_count() > 0 { space.take_buffer(spared) } else { None };
         if let Some(before) = before {
-            self.replace(now, key, before);
+            self.replace(step.now, before);
         }
-        let number = self.next_number();
-        let incarnation = self.next_sequence();
-        let mut replica = Replica::new(key, incarnation, buffer, frame);
-        replica.side = request.side;
-        replica.synced = request.synced && !(self.config.buffers_survive_power && buffer.is_some());
-        self.replicas.insert(number, replica);
-        self.present.insert(key, number);
-        effects.mark(Mark::BackupOpened);
-        Ok(number)
+        replica.opened.incarnation = step.directory.next_sequence();
+        replica.opened.side = append.side;
+        replica.opened.synced = append.synced && !(config.buffers_survive_power && buffer.is_some());
+        replica.places.frame = Some(frame);
+        replica.places.buffer = buffer;
+        step.effects.mark(Mark::BackupOpened);
+        Ok(self.insert_present(replica))
     }
 
-    /// Makes room for a new replica in the place of `before`. If `before` was itself replacing an older replica, it has
-    /// no certificate that counts, and the older one is kept: recovery may need it. A replica's first certificate
-    /// covers all that its master had. So the older replica is freed as soon as the new one has a certificate that
-    /// counts, and not before.
-    fn replace(&mut self, now: Instant, key: ReplicaKey, before: ReplicaNumber) {
-        if self.found.contains_key(&key) {
-            return self.free(before);
-        }
-        self.present.remove(&key);
-        self.found.insert(key, before);
-        self.replicas.get_mut(&before).expect("named replicas exist").found = true;
-        self.want_flush(now, before);
+    pub fn on_data_written(&mut self, number: ReplicaNumber, operation: u64, step: &mut DeviceStep<'_>) {
+        self[number].operations.data_written(operation);
+        step.effects.mark(Mark::BackupDataWritten);
+        self.advance_operations(number, step);
     }
 
+    fn advance_operations(&mut self, number: ReplicaNumber, step: &mut DeviceStep<'_>) {
+        if let Some(stored) = self[number].advance_operations(step) {
+            self.on_stored(number, stored, step.now);
+        }
+    }
+
+    pub fn on_slot_written(&mut self, number: ReplicaNumber, step: &mut DeviceStep<'_>) {
+        let stored = self[number].on_slot_written(step);
+        self.on_stored(number, stored, step.now);
+        self.advance_operations(number, step);
+    }
+
+    fn on_stored(&mut self, number: ReplicaNumber, stored: Stored, now: Instant) {
+        self.settling.insert(number);
+        match stored {
+            Stored::Changed => self.want_flush(now, number),
+            Stored::Same => {}
+        }
+        self.free_older(number);
+    }
+
+    /// Answers the appends that waited for the device, after more of their replica is on it.
+    pub fn answer_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
+        self[number].answer_synced(effects);
+        self.free_older(number);
+    }
+
+    /// A master no longer needs a replica. Idempotent.
+    pub fn free_for_master(&mut self, header: &Header) -> Result<(), Status> {
+        let key = ReplicaKey::of(header);
+        if let Some(number) = self.found().get(&key).copied()
+            && self[number].accepted.epoch <= header.epoch
+        {
+            self.free(number, Reason::NotNeeded);
+        }
+        if let Some(number) = self.present().get(&key).copied() {
+            if self[number].accepted.epoch > header.epoch {
+                return Err(Status::StaleEpoch);
+            }
+            self.free(number, Reason::NotNeeded);
+        }
+        Ok(())
+    }
+
+    /// Answers all appends, because the device has failed.
+    pub fn fail(&mut self, effects: &mut Effects) {
+        for replica in self.iter_mut() {
+            let reply = replica.reply(replica.stored.length);
+            for asker in replica.operations.fail() {
+                answer(&asker, Status::DeviceFailed, &reply, effects);
+            }
+        }
+    }
+}
+
+impl Replica {
     /// Forgets bytes beyond the last certificate, so that the master sends them again.
-    fn drop_uncertified(&mut self, number: ReplicaNumber) {
-        let replica = self.replicas.get_mut(&number).expect("named replicas exist");
-        replica.accepted.length = replica.accepted.certified();
-        replica.crc = replica.accepted.certificate_crc();
+    fn drop_uncertified(&mut self) {
+        self.accepted.length = self.accepted.certified();
+        self.crc = self.accepted.certificate_crc();
     }
 
     fn apply(
         &mut self,
-        now: Instant,
-        number: ReplicaNumber,
         accepted: Accepted,
-        request: &AppendRequest<'_>,
-        (header, from): (&Header, ConnId),
-        effects: &mut Effects,
+        append: &AppendRequest<'_>,
+        asker: Asker,
+        step: &mut DeviceStep<'_>,
     ) {
-        let replica = self.replicas.get_mut(&number).expect("named replicas exist");
-        let slot_needed =
-            accepted.held.certificate.is_some() && !accepted.held.is_certified_like(&replica.accepted);
-        let data = &request.data[accepted.skip..];
-        let operation = replica.operations_over + replica.operations.len() as u64;
-        if accepted.held.epoch > replica.accepted.epoch && replica.accepted.certificate.is_some() {
-            effects.mark(Mark::BackupEpochRaised);
+        let Accepted { held, crc, write_at, skip } = accepted;
+        let slot_needed = held.certificate.is_some() && !held.is_certified_like(&self.accepted);
+        let data = &append.data[skip..];
+        if held.epoch > self.accepted.epoch && self.accepted.certificate.is_some() {
+            step.effects.mark(Mark::BackupEpochRaised);
         }
-        if replica.append_count() == 0 {
-            replica.opened_epoch = accepted.held.epoch;
+        if self.operations.count() == 0 {
+            self.opened.epoch = held.epoch;
         }
-        replica.accepted = accepted.held;
-        replica.crc = accepted.crc;
-        replica.operations.push_back(Operation {
+        self.accepted = held;
+        self.crc = crc;
+        let operation = self.operations.push(Operation {
             data_written: data.is_empty(),
             slot_needed,
-            after: accepted.held,
-            certifies: request.certificate.is_some(),
-            header: *header,
-            from,
+            after: held,
+            certifies: append.certificate.is_some(),
+            asker,
         });
         if !data.is_empty() {
-            let place = replica.place();
-            let offset = place.data_offset(self.config.segment_bytes) + u64::from(accepted.write_at);
-            let task = Task::Data { replica: number, operation };
+            let place = self.places.newest();
+            let offset = place.data_offset(step.config.segment_bytes) + u64::from(write_at);
+            let task = Task::Data { replica: self.number, operation };
             // The data is the end of the message. Skipped bytes are at the begin of the data.
-            self.disk.write_message_end(task, place.file(), offset, data.len(), effects);
+            step.disk.write_message_end(task, place.file(), offset, data.len(), step.effects);
         }
-        self.advance_operations(now, number, effects);
     }
 
-    pub(crate) fn on_data_written(
-        &mut self,
-        now: Instant,
-        number: ReplicaNumber,
-        operation: u64,
-        effects: &mut Effects,
-    ) {
-        if self.failed.is_some() {
-            return;
+    /// Certifies or answers the operations whose data is written. `None` if nothing more is stored by this.
+    fn advance_operations(&mut self, step: &mut DeviceStep<'_>) -> Option<Stored> {
+        if self.operations.certifying != Certifying::Idle {
+            return None;
         }
-        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
-        let index = operation - replica.operations_over;
-        replica.operations[index as usize].data_written = true;
-        effects.mark(Mark::BackupDataWritten);
-        self.advance_operations(now, number, effects);
-    }
-
-    /// Certifies and answers the operations whose data is written.
-    fn advance_operations(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
-        let replica = self.replicas.get_mut(&number).expect("a replica stays while it has operations");
-        if replica.slot_writing.is_some() || replica.data_syncing.is_some() {
-            return;
-        }
-        let count = replica.operations.iter().take_while(|operation| operation.data_written).count();
+        let count = self.operations.written_count();
         if count == 0 {
-            return;
+            return None;
         }
-        if !replica.operations.iter().take(count).any(|operation| operation.slot_needed) {
-            self.answer_operations(now, number, count, effects);
-        } else if replica.synced && replica.buffer.is_none() {
+        if !self.operations.need_slot(count) {
+            return Some(self.answer_operations(count, step.effects));
+        }
+        if self.opened.synced && self.places.buffer.is_none() {
             // If one sync covered both, a crash could leave a certificate without its bytes, which looks like damage.
-            replica.data_syncing = Some(count);
-            self.disk.wait_for_sync(SyncWaiter::Data(number));
+            self.operations.certifying = Certifying::DataSyncing { count };
+            step.disk.wait_for_sync(SyncWaiter::Data(self.number));
         } else {
-            self.certify(number, count, effects);
+            self.certify(count, step);
         }
+        None
     }
 
-    /// The data of the operations for which `data_syncing` waits is on the device. The replica is synced and is written
-    /// straight into its frame.
-    pub(crate) fn on_data_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
-        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
-        let count = replica.data_syncing.take().expect("this sync was for its data");
-        self.certify(number, count, effects);
+    /// The data that a certificate waited for is on the device. The replica is synced and is written straight into its
+    /// frame.
+    pub fn on_data_synced(&mut self, step: &mut DeviceStep<'_>) {
+        let Certifying::DataSyncing { count } = self.operations.certifying else {
+            panic!("this sync was for its data");
+        };
+        self.certify(count, step);
     }
 
-    fn certify(&mut self, number: ReplicaNumber, count: usize, effects: &mut Effects) {
-        let replica = &self.replicas[&number];
-        let after = replica.operations[count - 1].after;
-        let at = (replica.place(), replica.ring);
-        let slot = self.write_slot(Task::Slot(number), number, (after, false), at, effects);
-        self.replicas.get_mut(&number).expect("it was there above").slot_writing = Some((count, slot));
+    fn certify(&mut self, count: usize, step: &mut DeviceStep<'_>) {
+        let after = self.operations.after(count);
+        let at = (self.places.newest(), self.places.ring);
+        let slot = self.write_slot(Task::Slot(self.number), (after, false), at, step);
+        self.operations.certifying = Certifying::SlotWriting { count, slot };
     }
 
-    pub(crate) fn on_slot_written(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
-        if self.failed.is_some() {
-            return;
-        }
-        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
-        let (count, slot) = replica.slot_writing.take().expect("this write was for it");
-        replica.ring.newest = Some(slot);
-        effects.mark(Mark::BackupCertificateWritten);
-        self.answer_operations(now, number, count, effects);
-        self.advance_operations(now, number, effects);
+    fn on_slot_written(&mut self, step: &mut DeviceStep<'_>) -> Stored {
+        let Certifying::SlotWriting { count, slot } = self.operations.certifying else {
+            panic!("this write was for its certificate");
+        };
+        self.operations.certifying = Certifying::Idle;
+        self.places.ring.newest = Some(slot);
+        step.effects.mark(Mark::BackupCertificateWritten);
+        self.answer_operations(count, step.effects)
     }
 
     /// The first `count` operations now outlive the process.
-    fn answer_operations(
-        &mut self,
-        now: Instant,
-        number: ReplicaNumber,
-        count: usize,
-        effects: &mut Effects,
-    ) {
-        let replica = self.replicas.get_mut(&number).expect("a replica stays while it has operations");
-        let stored = replica.operations[count - 1].after;
-        let has_changed = !stored.is_certified_like(&replica.stored);
-        replica.stored = stored;
-        replica.operations_over += count as u64;
-        let reply = replica.reply(stored.length);
-        for operation in replica.operations.drain(..count).collect::<Vec<_>>() {
-            if replica.has_reached(&operation) {
-                Backup::answer_append(&operation.header, operation.from, Status::Ok, &reply, effects);
+    fn answer_operations(&mut self, count: usize, effects: &mut Effects) -> Stored {
+        let stored = self.operations.after(count);
+        let has_changed = !stored.is_certified_like(&self.stored);
+        self.stored = stored;
+        let reply = self.reply(stored.length);
+        for operation in self.operations.take_stored(count) {
+            if self.has_reached(&operation) {
+                answer(&operation.asker, Status::Ok, &reply, effects);
             } else {
-                replica.unsynced.push_back(operation);
+                self.operations.unsynced.push_back(operation);
             }
         }
-        self.settling.insert(number);
-        if stored.certificate.is_some() && has_changed {
-            self.want_flush(now, number);
-        }
-        self.free_older(number);
+        if stored.certificate.is_some() && has_changed { Stored::Changed } else { Stored::Same }
     }
 
-    /// Frees the replica that this one replaces, if this one has a certificate that counts.
-    fn free_older(&mut self, number: ReplicaNumber) {
-        let replica = &self.replicas[&number];
-        if replica.counts()
-            && self.present.get(&replica.key) == Some(&number)
-            && let Some(older) = self.found.get(&replica.key).copied()
-        {
-            self.free(older);
+    fn answer_synced(&mut self, effects: &mut Effects) {
+        let reply = self.reply(self.stored.length);
+        while let Some(operation) = self.operations.unsynced.front().filter(|it| self.has_reached(it)) {
+            answer(&operation.asker, Status::Ok, &reply, effects);
+            self.operations.unsynced.pop_front();
         }
-    }
-
-    /// Answers the appends that waited for the device, after more of their replica is on it.
-    pub(crate) fn answer_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
-        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is flushed");
-        let reply = replica.reply(replica.stored.length);
-        while let Some(operation) = replica.unsynced.front().filter(|it| replica.has_reached(it)) {
-            Backup::answer_append(&operation.header, operation.from, Status::Ok, &reply, effects);
-            replica.unsynced.pop_front();
-        }
-        self.free_older(number);
-    }
-
-    pub(crate) fn answer_append(
-        header: &Header,
-        to: ConnId,
-        status: Status,
-        reply: &AppendReply,
-        effects: &mut Effects,
-    ) {
-        effects.send_with(Peer::Conn(to), |out| {
-            frame::write(out, &header.answer(status), |out| reply.encode(out));
-        });
-    }
-
-    /// A master no longer needs a replica. Idempotent.
-    pub(crate) fn on_replica_free(
-        &mut self,
-        header: &Header,
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        let status = self.try_replica_free(header, view).err().unwrap_or(Status::Ok);
-        ramhold_wire::reply(effects, Peer::Conn(from), header, status);
-    }
-
-    fn try_replica_free(&mut self, header: &Header, view: &View) -> Result<(), Status> {
-        self.check_sender(header, view)?;
-        if header.sender.is_none() {
-            return Err(Status::NotInCluster);
-        }
-        self.check_device()?;
-        let key = ReplicaKey::of(header);
-        if let Some(number) = self.found.get(&key).copied()
-            && self.replicas[&number].accepted.epoch <= header.epoch
-        {
-            self.free(number);
-        }
-        if let Some(number) = self.present.get(&key).copied() {
-            if self.replicas[&number].accepted.epoch > header.epoch {
-                return Err(Status::StaleEpoch);
-            }
-            self.free(number);
-        }
-        Ok(())
     }
 }
 
-/// Whether a message opens a segment anew, from its begin, although a replica of it is here, because that replica has
-/// an older epoch or is damaged.
-fn is_reopened(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> bool {
-    let is_newer = !request.raise_epoch && header.epoch > replica.accepted.epoch;
-    let is_damaged = replica.corrupt && header.epoch >= replica.accepted.epoch;
-    request.open && (is_newer || is_damaged)
-}
-
-/// The state of the replica after this message, or the reason why the message is refused.
-fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Result<Accepted, Status> {
-    let before = replica.accepted;
-    let is_unchecked = replica.incarnation == 0 || planted(Defect::OldEpochTaken);
-    if !is_unchecked && (header.epoch < before.epoch || (header.epoch > before.epoch && !request.raise_epoch))
-    {
-        return Err(Status::StaleEpoch);
-    }
-    let end = request.offset + request.data.len() as u32;
-    if before.closed && end > before.length {
-        return Err(Status::NotAllowed);
-    }
-    if request.close && end < before.certified() {
-        return Err(Status::NotAllowed);
-    }
-    if replica.corrupt {
-        return Err(Status::CorruptReplica);
-    }
-    if replica.operations.len() + replica.unsynced.len() >= OPERATION_COUNT_MAX {
-        return Err(Status::TooMany);
-    }
-    // The certificate ends among uncertified bytes: start again from the last certificate.
-    let certified = before.certified();
-    let drops = request.certificate.is_some_and(|certificate| {
-        certificate.length < before.length && (certificate.length > certified || request.close)
+fn answer(asker: &Asker, status: Status, reply: &AppendReply, effects: &mut Effects) {
+    effects.send_with(asker.peer(), |out| {
+        frame::write(out, &asker.header.answer(status), |out| reply.encode(out));
     });
-    let (length, crc) =
-        if drops { (certified, before.certificate_crc()) } else { (before.length, replica.crc) };
-    if request.offset > length {
-        return Err(Status::OutOfOrder);
-    }
-    let skip = ((length - request.offset) as usize).min(request.data.len());
-    let epoch = if planted(Defect::OldEpochTaken) { before.epoch.max(header.epoch) } else { header.epoch };
-    let mut held = Held { length: length.max(end), epoch, ..before };
-    let crc = crc_append(crc, &request.data[skip..]);
-    if let Some(certificate) = request.certificate {
-        let known = if certificate.length == held.length { Some(crc) } else { None };
-        let known = if certificate.length == certified && before.certificate.is_some() {
-            before.certificate.map(|before| before.crc)
-        } else {
-            known
-        };
-        // A certificate that is shorter than the present one comes from an old message, and changes nothing.
-        if known.is_some_and(|known| known != certificate.crc) {
-            return Err(Status::CorruptReplica);
-        }
-        if certificate.length > certified || before.certificate.is_none() {
-            held.certificate = Some(certificate);
-        }
-    }
-    held.closed |= request.close;
-    if request.open {
-        held.primary = request.primary;
-    }
-    Ok(Accepted { held, crc, write_at: length, skip })
 }

@@ -1,20 +1,14 @@
-//! Disk operations: the purpose of every token, shared syncs, and the treatment of errors.
+//! Disk operations: the purpose of every token, shared syncs, reads that are tried again.
 //!
-//! One sync of the frame file serves all waiters whose writes were complete before it began.
+//! One sync of the frame file serves all waiters whose writes were complete before it began. A read error counts after
+//! `READ_TRIES` (3) tries, because the bytes may be the last copy.
 //!
-//! An error of writing, copying or syncing fails the device for good. The exception is a reservation of frames that
-//! finds no room (`growth`). A read error concerns only what was read. It counts after `READ_TRIES` (3) tries, because
-//! the bytes may be the last copy.
+//! Not here: the part that a completion is for, and the treatment of errors (backup/completions).
 
-use crate::Backup;
-use crate::certificate::Ring;
 use crate::keys::{DivisionKey, ReplicaNumber};
-use crate::place::{HEAD_BYTES, Place};
-use crate::replica::{Held, Operation, Stamp};
-use ramhold_base::{
-    ClusterId, DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Status,
-};
-use ramhold_wire::View;
+use crate::place::Place;
+use ramhold_base::{DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Level, Status};
+use std::collections::BTreeMap;
 
 /// The purpose of a disk effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,10 +41,7 @@ pub(crate) enum Task {
         place: Place,
     },
     OpeningRead(ReplicaNumber),
-    DivisionRead {
-        replica: ReplicaNumber,
-        key: DivisionKey,
-    },
+    DivisionRead(DivisionKey),
     /// Reads a replica for its own master.
     MasterRead {
         read: u64,
@@ -83,8 +74,10 @@ struct Reading {
 /// The disk operations under way, and the one sync of the frame file.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    tasks: std::collections::BTreeMap<DiskToken, Task>,
-    readings: std::collections::BTreeMap<DiskToken, Reading>,
+    /// Why the device has failed: from then on nothing on it can be trusted.
+    failed: Option<String>,
+    tasks: BTreeMap<DiskToken, Task>,
+    readings: BTreeMap<DiskToken, Reading>,
     next: u64,
     sync_waiting: Vec<SyncWaiter>,
     sync_covered: Vec<SyncWaiter>,
@@ -155,6 +148,53 @@ impl Disk {
         self.sync_waiting.push(waiter);
     }
 
+    /// A disk effect is complete. Returns its purpose and result. `None` if the result is an error of a read that is
+    /// tried again.
+    pub fn finish<'a>(
+        &mut self,
+        token: DiskToken,
+        result: Result<&'a [u8], DiskError>,
+        effects: &mut Effects,
+    ) -> Option<(Task, Result<&'a [u8], DiskError>)> {
+        let task = self.tasks.remove(&token).expect("a token comes back once");
+        let reading = self.readings.remove(&token);
+        match (result, reading) {
+            (Err(error), Some(reading)) if reading.tries < READ_TRIES => {
+                let Reading { file, offset, .. } = reading;
+                effects.report(
+                    Level::Warn,
+                    format!("reading {file:?} at {offset} failed: {error:?}; once more"),
+                );
+                self.read_for(task, Reading { tries: reading.tries + 1, ..reading }, effects);
+                None
+            }
+            (result, _) => Some((task, result)),
+        }
+    }
+
+    /// The sync of the frame file is complete. Returns those who waited for it.
+    pub fn synced(&mut self) -> Vec<SyncWaiter> {
+        self.is_syncing = false;
+        std::mem::take(&mut self.sync_covered)
+    }
+
+    /// The device has failed for good.
+    pub fn fail(&mut self, reason: String) {
+        self.failed.get_or_insert(reason);
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    pub fn check(&self) -> Result<(), Status> {
+        if self.has_failed() { Err(Status::DeviceFailed) } else { Ok(()) }
+    }
+
     /// Begins a sync if there is a waiter and no sync is under way.
     pub fn advance(&mut self, effects: &mut Effects) {
         if !self.is_syncing && !self.sync_waiting.is_empty() {
@@ -162,188 +202,5 @@ impl Disk {
             self.sync_covered = std::mem::take(&mut self.sync_waiting);
             self.sync(Task::FramesSync, DiskFile::Frames, effects);
         }
-    }
-}
-
-impl Backup {
-    /// A disk effect is complete. A read returns its bytes.
-    pub fn on_disk(
-        &mut self,
-        now: Instant,
-        token: DiskToken,
-        result: Result<&[u8], DiskError>,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        let task = self.disk.tasks.remove(&token).expect("a token comes back once");
-        let reading = self.disk.readings.remove(&token);
-        match result {
-            Err(error) if reading.is_some_and(|reading| reading.tries < READ_TRIES) => {
-                let reading = reading.expect("looked at just now");
-                let text =
-                    format!("reading {:?} at {} failed: {error:?}; once more", reading.file, reading.offset);
-                effects.report(Level::Warn, text);
-                self.disk.read_for(task, Reading { tries: reading.tries + 1, ..reading }, effects);
-            }
-            Ok(bytes) => self.on_done(now, task, bytes, effects),
-            Err(error) => self.on_disk_error(now, task, &error, effects),
-        }
-        self.advance(now, view, effects);
-    }
-
-    fn on_done(&mut self, now: Instant, task: Task, bytes: &[u8], effects: &mut Effects) {
-        match task {
-            Task::DivisionRead { replica, key } => {
-                self.on_division_read(now, replica, key, Some(bytes), effects)
-            }
-            Task::SuperblockRead => self.on_superblock_read(bytes, effects),
-            Task::SuperblockFoundSync => self.read_buffer_id(effects),
-            Task::SuperblockWrite => self.on_superblock_written(effects),
-            Task::SuperblockSync => self.on_superblock_durable(),
-            Task::BufferIdRead => self.on_buffer_id_read(bytes, effects),
-            Task::BuffersReserve => self.on_buffers_reserved(effects),
-            Task::BufferIdWrite => self.on_buffer_id_written(),
-            Task::HeadRead(place) => self.on_head_read(place, Some(bytes), effects),
-            Task::VerifyRead(place) => self.on_verify_read(place, Some(bytes)),
-            Task::FramesReserve { count } => self.on_frames_reserved(now, count),
-            Task::Data { replica, operation } => self.on_data_written(now, replica, operation, effects),
-            Task::Slot(replica) => self.on_slot_written(now, replica, effects),
-            Task::FlushCopy(replica) => self.on_flush_copied(replica, effects),
-            Task::FlushSlot(_) | Task::FramesSync if self.failed.is_some() => {}
-            Task::FlushSlot(replica) => self.disk.wait_for_sync(SyncWaiter::FlushSlot(replica)),
-            Task::FramesSync => self.on_frames_synced(now, effects),
-            Task::Wipe { replica, place } => self.on_wiped(now, replica, place),
-            Task::OpeningRead(replica) => self.on_opening_read(replica, Some(bytes), effects),
-            Task::MasterRead { read } => self.on_master_read(read, Some(bytes), effects),
-        }
-    }
-
-    fn on_frames_synced(&mut self, now: Instant, effects: &mut Effects) {
-        self.disk.is_syncing = false;
-        for waiter in std::mem::take(&mut self.disk.sync_covered) {
-            match waiter {
-                SyncWaiter::Data(replica) => self.on_data_synced(replica, effects),
-                SyncWaiter::FlushData(replica) => self.on_flush_data_synced(replica, effects),
-                SyncWaiter::FlushSlot(replica) => self.on_flushed(now, replica, effects),
-                SyncWaiter::FrameWiped(frame) => {
-                    self.space.frames_wiping -= 1;
-                    self.space.free_frame(frame);
-                }
-                SyncWaiter::Start => self.on_start_synced(),
-                SyncWaiter::Stop => self.on_stop_synced(),
-            }
-        }
-    }
-
-    fn on_disk_error(&mut self, now: Instant, task: Task, error: &DiskError, effects: &mut Effects) {
-        let text = match error {
-            DiskError::Full { .. } => "no space left on the device",
-            DiskError::Failed(text) => text.as_str(),
-        };
-        match task {
-            Task::FramesReserve { count } if let DiskError::Full { free_bytes } = error => {
-                self.on_frames_refused(now, count, *free_bytes, effects);
-            }
-            Task::SuperblockRead => self.refuse_to_start(format!("the superblock cannot be read: {text}")),
-            Task::SuperblockFoundSync | Task::SuperblockWrite | Task::SuperblockSync if !self.is_serving => {
-                self.refuse_to_start(format!("the superblock cannot be written: {text}"));
-            }
-            Task::BuffersReserve if !self.is_serving => {
-                self.refuse_to_start(format!("no room for the buffers: {text}"));
-            }
-            Task::BufferIdRead => self.on_buffer_id_read(&[], effects),
-            Task::HeadRead(place) => self.on_head_read(place, None, effects),
-            Task::VerifyRead(place) => self.on_verify_read(place, None),
-            Task::OpeningRead(replica) => self.on_opening_read(replica, None, effects),
-            Task::DivisionRead { replica, key } => self.on_division_read(now, replica, key, None, effects),
-            Task::MasterRead { read } => self.on_master_read(read, None, effects),
-            Task::SuperblockFoundSync
-            | Task::SuperblockWrite
-            | Task::SuperblockSync
-            | Task::BuffersReserve
-            | Task::BufferIdWrite
-            | Task::FramesReserve { .. }
-            | Task::Data { .. }
-            | Task::Slot(_)
-            | Task::FlushCopy(_)
-            | Task::FlushSlot(_)
-            | Task::FramesSync
-            | Task::Wipe { .. } => self.fail(format!("{task:?}: {text}"), effects),
-        }
-    }
-
-    /// Fails the device: from now on nothing here can be trusted, and everything is answered with `DeviceFailed`.
-    pub(crate) fn fail(&mut self, reason: String, effects: &mut Effects) {
-        if self.failed.is_some() {
-            return;
-        }
-        effects.report(Level::Error, format!("the backup's device has failed: {reason}"));
-        if !self.is_serving {
-            self.refuse_to_start(reason.clone());
-        }
-        self.failed = Some(reason);
-        for replica in self.replicas.values_mut() {
-            let reply = replica.reply(replica.stored.length);
-            for operation in replica.unsynced.drain(..).chain(replica.operations.drain(..)) {
-                let Operation { header, from, .. } = operation;
-                Backup::answer_append(&header, from, Status::DeviceFailed, &reply, effects);
-            }
-            replica.slot_writing = None;
-            replica.data_syncing = None;
-        }
-        self.fail_fences(effects);
-        self.fail_divisions(effects);
-        self.fail_replica_reads(effects);
-    }
-
-    /// Wipes the head of a place: the replica that was there no longer exists.
-    pub(crate) fn wipe(&mut self, replica: Option<ReplicaNumber>, place: Place, effects: &mut Effects) {
-        if matches!(place, Place::Frame(_)) {
-            self.space.frames_wiping += 1;
-        }
-        let offset = place.head_offset(self.config.segment_bytes);
-        let zeroes = [0; HEAD_BYTES as usize];
-        self.disk.write(Task::Wipe { replica, place }, place.file(), offset, &zeroes, effects);
-    }
-
-    fn on_wiped(&mut self, now: Instant, replica: Option<ReplicaNumber>, place: Place) {
-        match place {
-            Place::Frame(frame) => self.disk.wait_for_sync(SyncWaiter::FrameWiped(frame)),
-            Place::Buffer(buffer) => self.space.free_buffer(buffer),
-        }
-        let Some(number) = replica else { return };
-        let replica = self.replicas.get_mut(&number).expect("a replica stays until its heads are wiped");
-        replica.wiping -= 1;
-        if replica.freeing && replica.wiping == 0 {
-            let (dead, bytes) = (replica.key.log.server, u64::from(replica.stored.certified()));
-            let is_removed = replica.master_removed;
-            self.replicas.remove(&number);
-            if is_removed && let Some(work) = self.works.known(dead) {
-                work.free.end(now, Some(bytes));
-            }
-        }
-    }
-
-    /// Writes a certificate slot for `held` at a place. Returns the slot's number.
-    pub(crate) fn write_slot(
-        &mut self,
-        task: Task,
-        number: ReplicaNumber,
-        (held, interim): (Held, bool),
-        (place, ring): (Place, Ring),
-        effects: &mut Effects,
-    ) -> u8 {
-        let stamp = Stamp {
-            sequence: self.next_sequence(),
-            cluster: self.superblock.map_or(ClusterId::NONE, |superblock| superblock.cluster),
-            buffer_id: self.buffer_id,
-            interim,
-        };
-        let bytes =
-            self.replicas[&number].slot(&held, place, stamp).expect("only what is certified is written");
-        let index = ring.next();
-        let offset = place.slot_offset(self.config.segment_bytes, index);
-        self.disk.write(task, place.file(), offset, &bytes.encode(), effects);
-        index
     }
 }

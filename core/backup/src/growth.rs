@@ -12,12 +12,13 @@
 //!
 //! Protocol: docs/protocols/replication.md, "When a device is full". Catalogue: D3.
 
-use crate::Backup;
+use crate::config::BackupConfig;
+use crate::device::DeviceStep;
 use crate::disk::Task;
-use crate::place::{HEAD_BYTES, Place};
+use crate::place::{Place, place_bytes};
 use crate::space::Space;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{DiskFile, Effects, Instant, Level, Mark};
+use ramhold_base::{DiskFile, Instant, Level, Mark};
 use ramhold_wire::status::DiskFull;
 use std::time::Duration;
 
@@ -109,38 +110,29 @@ impl Growth {
     }
 }
 
-impl Backup {
+impl Growth {
     /// Reserves more frames when few are left, and ends a shortage when there are enough.
-    pub(crate) fn grow(&mut self, now: Instant, effects: &mut Effects) {
-        if !self.is_scanned {
-            return;
+    pub fn advance(&mut self, space: &Space, step: &mut DeviceStep<'_>) {
+        if !self.is_under_way() && !self.is_wanted(space) {
+            self.end_shortage(space, step);
         }
-        if !self.growth.is_under_way() && !self.growth.is_wanted(&self.space) {
-            self.end_shortage(now, effects);
-        }
-        let Some(count) = self.growth.next(now, &self.space) else { return };
-        self.growth.under_way = Some(count);
-        let bytes = Place::Frame(count).head_offset(self.config.segment_bytes);
-        self.disk.reserve(Task::FramesReserve { count }, DiskFile::Frames, bytes, effects);
+        let Some(count) = self.next(step.now, space) else { return };
+        self.under_way = Some(count);
+        let bytes = Place::Frame(count).head_offset(step.config.segment_bytes);
+        step.disk.reserve(Task::FramesReserve { count }, DiskFile::Frames, bytes, step.effects);
     }
 
-    pub(crate) fn on_frames_reserved(&mut self, now: Instant, count: u32) {
-        self.growth.grown(now);
-        self.space.grown(count);
+    pub fn on_reserved(&mut self, count: u32, space: &mut Space, step: &DeviceStep<'_>) {
+        self.grown(step.now);
+        space.grown(count);
     }
 
     /// The device has no room for `count` frames in all. Other processes may take room at the same time.
-    pub(crate) fn on_frames_refused(
-        &mut self,
-        now: Instant,
-        count: u32,
-        free_bytes: u64,
-        effects: &mut Effects,
-    ) {
-        if self.growth.refused(now, count - self.space.frames, free_bytes) {
-            effects.mark(Mark::BackupShortOfFrames);
-            let full = self.full(now).expect("a shortage has just begun");
-            effects.report(
+    pub fn on_refused(&mut self, count: u32, free_bytes: u64, space: &Space, step: &mut DeviceStep<'_>) {
+        if self.refused(step.now, count - space.frames, free_bytes) {
+            step.effects.mark(Mark::BackupShortOfFrames);
+            let full = self.full(step.now, space, step.config).expect("a shortage has just begun");
+            step.effects.report(
                 Level::Warn,
                 format!(
                     "disk full: {full}; new replicas go to other backups, or writes wait: free space there, \
@@ -150,11 +142,11 @@ impl Backup {
         }
     }
 
-    fn end_shortage(&mut self, now: Instant, effects: &mut Effects) {
-        if let Some(full) = self.full(now) {
-            self.growth.shortage = None;
-            effects.mark(Mark::BackupFramesAgain);
-            effects.report(
+    fn end_shortage(&mut self, space: &Space, step: &mut DeviceStep<'_>) {
+        if let Some(full) = self.full(step.now, space, step.config) {
+            self.shortage = None;
+            step.effects.mark(Mark::BackupFramesAgain);
+            step.effects.report(
                 Level::Info,
                 format!(
                     "the disk of {} was full for {} s and has room again: {} frames are free",
@@ -167,15 +159,14 @@ impl Backup {
     }
 
     /// The state of a shortage, if there is one: since when it lasts, and what is left.
-    pub fn full(&self, now: Instant) -> Option<DiskFull> {
-        let shortage = self.growth.shortage?;
-        let place_bytes = u64::from(self.config.segment_bytes) + u64::from(HEAD_BYTES);
+    pub fn full(&self, now: Instant, space: &Space, config: &BackupConfig) -> Option<DiskFull> {
+        let shortage = self.shortage?;
         Some(DiskFull {
             since_millis: u64::try_from(now.since(shortage.since).as_millis()).unwrap_or(u64::MAX),
             free_bytes: shortage.free_bytes,
-            wanted_bytes: u64::from(self.growth.step_max) * place_bytes,
-            frames_free: u64::from(self.space.frames_free()),
-            directory: self.config.directory.clone(),
+            wanted_bytes: u64::from(self.step_max) * place_bytes(config.segment_bytes),
+            frames_free: u64::from(space.frames_free()),
+            directory: config.directory.clone(),
         })
     }
 }

@@ -12,28 +12,51 @@
 //! (coordinator). Protocols: docs/protocols/replication.md, docs/protocols/recovery.md. Bytes: docs/formats/replica.md.
 //! Catalogue: D1, D6-D9, F2, F4, F9.
 
+mod audit;
 mod backup;
 mod config;
+mod device;
+mod life;
+mod request;
+
+mod directory;
+mod disk;
 mod superblock;
+mod superblock_file;
 
 mod certificate;
 mod keys;
+mod operations;
 mod place;
 mod replica;
+mod replicas;
+
+mod accept;
+mod append;
+mod flush;
+mod flush_queue;
+mod growth;
+mod settle;
 mod space;
 
-mod append;
-mod collection;
-mod content;
-mod disk;
-mod fence;
-mod flush;
-mod growth;
-mod recovery_read;
-mod replica_read;
+mod copies;
+mod scan;
 mod start;
+
+mod collection;
+mod replica_read;
+
+mod content;
+mod divisions;
+mod fence;
+mod grants;
+mod known_ranges;
+mod openings;
+mod prepared;
+mod recovery_read;
 mod work;
 
-pub use backup::{Backup, ReplicaState};
+pub use audit::ReplicaState;
+pub use backup::Backup;
 pub use config::{BackupConfig, Buffers};
 pub use superblock::Identity;

@@ -14,6 +14,11 @@ pub(crate) const SLOT_COUNT: u8 = 4;
 
 const _: () = assert!(SLOT_COUNT as u32 * SLOT_BYTES as u32 <= HEAD_BYTES);
 
+/// The size of a place.
+pub(crate) fn place_bytes(segment_bytes: u32) -> u64 {
+    u64::from(HEAD_BYTES) + u64::from(segment_bytes)
+}
+
 /// Room for one replica: frames on the device, buffers in memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Place {
@@ -30,10 +35,9 @@ impl Place {
     }
 
     pub fn head_offset(self, segment_bytes: u32) -> u64 {
-        let place_bytes = u64::from(HEAD_BYTES) + u64::from(segment_bytes);
         match self {
-            Place::Frame(index) => u64::from(index) * place_bytes,
-            Place::Buffer(index) => u64::from(HEAD_BYTES) + u64::from(index) * place_bytes,
+            Place::Frame(index) => u64::from(index) * place_bytes(segment_bytes),
+            Place::Buffer(index) => u64::from(HEAD_BYTES) + u64::from(index) * place_bytes(segment_bytes),
         }
     }
 

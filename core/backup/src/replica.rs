@@ -1,65 +1,62 @@
 //! One replica in three stages: what was accepted, what outlives the process (stored), what is on the device (flushed).
 //!
-//! Appends become operations, in order. An operation is done when its data and every certificate up to it are written;
-//! one certificate may serve several operations. Uncertified bytes may be dropped at any time: they do not exist. For a
+//! Appends become operations, in order. Uncertified bytes may be dropped at any time: they do not exist. For a
 //! *synced* replica, answers tell only what is on the device, and an append with a certificate is answered when that
 //! certificate is on the device.
 //!
 //! Invariants:
 //! - the certificate covers at most `length` bytes, `stored` is at most `accepted`;
-//! - a closed replica has a certificate that covers all of it;
-//! - at most one certificate is being written.
+//! - a closed replica has a certificate that covers all of it.
+//!
+//! Not here: the steps of an append (append) and of a flush (flush), the table of all replicas (replicas).
 
 use crate::certificate::{Ring, Slot};
-use crate::keys::ReplicaKey;
+use crate::device::DeviceStep;
+use crate::directory::Stamp;
+use crate::disk::Task;
+use crate::keys::{ReplicaKey, ReplicaNumber};
+use crate::operations::{Certifying, Held, Operation, Operations};
 use crate::place::Place;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, ConnId, Epoch, Instant};
-use ramhold_wire::Header;
-use ramhold_wire::data::{AppendReply, Certificate};
+use ramhold_base::{Effects, Epoch, Instant, Level};
+use ramhold_wire::data::AppendReply;
 use ramhold_wire::recovery::Opening;
-use std::collections::VecDeque;
 
-/// The contents of a replica at one of the three stages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Held {
-    /// Bytes without a gap.
-    pub length: u32,
-    pub certificate: Option<Certificate>,
+/// The facts of the opening of a replica, which stay the same.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opened {
+    /// 0 until the replica has a place.
+    pub incarnation: u64,
+    /// The epoch at which the replica was opened.
     pub epoch: Epoch,
-    pub closed: bool,
-    pub primary: bool,
+    pub side: bool,
+    /// Only bytes on the device count.
+    pub synced: bool,
 }
 
-impl Held {
-    pub fn certified(&self) -> u32 {
-        self.certificate.map_or(0, |certificate| certificate.length)
-    }
-
-    pub fn certificate_crc(&self) -> u32 {
-        self.certificate.map_or(0, |certificate| certificate.crc)
-    }
-
-    pub fn time(&self) -> ClusterTime {
-        self.certificate.map_or(ClusterTime::default(), |certificate| certificate.time)
-    }
-
-    /// Whether a certificate slot would be the same for both.
-    pub fn is_certified_like(&self, other: &Held) -> bool {
-        Held { length: 0, ..*self } == Held { length: 0, ..*other }
-    }
+/// The places of a replica, and the slots there that must not be overwritten.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places {
+    pub buffer: Option<u32>,
+    /// `None` only for a replica that was found in a buffer, while no frame is free.
+    pub frame: Option<u32>,
+    /// Slots of the place that takes appends.
+    pub ring: Ring,
+    /// Slots of the frame while there is a buffer.
+    pub frame_ring: Ring,
+    /// Reads under way. The bytes stay in place until these are over.
+    pub reads: u32,
 }
 
-/// An accepted append that is not answered yet.
-#[derive(Debug)]
-pub(crate) struct Operation {
-    pub data_written: bool,
-    pub slot_needed: bool,
-    pub after: Held,
-    /// The append brought a certificate, so its answer is an acknowledgement.
-    pub certifies: bool,
-    pub header: Header,
-    pub from: ConnId,
+impl Places {
+    /// The place of the newest bytes.
+    pub fn newest(&self) -> Place {
+        match (self.buffer, self.frame) {
+            (Some(buffer), _) => Place::Buffer(buffer),
+            (None, Some(frame)) => Place::Frame(frame),
+            (None, None) => panic!("a replica is somewhere"),
+        }
+    }
 }
 
 /// A flush under way, with the state that will be on the device when it is done.
@@ -68,6 +65,32 @@ pub(crate) struct Flush {
     pub target: Held,
     /// The replica goes on in its buffer.
     pub interim: bool,
+}
+
+/// The way of a replica to the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flushing {
+    pub due: Option<Instant>,
+    pub under_way: Option<Flush>,
+    /// The copy on the device is complete, even if the buffers are lost.
+    pub is_for_good: bool,
+}
+
+/// Why a replica is freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// Its master does not need it, or another replica takes its place.
+    NotNeeded,
+    /// Its master is recovered.
+    MasterRemoved,
+}
+
+/// A replica that is being freed. It goes when its heads are wiped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    pub reason: Reason,
+    /// The number of heads being wiped. 0 until no operation under way needs the places of the replica.
+    pub heads_wiping: u8,
 }
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -80,109 +103,71 @@ pub(crate) enum OpeningState {
 
 #[derive(Debug)]
 pub(crate) struct Replica {
+    /// 0 until the replica is in the table.
+    pub number: ReplicaNumber,
     pub key: ReplicaKey,
-    pub incarnation: u64,
-    pub side: bool,
-    /// Only bytes on the device count.
-    pub synced: bool,
-    /// The epoch at which the replica was opened.
-    pub opened_epoch: Epoch,
+    pub opened: Opened,
     /// Found at start, or replaced by a newer opening: takes no appends.
     pub found: bool,
-    pub buffer: Option<u32>,
-    /// `None` only for a replica that was found in a buffer, while no frame is free.
-    pub frame: Option<u32>,
+    pub places: Places,
     pub accepted: Held,
     /// Checksum of the first `accepted.length` bytes.
     pub crc: u32,
     pub stored: Held,
-    pub operations: VecDeque<Operation>,
-    /// The number of operations that are over, which is also the number of the first in `operations`.
-    pub operations_over: u64,
-    /// A certificate is being written for this many operations, into this slot.
-    pub slot_writing: Option<(usize, u8)>,
-    /// Without a buffer: the number of operations whose data is being synced. Their certificate is written after that.
-    pub data_syncing: Option<usize>,
-    /// Operations that are stored and wait for the device.
-    pub unsynced: VecDeque<Operation>,
-    /// Slots of the place that takes appends.
-    pub ring: Ring,
-    /// Slots of the frame while there is a buffer.
-    pub frame_ring: Ring,
     pub flushed: Held,
-    /// The copy on the device is complete, even if the buffers are lost.
-    pub flushed_for_good: bool,
-    pub flush: Option<Flush>,
-    pub flush_due: Option<Instant>,
-    /// Reads under way. The bytes stay in place until these are over.
-    pub reads: u32,
-    pub freeing: bool,
-    /// The replica is being freed because its master is recovered.
-    pub master_removed: bool,
-    /// The number of heads being wiped.
-    pub wiping: u8,
+    pub operations: Operations,
+    pub flushing: Flushing,
+    pub leaving: Option<Leaving>,
     pub cut: bool,
     pub corrupt: bool,
     pub opening: OpeningState,
 }
 
 impl Replica {
-    /// The number of appends accepted so far. If it is the same at two times, no append came between them.
-    pub fn append_count(&self) -> u64 {
-        self.operations_over + self.operations.len() as u64
-    }
-
-    pub fn new(key: ReplicaKey, incarnation: u64, buffer: Option<u32>, frame: Option<u32>) -> Replica {
+    /// A replica of which nothing is held, and which has no place yet.
+    pub fn new(key: ReplicaKey) -> Replica {
         Replica {
+            number: ReplicaNumber(0),
             key,
-            incarnation,
-            side: false,
-            synced: false,
-            opened_epoch: Epoch::default(),
+            opened: Opened::default(),
             found: false,
-            buffer,
-            frame,
+            places: Places::default(),
             accepted: Held::default(),
             crc: 0,
             stored: Held::default(),
-            operations: VecDeque::new(),
-            operations_over: 0,
-            slot_writing: None,
-            data_syncing: None,
-            unsynced: VecDeque::new(),
-            ring: Ring::default(),
-            frame_ring: Ring::default(),
             flushed: Held::default(),
-            flushed_for_good: false,
-            flush: None,
-            flush_due: None,
-            reads: 0,
-            freeing: false,
-            master_removed: false,
-            wiping: 0,
+            operations: Operations::default(),
+            flushing: Flushing::default(),
+            leaving: None,
             cut: false,
             corrupt: false,
             opening: OpeningState::Unknown,
         }
     }
 
-    /// The place of the newest bytes.
-    pub fn place(&self) -> Place {
-        match (self.buffer, self.frame) {
-            (Some(buffer), _) => Place::Buffer(buffer),
-            (None, Some(frame)) => Place::Frame(frame),
-            (None, None) => panic!("a replica is somewhere"),
-        }
-    }
-
     /// Whether the replica exists for other servers: it has a certificate, and is neither corrupt nor being freed.
     pub fn is_reportable(&self) -> bool {
-        !self.corrupt && !self.freeing && self.stored.certificate.is_some()
+        !self.corrupt && !self.is_leaving() && self.stored.certificate.is_some()
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// The replica is to be wiped. No master waits for an answer about it.
+    pub fn leave(&mut self, reason: Reason) {
+        assert!(!self.is_leaving());
+        self.leaving = Some(Leaving { reason, heads_wiping: 0 });
+        self.operations.unsynced.clear();
     }
 
     /// Whether no operation under way needs the places of the replica.
     pub fn is_quiet(&self) -> bool {
-        self.operations.is_empty() && self.slot_writing.is_none() && self.flush.is_none() && self.reads == 0
+        let is_slot_written = !matches!(self.operations.certifying, Certifying::SlotWriting { .. });
+        self.operations.are_stored()
+            && is_slot_written
+            && self.flushing.under_way.is_none()
+            && self.places.reads == 0
     }
 
     /// The answer to a master. `length`, from which the master goes on, is what the caller takes: the accepted or the
@@ -196,11 +181,11 @@ impl Replica {
     /// The state that counts: what outlives the process; for a synced replica, what outlives a loss of power.
     fn told(&self) -> Held {
         match self.flushed.certificate {
-            _ if !self.synced || planted(Defect::SyncedEarly) => self.stored,
+            _ if !self.opened.synced || planted(Defect::SyncedEarly) => self.stored,
             Some(_) => self.flushed,
             // A raised epoch is told only with a certificate that has it. The first certificate on the device may have
             // an older epoch.
-            None => Held { certificate: None, closed: false, epoch: self.opened_epoch, ..self.stored },
+            None => Held { certificate: None, closed: false, epoch: self.opened.epoch, ..self.stored },
         }
     }
 
@@ -234,7 +219,8 @@ impl Replica {
     pub fn awaits_device(&self) -> bool {
         let is_behind = self.is_reportable() && !self.stored.is_certified_like(&self.flushed);
         // A replica that was found in a buffer alone has no frame, and may wait for room for ever.
-        self.synced && is_behind && self.frame.is_some() && !planted(Defect::FenceToldUnsynced)
+        let may_come = self.places.frame.is_some() && !planted(Defect::FenceToldUnsynced);
+        self.opened.synced && is_behind && may_come
     }
 
     /// Acknowledged bytes that are not on the device.
@@ -242,21 +228,56 @@ impl Replica {
         self.stored.certified().saturating_sub(self.flushed.certified())
     }
 
+    /// Reads the certified bytes. They stay in place until the read is over.
+    pub fn begin_read(&mut self, task: Task, step: &mut DeviceStep<'_>) {
+        self.places.reads += 1;
+        let place = self.places.newest();
+        let offset = place.data_offset(step.config.segment_bytes);
+        step.disk.read(task, place.file(), offset, self.stored.certified(), step.effects);
+    }
+
+    pub fn mark_corrupt(&mut self, effects: &mut Effects) {
+        if !self.corrupt {
+            self.corrupt = true;
+            let key = self.key;
+            effects.report(
+                Level::Error,
+                format!("the replica of {} {} {} is corrupt", key.log, key.stream, key.segment),
+            );
+        }
+    }
+
+    /// Writes a certificate slot for `held` at a place. Returns the slot's number.
+    pub fn write_slot(
+        &self,
+        task: Task,
+        (held, interim): (Held, bool),
+        (place, ring): (Place, Ring),
+        step: &mut DeviceStep<'_>,
+    ) -> u8 {
+        let stamp = step.directory.stamp(interim);
+        let bytes = self.slot(&held, place, stamp).expect("only what is certified is written");
+        let index = ring.next();
+        let offset = place.slot_offset(step.config.segment_bytes, index);
+        step.disk.write(task, place.file(), offset, &bytes.encode(), step.effects);
+        index
+    }
+
     /// A certificate slot for `held`. `None` if it has no certificate.
-    pub fn slot(&self, held: &Held, place: Place, stamp: Stamp) -> Option<Slot> {
+    fn slot(&self, held: &Held, place: Place, stamp: Stamp) -> Option<Slot> {
         held.certificate.map(|certificate| Slot {
             sequence: stamp.sequence,
-            incarnation: self.incarnation,
+            incarnation: self.opened.incarnation,
             cluster: stamp.cluster,
             key: self.key,
             epoch: held.epoch,
             certificate,
             closed: held.closed,
             primary: held.primary,
-            side: self.side,
+            side: self.opened.side,
             interim: stamp.interim,
             cut: self.cut,
-            synced: self.synced,
+            synced: self.opened.synced,
             buffer_id: stamp.buffer_id,
             place,
         })
@@ -274,18 +295,7 @@ impl Replica {
         assert!(self.flushed.certified() <= self.stored.certified());
         assert!(self.flushed_bytes() <= self.flushed.certified(), "told as flushed is what the device has");
         assert!(self.stored.epoch <= self.accepted.epoch);
-        assert!(self.buffer.is_some() || self.frame.is_some());
-        if let Some((count, _)) = self.slot_writing {
-            assert!(count <= self.operations.len());
-        }
+        assert!(self.places.buffer.is_some() || self.places.frame.is_some());
+        self.operations.check_invariants();
     }
-}
-
-/// The fields of a slot that do not come from its replica.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp {
-    pub sequence: u64,
-    pub cluster: ramhold_base::ClusterId,
-    pub buffer_id: u64,
-    pub interim: bool,
 }

@@ -7,104 +7,88 @@
 //!
 //! Protocol: docs/protocols/cleaning.md, Damage. Catalogue: C8.
 
-use crate::Backup;
+use crate::device::DeviceStep;
 use crate::disk::Task;
 use crate::keys::{ReplicaKey, ReplicaNumber};
-use ramhold_base::checksum::crc;
-use ramhold_base::{ConnId, Effects, LogId, Peer, Status};
+use crate::replica::Replica;
+use crate::replicas::Replicas;
+use crate::request::{Asker, Request};
+use ramhold_base::{Effects, LogId, Status};
 use ramhold_wire::data::Certificate;
 use ramhold_wire::membership::ReplicaRead;
-use ramhold_wire::{Header, View, decode, frame, reply};
+use ramhold_wire::{decode, frame};
+use std::collections::BTreeMap;
 
 /// The most replicas that are read at a time. Each read brings a whole segment.
 const READ_COUNT_MAX: usize = 4;
 
 /// A read under way, and the request that waits for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingRead {
+struct PendingRead {
     number: ReplicaNumber,
     certificate: Certificate,
     /// `None` when the request was answered before the end of the read, because the device failed.
-    asker: Option<(Header, ConnId)>,
+    asker: Option<Asker>,
 }
 
-impl Backup {
-    pub(crate) fn on_replica_read(
-        &mut self,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        if let Err(status) = self.try_replica_read(header, body, from, view, effects) {
-            reply(effects, Peer::Conn(from), header, status);
-        }
-    }
+#[derive(Debug, Default)]
+pub(crate) struct ReplicaReads {
+    pending: BTreeMap<u64, PendingRead>,
+}
 
-    fn try_replica_read(
+impl ReplicaReads {
+    /// Reads a replica for the sender of the request. It is answered when the read is over.
+    pub fn read(
         &mut self,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
+        request: &Request<'_>,
+        replicas: &mut Replicas,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), Status> {
-        self.check_sender(header, view)?;
-        if header.sender.is_none() {
-            return Err(Status::NotInCluster);
-        }
-        self.check_device()?;
-        let asked = decode::<ReplicaRead>(body)?.replica;
-        let log = LogId { server: header.sender, shard: asked.shard };
+        let asked = decode::<ReplicaRead>(request.body)?.replica;
+        let log = LogId { server: request.header.sender, shard: asked.shard };
         let key = ReplicaKey { log, segment: asked.segment, stream: asked.stream };
         // A replica of any epoch will do: the master's own checksum tells whether the bytes fit.
-        let held = self.present.get(&key).into_iter().chain(self.found.get(&key));
-        let held = held.copied().filter(|number| self.replicas[number].stored.certificate.is_some());
-        let use_of = |number: &ReplicaNumber| {
-            let replica = &self.replicas[number];
-            (!replica.corrupt && !replica.cut, replica.stored.certified())
-        };
-        let number = held.max_by_key(use_of).ok_or(Status::UnknownReplica)?;
-        let replica = &self.replicas[&number];
-        if replica.corrupt || replica.cut {
+        let held = replicas.of_segment(&key);
+        let certified =
+            held.filter_map(|replica| replica.stored.certificate.map(|certificate| (replica, certificate)));
+        let is_sound = |replica: &Replica| !replica.corrupt && !replica.cut;
+        let (replica, certificate) = certified
+            .max_by_key(|(replica, certificate)| (is_sound(replica), certificate.length))
+            .ok_or(Status::UnknownReplica)?;
+        if !is_sound(replica) {
             return Err(Status::CorruptReplica);
         }
-        if self.replica_reads.len() >= READ_COUNT_MAX {
+        if self.pending.len() >= READ_COUNT_MAX {
             return Err(Status::Retry);
         }
-        let certificate = replica.stored.certificate.expect("only what is certified fits");
-        let read = (0..).find(|read| !self.replica_reads.contains_key(read)).expect("few are under way");
-        let pending = PendingRead { number, certificate, asker: Some((*header, from)) };
-        self.replica_reads.insert(read, pending);
-        self.read_replica(Task::MasterRead { read }, number, effects);
+        let number = replica.number;
+        let read = (0..).find(|read| !self.pending.contains_key(read)).expect("few are under way");
+        self.pending.insert(read, PendingRead { number, certificate, asker: Some(request.asker()) });
+        replicas[number].begin_read(Task::MasterRead { read }, step);
         Ok(())
     }
 
-    pub(crate) fn on_master_read(&mut self, read: u64, bytes: Option<&[u8]>, effects: &mut Effects) {
-        let pending = self.replica_reads.remove(&read).expect("a read is pending until it is over");
+    /// `None`: the read failed.
+    pub fn on_read(
+        &mut self,
+        read: u64,
+        bytes: Option<&[u8]>,
+        replicas: &mut Replicas,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let pending = self.pending.remove(&read).expect("a read is pending until it is over");
         let PendingRead { number, certificate, asker } = pending;
-        self.replicas.get_mut(&number).expect("a replica stays while it is read").reads -= 1;
-        self.settling.insert(number);
-        let bytes = bytes.and_then(|bytes| bytes.get(..certificate.length as usize));
-        let bytes = bytes.filter(|bytes| crc(bytes) == certificate.crc);
-        if bytes.is_none() {
-            self.mark_corrupt(number, effects);
-        }
-        let Some((header, from)) = asker else { return };
-        let Some(bytes) = bytes else {
-            return reply(effects, Peer::Conn(from), &header, Status::CorruptReplica);
-        };
-        effects.send_with(Peer::Conn(from), |out| {
-            frame::write(out, &header.answer(Status::Ok), |out| out.extend_from_slice(bytes));
+        let bytes = replicas.end_read_of(number, certificate, bytes, step.effects);
+        let Some(asker) = asker else { return };
+        let Some(bytes) = bytes else { return asker.answer(Status::CorruptReplica, step.effects) };
+        step.effects.send_with(asker.peer(), |out| {
+            frame::write(out, &asker.header.answer(Status::Ok), |out| out.extend_from_slice(bytes));
         });
     }
 
-    pub(crate) fn fail_replica_reads(&mut self, effects: &mut Effects) {
-        for pending in self.replica_reads.values_mut() {
-            if let Some((header, from)) = pending.asker.take() {
-                reply(effects, Peer::Conn(from), &header, Status::DeviceFailed);
-            }
+    pub fn fail(&mut self, effects: &mut Effects) {
+        for asker in self.pending.values_mut().filter_map(|pending| pending.asker.take()) {
+            asker.answer(Status::DeviceFailed, effects);
         }
     }
 }

@@ -1,10 +1,14 @@
-//! The free frames and buffers.
+//! The free frames and buffers, and the wiping of those that become free.
 //!
 //! A freed frame is used again only when its wiped head is on the device, so that an old certificate never stands
 //! before new bytes.
 //!
 //! Not here: more frames (growth).
 
+use crate::device::DeviceStep;
+use crate::disk::{SyncWaiter, Task};
+use crate::keys::ReplicaNumber;
+use crate::place::{HEAD_BYTES, Place};
 use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
@@ -41,10 +45,6 @@ impl Space {
         self.free_buffers.pop_first()
     }
 
-    pub fn has_frame(&self) -> bool {
-        !self.free_frames.is_empty()
-    }
-
     pub fn free_frame(&mut self, frame: u32) {
         assert!(frame < self.frames);
         assert!(self.free_frames.insert(frame), "a frame is freed once");
@@ -63,5 +63,35 @@ impl Space {
 
     pub fn frames_used(&self) -> u64 {
         u64::from(self.frames) - self.free_frames.len() as u64
+    }
+
+    /// Wipes the head of a place: the replica that was there no longer exists.
+    pub fn wipe(&mut self, replica: Option<ReplicaNumber>, place: Place, step: &mut DeviceStep<'_>) {
+        if matches!(place, Place::Frame(_)) {
+            self.frames_wiping += 1;
+        }
+        let offset = place.head_offset(step.config.segment_bytes);
+        let zeroes = [0; HEAD_BYTES as usize];
+        step.disk.write(Task::Wipe { replica, place }, place.file(), offset, &zeroes, step.effects);
+    }
+
+    pub fn on_wiped(&mut self, place: Place, step: &mut DeviceStep<'_>) {
+        match place {
+            Place::Frame(frame) => step.disk.wait_for_sync(SyncWaiter::FrameWiped(frame)),
+            Place::Buffer(buffer) => self.free_buffer(buffer),
+        }
+    }
+
+    /// The wiped head of a frame is on the device.
+    pub fn on_wipe_synced(&mut self, frame: u32) {
+        self.frames_wiping -= 1;
+        self.free_frame(frame);
+    }
+
+    /// The number of new replicas for which there are frames, or will be when the frame file has grown as far as it
+    /// may.
+    pub fn frames_left(&self) -> u64 {
+        // Lowering the maximum takes no frames away.
+        u64::from(self.frames_max).saturating_sub(self.frames_used()).max(u64::from(self.frames_free()))
     }
 }

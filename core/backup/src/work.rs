@@ -9,10 +9,9 @@
 //!
 //! Protocol: docs/protocols/recovery.md, "To be watched". Catalogue: F11.
 
-use crate::Backup;
-use ramhold_base::{ConnId, Effects, Instant, Peer, ServerId, Status};
-use ramhold_wire::recovery::{RecoveryWork, RecoveryWorked, WorkDone};
-use ramhold_wire::{Header, View, decode, reply, reply_with};
+use crate::replicas::Replicas;
+use ramhold_base::{Instant, ServerId};
+use ramhold_wire::recovery::{RecoveryWorked, WorkDone};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -76,47 +75,72 @@ impl Account {
     }
 }
 
+/// The end of the read of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SegmentRead {
+    Failed,
+    Corrupt { bytes: u64 },
+    Sound { bytes: u64 },
+}
+
+/// A segment that was divided in this step. Only the next step can tell how long that took.
+#[derive(Debug)]
+struct Dividing {
+    dead: ServerId,
+    /// `None` if the segment was found to be corrupt.
+    bytes: Option<u64>,
+}
+
 /// The work for all dead servers.
 #[derive(Debug, Default)]
-pub(crate) struct Works(BTreeMap<ServerId, Work>);
+pub(crate) struct Works {
+    by_server: BTreeMap<ServerId, Work>,
+    dividing: Vec<Dividing>,
+}
 
 impl Works {
     pub fn of(&mut self, dead: ServerId) -> &mut Work {
         // The server in question is kept, even if all others are newer.
-        while self.0.len() >= SERVER_COUNT_MAX && !self.0.contains_key(&dead) {
-            self.0.pop_first();
+        while self.by_server.len() >= SERVER_COUNT_MAX && !self.by_server.contains_key(&dead) {
+            self.by_server.pop_first();
         }
-        self.0.entry(dead).or_default()
+        self.by_server.entry(dead).or_default()
     }
 
     pub fn known(&mut self, dead: ServerId) -> Option<&mut Work> {
-        self.0.get_mut(&dead)
+        self.by_server.get_mut(&dead)
     }
-}
 
-impl Backup {
-    pub(crate) fn on_recovery_work(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        let to = Peer::Conn(from);
-        match self.check_sender(header, view).and_then(|()| decode::<RecoveryWork>(body)) {
-            Ok(question) => {
-                let worked = self.worked(now, question.crashed);
-                reply_with(effects, to, header, Status::Ok, &worked);
+    /// The read of a segment is over. A segment that was read is divided in this step.
+    pub fn on_read(&mut self, now: Instant, dead: ServerId, read: SegmentRead) {
+        let Some(work) = self.by_server.get_mut(&dead) else { return };
+        let (read, divided) = match read {
+            SegmentRead::Failed => return work.read.end(now, None),
+            SegmentRead::Corrupt { bytes } => (bytes, None),
+            SegmentRead::Sound { bytes } => (bytes, Some(bytes)),
+        };
+        work.read.end(now, Some(read));
+        work.divide.begin(now);
+        self.dividing.push(Dividing { dead, bytes: divided });
+    }
+
+    /// Accounts for the segments that the step before has divided. Called when a step begins.
+    pub fn note_divided(&mut self, now: Instant) {
+        for Dividing { dead, bytes } in self.dividing.drain(..) {
+            if let Some(work) = self.by_server.get_mut(&dead) {
+                work.divide.end(now, bytes);
             }
-            Err(status) => reply(effects, to, header, status),
         }
     }
 
-    fn worked(&mut self, now: Instant, dead: ServerId) -> RecoveryWorked {
-        let work = self.works.known(dead).copied().unwrap_or_default();
-        let held = self.replicas.values().filter(|replica| replica.key.log.server == dead).count();
+    /// The device has failed: what was divided in this step does not count.
+    pub fn fail(&mut self) {
+        self.dividing.clear();
+    }
+
+    pub fn told(&self, now: Instant, dead: ServerId, replicas: &Replicas) -> RecoveryWorked {
+        let work = self.by_server.get(&dead).copied().unwrap_or_default();
+        let held = replicas.iter().filter(|replica| replica.key.log.server == dead).count();
         RecoveryWorked {
             read: work.read.told(now),
             divide: work.divide.told(now),
@@ -151,7 +175,7 @@ mod tests {
     fn the_servers_that_are_remembered_are_bounded() {
         let mut works = Works::default();
         (1..=100).for_each(|id| works.of(ServerId(id)).read.begin(at(1)));
-        assert_eq!(works.0.len(), SERVER_COUNT_MAX);
+        assert_eq!(works.by_server.len(), SERVER_COUNT_MAX);
         assert!(works.known(ServerId(100)).is_some());
         assert!(works.known(ServerId(1)).is_none());
     }
