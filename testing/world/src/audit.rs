@@ -7,6 +7,8 @@
 //!
 //! Catalogue: J3, D6, D7, D9, B3.
 
+use crate::cluster::process::Process;
+use crate::cluster::session::ClusterSession;
 use crate::scenario::Actor;
 use crate::world::World;
 use ramhold_backup::ReplicaState;
@@ -18,7 +20,7 @@ use ramhold_node::{Coordinator, Phase, ServerNode};
 use ramhold_replication::ReplicaSeen;
 use std::collections::{BTreeMap, BTreeSet};
 
-type ClusterWorld = World<Actor<crate::cluster::Process, crate::cluster::ClusterSession>>;
+type ClusterWorld = World<Actor<Process, ClusterSession>>;
 
 /// One server, as its roles report themselves.
 #[derive(Clone, Debug)]

@@ -11,7 +11,9 @@ mod resp;
 
 use crate::checker::search::second_opinion;
 use crate::checker::{Seen, bind, version_witness};
-use crate::cluster::{Cluster, Process, end_of_mutation, end_of_read};
+use crate::cluster::Cluster;
+use crate::cluster::native::{end_of_mutation, end_of_read, rules};
+use crate::cluster::process::Process;
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::network::{MILLI, NetworkOptions, SECOND};
 use crate::system::{Deaths, Role, System};
@@ -538,7 +540,7 @@ impl Stage {
     ) -> Begun {
         let action = Action::Write { value: ValueId::of(value), condition, ttl: None };
         let at = self.record(client, table, key, action);
-        let rules = crate::cluster::rules(condition);
+        let rules = rules(condition);
         let (key, value) = (key.as_bytes().to_vec(), value.to_vec());
         self.give(client, core::Operation::Write { table, key, value, rules, expiry: None }, Some(at))
     }
@@ -567,7 +569,7 @@ impl Stage {
             items.push(core::CommitItem {
                 table: *table,
                 key: key.as_bytes().to_vec(),
-                rules: crate::cluster::rules(condition),
+                rules: rules(condition),
                 action: core::CommitAction::Write { value: value.to_vec(), expiry: None },
             });
         }

@@ -17,7 +17,8 @@
 //! Not here: the state at rest (audit), other wrong answers to clients (checker). Catalogue: J3, J2, F8, A3.
 
 use crate::audit::{in_charge, servers};
-use crate::cluster::{ClusterSession, Process};
+use crate::cluster::process::Process;
+use crate::cluster::session::ClusterSession;
 use crate::history::{Action, Operation};
 use crate::network::MILLI;
 use crate::scenario::Actor;

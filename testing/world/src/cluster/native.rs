@@ -7,8 +7,8 @@
 
 use super::dividing::Dividing;
 use super::scan::Scanning;
+use super::settings::{DEADLINE, LANES_MAX, PACKED_LANES_MAX, TABLE, coordinator_address};
 use super::tables::Tables;
-use super::{DEADLINE, LANES_MAX, PACKED_LANES_MAX, TABLE, coordinator_address};
 use crate::history::{Condition, Outcome, ValueId};
 use crate::system::{Ask, Change, End, Met, Part, Request, Session};
 use crate::workload::sum_of;

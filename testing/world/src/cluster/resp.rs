@@ -7,7 +7,7 @@
 //!
 //! A panic here is a finding: a reply that no server may give.
 
-use super::{LANES_MAX, PACKED_LANES_MAX};
+use super::settings::{LANES_MAX, PACKED_LANES_MAX};
 use crate::history::{Condition, Outcome, ValueId};
 use crate::resp::{Answer, Heard, Link, Words};
 use crate::system::{Ask, End, Met, Request, Session};
