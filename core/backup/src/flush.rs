@@ -31,8 +31,8 @@ impl Replicas {
             }
             match replica.places.frame {
                 Some(frame) => {
-                    let interim = queue.begin(replica);
-                    replica.begin_flush(frame, interim, step);
+                    let flush = queue.begin(replica);
+                    replica.begin_flush(frame, flush, step);
                 }
                 // The replica was found in a buffer, and the device has no room for it yet.
                 None => queue.postpone(step.now, replica),
@@ -66,16 +66,16 @@ impl Replicas {
 }
 
 impl Replica {
-    fn begin_flush(&mut self, frame: u32, interim: bool, step: &mut DeviceStep<'_>) {
-        let target = self.stored;
-        self.flushing.under_way = Some(Flush { target, interim });
+    fn begin_flush(&mut self, frame: u32, flush: Flush, step: &mut DeviceStep<'_>) {
+        self.flushing.under_way = Some(flush);
         let Some(buffer) = self.places.buffer else {
             self.places.ring.syncing = self.places.ring.newest;
             step.disk.wait_for_sync(SyncWaiter::FlushSlot(self.number));
             return;
         };
         let from = self.flushed.certified();
-        if target.certified() == from {
+        let bytes = flush.target.certified() - from;
+        if bytes == 0 {
             self.write_flush_slot(step);
             return;
         }
@@ -83,7 +83,7 @@ impl Replica {
         let at = |place: Place| (place.file(), place.data_offset(segment_bytes) + u64::from(from));
         let (source, device) = (at(Place::Buffer(buffer)), at(Place::Frame(frame)));
         let task = Task::FlushCopy(self.number);
-        step.disk.copy(task, source, device, target.certified() - from, step.effects);
+        step.disk.copy(task, source, device, bytes, step.effects);
     }
 
     pub fn on_flush_copied(&self, step: &mut DeviceStep<'_>) {

@@ -6,7 +6,7 @@
 //! Not here: the steps of a flush (flush).
 
 use crate::keys::ReplicaNumber;
-use crate::replica::Replica;
+use crate::replica::{Flush, Replica};
 use ramhold_base::Instant;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -105,11 +105,12 @@ impl FlushQueue {
         self.next().filter(|(due, _)| *due <= now).map(|(_, number)| number)
     }
 
-    /// A flush begins. Returns whether the replica goes on in its buffer.
-    pub fn begin(&mut self, replica: &Replica) -> bool {
+    /// Chooses what a flush that begins now brings to the device.
+    pub fn begin(&mut self, replica: &Replica) -> Flush {
         self.under_way += 1;
-        let goes_on = !replica.stored.closed && !replica.found && !self.is_ending;
-        replica.places.buffer.is_some() && goes_on
+        let target = replica.stored;
+        let goes_on = !target.closed && !replica.found && !self.is_ending;
+        Flush { target, interim: replica.places.buffer.is_some() && goes_on }
     }
 
     pub fn finished(&mut self) {

@@ -12,6 +12,7 @@
 //! (coordinator). Protocols: docs/protocols/replication.md, docs/protocols/recovery.md. Bytes: docs/formats/replica.md.
 //! Catalogue: D1, D6-D9, F2, F4, F9.
 
+// The machine, and the values that it lends to its parts.
 mod audit;
 mod backup;
 mod config;
@@ -19,11 +20,13 @@ mod device;
 mod life;
 mod request;
 
+// The directory, and the operations on its device.
 mod directory;
 mod disk;
 mod superblock;
 mod superblock_file;
 
+// Replicas: names, places, stages, the table of all.
 mod certificate;
 mod keys;
 mod operations;
@@ -31,6 +34,7 @@ mod place;
 mod replica;
 mod replicas;
 
+// The life of a replica: appends, flushes, room on the device, freeing.
 mod accept;
 mod append;
 mod flush;
@@ -39,13 +43,16 @@ mod growth;
 mod settle;
 mod space;
 
+// The start.
 mod copies;
 mod scan;
 mod start;
 
+// Questions to masters, and reads for them.
 mod collection;
 mod replica_read;
 
+// Recovery of a dead server: fence, report, divided segments.
 mod content;
 mod divisions;
 mod fence;
