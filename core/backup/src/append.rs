@@ -4,12 +4,14 @@
 //!
 //! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8.
 
-use crate::accept::{Accepted, accept, decode_append, is_reopened};
+mod accept;
+
+use crate::append::accept::{Accepted, accept, decode_append, is_reopened};
 use crate::device::DeviceStep;
 use crate::disk::{SyncWaiter, Task};
 use crate::growth::Growth;
 use crate::keys::{ReplicaKey, ReplicaNumber};
-use crate::operations::{Certifying, Operation};
+use crate::replica::operations::{Certifying, Operation};
 use crate::replica::{Reason, Replica};
 use crate::replicas::Replicas;
 use crate::request::{Asker, Request};

@@ -9,10 +9,12 @@
 //!
 //! Protocol: docs/protocols/recovery.md, step 2. Catalogue: D8, D9, F2.
 
+mod openings;
+
 use crate::device::DeviceStep;
 use crate::disk::Disk;
+use crate::fence::openings::{Openings, wanted};
 use crate::grants::Grants;
-use crate::openings::{Openings, wanted};
 use crate::replica::{OpeningState, Replica};
 use crate::replicas::Replicas;
 use crate::request::{Asker, Request};

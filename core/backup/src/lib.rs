@@ -29,13 +29,11 @@ mod superblock_file;
 // Replicas: names, places, stages, the table of all.
 mod certificate;
 mod keys;
-mod operations;
 mod place;
 mod replica;
 mod replicas;
 
 // The life of a replica: appends, flushes, room on the device, freeing.
-mod accept;
 mod append;
 mod flush;
 mod flush_queue;
@@ -44,8 +42,6 @@ mod settle;
 mod space;
 
 // The start.
-mod copies;
-mod scan;
 mod start;
 
 // Questions to masters, and reads for them.
@@ -54,12 +50,8 @@ mod replica_read;
 
 // Recovery of a dead server: fence, report, divided segments.
 mod content;
-mod divisions;
 mod fence;
 mod grants;
-mod known_ranges;
-mod openings;
-mod prepared;
 mod recovery_read;
 mod work;
 

@@ -12,12 +12,16 @@
 //!
 //! Protocol: docs/protocols/recovery.md, step 5. Catalogue: F4, F9.
 
+pub(crate) mod divisions;
+mod known_ranges;
+mod prepared;
+
 use crate::content::Division;
 use crate::device::DeviceStep;
 use crate::disk::Task;
-use crate::divisions::{Divisions, State, Waiter};
 use crate::keys::{DivisionKey, ReplicaKey, ReplicaNumber};
-use crate::known_ranges::Meant;
+use crate::recovery_read::divisions::{Divisions, State, Waiter};
+use crate::recovery_read::known_ranges::Meant;
 use crate::replica::Replica;
 use crate::replicas::Replicas;
 use crate::request::Asker;

@@ -10,13 +10,15 @@
 //!
 //! Not here: the steps of an append (append) and of a flush (flush), the table of all replicas (replicas).
 
+pub(crate) mod operations;
+
 use crate::certificate::{Ring, Slot};
 use crate::device::DeviceStep;
 use crate::directory::Stamp;
 use crate::disk::Task;
 use crate::keys::{ReplicaKey, ReplicaNumber};
-use crate::operations::{Certifying, Held, Operation, Operations};
 use crate::place::Place;
+use crate::replica::operations::{Certifying, Held, Operation, Operations};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Epoch, Instant, Level};
 use ramhold_wire::data::AppendReply;

@@ -8,6 +8,9 @@
 //!
 //! Protocol: docs/protocols/replication.md, "Flushing and buffers that are gone". Catalogue: D1, D6, F9.
 
+mod copies;
+mod scan;
+
 use crate::config::BackupConfig;
 use crate::device::DeviceStep;
 use crate::disk::{SyncWaiter, Task};
@@ -15,8 +18,8 @@ use crate::growth::Growth;
 use crate::keys::ReplicaNumber;
 use crate::place::Place;
 use crate::replicas::Replicas;
-use crate::scan::Scan;
 use crate::space::Space;
+use crate::start::scan::Scan;
 use crate::superblock_file::BuffersFound;
 use ramhold_base::DiskFile;
 use std::collections::BTreeSet;

@@ -2,8 +2,7 @@
 //!
 //! Reading, dividing and freeing are counted when they end. The coordinator may ask for the counts at any time, also
 //! after the recovery. Several reads may be under way at once: their time is counted once. A step cannot measure its
-//! own duration, so the account of a division ends when the next step begins (`recovery_read`). The division is
-//! answered at once.
+//! own duration, so the account of a division ends when the next step begins. The division is answered at once.
 //!
 //! Invariants: nothing here influences a decision; the number of remembered servers is bounded.
 //!

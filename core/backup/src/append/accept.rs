@@ -6,8 +6,8 @@
 //!
 //! Protocol: docs/protocols/replication.md. Catalogue: D6, D8.
 
-use crate::operations::Held;
 use crate::replica::Replica;
+use crate::replica::operations::Held;
 use ramhold_base::Status;
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::APPEND_BYTES_MAX;

@@ -10,8 +10,8 @@
 //! Not here: reading and dividing (recovery_read), the ranges (known_ranges). Catalogue: F4, F11.
 
 use crate::keys::DivisionKey;
-use crate::known_ranges::KnownRanges;
-use crate::prepared::{Pieces, Prepared};
+use crate::recovery_read::known_ranges::KnownRanges;
+use crate::recovery_read::prepared::{Pieces, Prepared};
 use crate::request::Asker;
 use ramhold_base::{Effects, Instant, RecoveryId, Status};
 use ramhold_wire::frame;
@@ -246,7 +246,7 @@ impl Divisions {
 mod tests {
     use super::*;
     use crate::keys::ReplicaNumber;
-    use crate::prepared::FIND_YIELD;
+    use crate::recovery_read::prepared::FIND_YIELD;
 
     // F11
     #[test]

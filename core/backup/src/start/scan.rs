@@ -7,10 +7,10 @@
 //! Not here: the replica that is made of the copies (copies), the places that stay free (start). Catalogue: D1, F9.
 
 use crate::certificate::Head;
-use crate::copies::{Candidate, Copies, CopiesKey, candidate};
 use crate::device::DeviceStep;
 use crate::disk::Task;
 use crate::place::{HEAD_BYTES, Place};
+use crate::start::copies::{Candidate, Copies, CopiesKey, candidate};
 use ramhold_base::Level;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,8 +13,8 @@
 use crate::certificate::{Head, Ring, Slot};
 use crate::device::DeviceStep;
 use crate::keys::ReplicaKey;
-use crate::operations::Held;
 use crate::place::Place;
+use crate::replica::operations::Held;
 use crate::replica::{Opened, Places, Replica};
 use ramhold_base::Level;
 use ramhold_base::checksum::crc;
