@@ -37,8 +37,8 @@ impl ServerNode {
             Addressee::ForMaster(request) => {
                 self.hand_to_master(now, MasterRequest::Master(request), header, body, from, effects);
             }
-            Addressee::ForBackup(_) => {
-                self.backup.on_request(now, header, body, from, &self.view, effects);
+            Addressee::ForBackup(request) => {
+                self.backup.on_request(now, request, header, body, from, &self.view, effects);
             }
             Addressee::ForServer(request) => {
                 self.on_server_request(now, request, header, body, from, effects)

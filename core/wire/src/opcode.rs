@@ -47,6 +47,18 @@ macro_rules! opcodes {
                     match request { $($group::$name => Opcode::$name,)* }
                 }
             }
+
+            impl TryFrom<Opcode> for $group {
+                /// The operation that another role answers.
+                type Error = Opcode;
+
+                fn try_from(opcode: Opcode) -> Result<$group, Opcode> {
+                    match opcode.addressee() {
+                        Addressee::$group(request) => Ok(request),
+                        _ => Err(opcode),
+                    }
+                }
+            }
         )*
 
         /// An operation as the role knows it that answers it.

@@ -8,14 +8,14 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Peer, Status};
 use ramhold_wire::data::AppendReply;
 use ramhold_wire::recovery::{RecoveryRead, RecoveryWork};
-use ramhold_wire::{Header, Opcode, Standing, View, decode, frame, reply, reply_with};
+use ramhold_wire::{ForBackup, Header, Standing, View, decode, frame, reply, reply_with};
 
 impl Backup {
-    /// `Append`, `ReplicaFree`, `ReplicaRead`, `Fence`, `RecoveryRead` and `RecoveryWork`. Other operations are
-    /// answered with `UnknownOpcode`.
+    /// A request to this role.
     pub fn on_request(
         &mut self,
         now: Instant,
+        asked: ForBackup,
         header: &Header,
         body: &[u8],
         from: ConnId,
@@ -23,26 +23,25 @@ impl Backup {
         effects: &mut Effects,
     ) {
         let request = &Request { header, body, from };
-        match header.opcode() {
-            Some(Opcode::Append) => self.on_append(now, request, view, effects),
-            Some(Opcode::ReplicaFree) => {
+        match asked {
+            ForBackup::Append => self.on_append(now, request, view, effects),
+            ForBackup::ReplicaFree => {
                 let status = self.try_replica_free(header, view).err().unwrap_or(Status::Ok);
                 reply(effects, Peer::Conn(from), header, status);
             }
-            Some(Opcode::ReplicaRead) => {
+            ForBackup::ReplicaRead => {
                 let taken = self.try_replica_read(now, request, view, effects);
                 refuse(taken, request, effects);
             }
-            Some(Opcode::Fence) => refuse(self.try_fence(request, view), request, effects),
-            Some(Opcode::RecoveryRead) => {
+            ForBackup::Fence => refuse(self.try_fence(request, view), request, effects),
+            ForBackup::RecoveryRead => {
                 let taken = self.try_recovery_read(now, request, view, effects);
                 refuse(taken, request, effects);
             }
-            Some(Opcode::RecoveryWork) => {
+            ForBackup::RecoveryWork => {
                 let answered = self.try_recovery_work(now, request, view, effects);
                 refuse(answered, request, effects);
             }
-            _ => reply(effects, Peer::Conn(from), header, Status::UnknownOpcode),
         }
         self.advance(now, view, effects);
     }

@@ -379,7 +379,8 @@ impl Rig {
 
     pub fn request(&mut self, header: &Header, body: &[u8]) {
         self.with_frame(body, |backup, now, view, effects| {
-            backup.on_request(now, header, body, CONN, view, effects);
+            let asked = header.opcode().expect("an operation").try_into().expect("of backups");
+            backup.on_request(now, asked, header, body, CONN, view, effects);
         });
     }
 

@@ -145,7 +145,9 @@ impl Backups {
         let server =
             self.servers.iter_mut().find(|s| address(s.id) == to).expect("only servers are spoken to");
         server.step(now, bytes, &mut self.said, |backup, view, effects| {
-            backup.on_request(now, &header, body, FROM_MASTER, view, effects);
+            let asked = header.opcode().and_then(|opcode| opcode.try_into().ok());
+            let asked = asked.expect("a master asks a backup");
+            backup.on_request(now, asked, &header, body, FROM_MASTER, view, effects);
         })
     }
 
