@@ -20,6 +20,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   check      before every commit: format, clippy, unit tests, import rules, a few simulator seeds (< 2 minutes warm)
+  imports    the import rules alone: between crates, and no circles between the files of a crate (a second)
   demo       builds and runs `ramhold demo`: a cluster, real data, kill -9, recovery, cold start (arguments are passed on)
   test       everything that CI runs: check, then simulator seeds, real processes, the demo and its sabotage
   soak       long runs, never in CI: seeds and kill rounds until stopped   [--minutes N]
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     };
     let outcome = match command.as_str() {
         "check" => suite::check(),
+        "imports" => imports::check(),
         "demo" => suite::demo(rest),
         "test" => suite::test(),
         "soak" => suite::soak(rest),
