@@ -28,8 +28,8 @@ pub struct Stop {
     #[arg(long)]
     dir: PathBuf,
     /// How long to wait for the end.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
-    patience: Duration,
+    #[arg(long = "patience", value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
+    within: Duration,
 }
 
 pub fn run(arguments: Stop) -> Result<(), Failure> {
@@ -50,7 +50,7 @@ pub fn run(arguments: Stop) -> Result<(), Failure> {
     kill_process(pid, Signal::TERM)
         .map_err(|error| Failure::usage(format!("cannot signal process {}: {error}", record.pid)))?;
     let start = Instant::now();
-    while start.elapsed() < arguments.patience {
+    while start.elapsed() < arguments.within {
         if !Record::is_held(dir)? {
             let seconds = start.elapsed().as_secs_f64();
             return output::print(&format!("stopped after {seconds:.1} s; everything is flushed\n"));
@@ -60,7 +60,7 @@ pub fn run(arguments: Stop) -> Result<(), Failure> {
     Err(Failure::usage(format!(
         "process {} has not ended after {} s; see the logs in {}",
         record.pid,
-        arguments.patience.as_secs(),
+        arguments.within.as_secs(),
         dir.join("logs").display()
     )))
 }
