@@ -48,7 +48,6 @@ const CIRCLES: &[(&str, &[usize], &str)] = &[
     ("core/shard", &[5], "to be broken"),
     ("core/wire", &[7], "to be broken"),
     ("io/runtime", &[6, 5], "to be broken"),
-    ("apps/ramhold", &[36, 7, 2, 2], "to be broken"),
     ("testing/cluster", &[2], "to be broken"),
     ("testing/world", &[10, 5, 3, 2, 2], "to be broken"),
     ("bench/compare", &[3], "to be broken"),

@@ -1,14 +1,18 @@
-//! The command line. The arguments of each command are beside its code in `commands`.
+//! The command line: the list of commands, and their dispatch.
+//!
+//! The arguments of each command are beside its code in `commands`, and the options of all in `global`.
+//! Nothing but `main` imports this file.
 
 use crate::commands::{
-    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator,
-    demo::Demo, demo::DemoWriter, dev::Dev, import::Import, object::Delete, object::Get, object::Increment,
-    object::Put, plan::Plan, recoveries::Recoveries, scan::Export, scan::Scan, server::Server,
-    status::Status, stop::Stop, table::Table, verify::Verify,
+    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator,
+    coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
+    object::Delete, object::Get, object::Increment, object::Put, plan::Plan, recoveries::Recoveries,
+    scan::Export, scan::Scan, server, server::Server, status::Status, stop, stop::Stop, table::Table,
+    verify::Verify,
 };
-use crate::size::parse_duration;
-use clap::{Arg, Args, Command as Parsed, CommandFactory, Parser, Subcommand};
-use std::time::Duration;
+use crate::failure::Failure;
+use crate::global::Global;
+use clap::{Arg, Command as Parsed, CommandFactory, Parser, Subcommand};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -75,33 +79,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What every command understands.
-#[derive(Args, Clone, Debug)]
-pub struct Global {
-    /// Where the coordinator is: HOST[:PORT].
-    #[arg(
-        long,
-        global = true,
-        env = "RAMHOLD_CLUSTER",
-        default_value = "127.0.0.1:7400",
-        value_name = "ADDR"
-    )]
-    pub cluster: String,
-    /// Print JSON for programs instead of text for people.
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// How long one operation is tried: 500ms, 10s, 2m. [default: 10s]
-    #[arg(long = "timeout", global = true, value_name = "TIME", value_parser = parse_duration)]
-    pub patience: Option<Duration>,
-}
-
-impl Global {
-    /// How long one operation is tried.
-    pub fn timeout(&self) -> Duration {
-        self.patience.unwrap_or(Duration::from_secs(10))
-    }
-}
-
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Table(Table),
@@ -126,6 +103,35 @@ pub enum Command {
     Coordinator(Box<Coordinator>),
     #[command(hide = true)]
     DemoWriter(DemoWriter),
+}
+
+impl Cli {
+    pub fn run(self) -> Result<(), Failure> {
+        let global = self.global;
+        match self.command {
+            Command::Table(table) => table.run(&global),
+            Command::Put(put) => put.run(&global),
+            Command::Get(get) => get.run(&global),
+            Command::Incr(increment) => increment.run(&global),
+            Command::Del(delete) => delete.run(&global),
+            Command::Scan(scan) => scan.run(&global),
+            Command::Export(export) => export.run(&global),
+            Command::Import(import) => import.run(&global),
+            Command::Verify(verify) => verify.run(&global),
+            Command::Status(status) => status.run(&global),
+            Command::Recoveries(recoveries) => recoveries.run(&global),
+            Command::AcceptLoss(accept) => accept.run(&global),
+            Command::AcknowledgeLoss(acknowledge) => acknowledge.run(&global),
+            Command::Plan(plan) => plan.run(&global),
+            Command::Bench(bench) => bench.run(&global),
+            Command::Demo(demo) => demo::run(demo),
+            Command::Dev(dev) => dev::run(dev),
+            Command::Stop(stop) => stop::run(stop),
+            Command::Server(server) => server::run(*server, &global),
+            Command::Coordinator(coordinator) => coordinator::run(*coordinator, &global),
+            Command::DemoWriter(writer) => demo::run_writer(writer, &global),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Makes a client from the command's arguments.
 
-use crate::cli::Global;
 use crate::failure::{Failure, REFUSED};
+use crate::global::Global;
 use ramhold_client::{Client, Error, Options, Status, TableId, parse_addresses};
 use std::time::Duration;
 

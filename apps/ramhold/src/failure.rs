@@ -3,7 +3,6 @@
 use ramhold_client::{Error, Status};
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 pub const NOT_FOUND: u8 = 1;
 pub const USAGE: u8 = 2;
@@ -48,12 +47,8 @@ impl Failure {
         &self.text
     }
 
-    pub fn report(self) -> ExitCode {
-        if !self.text.is_empty() {
-            let text = self.text.replace(['\n', '\r'], " ");
-            crate::output::tell(&format!("ramhold: {text}"));
-        }
-        ExitCode::from(self.code)
+    pub fn code(&self) -> u8 {
+        self.code
     }
 }
 

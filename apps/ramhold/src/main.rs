@@ -10,6 +10,7 @@ mod config_file;
 mod connection;
 mod cross_slot;
 mod failure;
+mod global;
 mod interrupt;
 mod local;
 mod memory;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     ramhold_runtime::give_back_freed_memory();
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => report(&failure),
     }
 }
 
@@ -40,5 +41,14 @@ fn run() -> Result<(), Failure> {
     let cap = std::env::var_os(processor::VARIABLE);
     processor::limit(cap.as_deref()).map_err(|refused| Failure::usage(refused.to_string()))?;
     let arguments = std::env::args_os().collect();
-    config_file::parse(cli::command(), arguments).and_then(commands::run)
+    config_file::parse(cli::command(), arguments).and_then(cli::Cli::run)
+}
+
+/// One line on stderr; none if the output has told the failure already.
+fn report(failure: &Failure) -> ExitCode {
+    if !failure.text().is_empty() {
+        let text = failure.text().replace(['\n', '\r'], " ");
+        output::tell(&format!("ramhold: {text}"));
+    }
+    ExitCode::from(failure.code())
 }

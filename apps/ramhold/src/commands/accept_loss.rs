@@ -1,8 +1,8 @@
 //! `accept-loss`: an operator gives up servers that a recovery waits for (F2).
 
-use crate::cli::Global;
-use crate::commands::recoveries::{away_text, find};
+use crate::commands::recoveries::reports::{away_text, find};
 use crate::failure::{Failure, NOT_FOUND, REFUSED};
+use crate::global::Global;
 use crate::output;
 use clap::Args;
 use ramhold_client::{AwayReport, RecoveryReport, ServerId};

@@ -1,7 +1,7 @@
 //! `acknowledge-loss`: the operator has seen a loss report, so it is not shown any more.
 
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output;
 use clap::Args;
 use serde_json::json;

@@ -15,9 +15,9 @@ mod replay;
 mod report;
 mod verdict;
 
-use crate::cli::Global;
 use crate::commands::table::{OptionArguments, create_if_absent};
 use crate::failure::Failure;
+use crate::global::Global;
 use clap::{Args, Subcommand};
 use load::Load;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};

@@ -3,8 +3,8 @@
 mod backup;
 
 use crate::admin::{self, Admin, parse_admin};
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::placement::{parse_placement, placement_text};
 use crate::process;
 use crate::size::parse_duration;

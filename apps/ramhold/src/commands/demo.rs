@@ -7,6 +7,7 @@
 //! `--sabotage` shows that the comparison can fail: it damages the stored data, and the demo must end with an
 //! error that names the losses.
 
+mod comparison;
 mod crash;
 mod files;
 mod journal;
@@ -23,20 +24,14 @@ use crate::interrupt;
 use crate::local::{connect_to, wait_until_healthy};
 use crate::size::bytes_text;
 use clap::{Args, ValueEnum};
-use files::Differences;
 use journal::Journal;
 use ramhold_client::{Client, Durability, TableId, TableOptions};
 use readers::Readers;
-use scene::Scene;
+use scene::{PATIENCE, REPLICAS, SERVER_COUNT, Scene, Setting};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tree::Tree;
 
-const SERVER_COUNT: u16 = 5;
-const REPLICAS: u8 = 3;
-/// Five of these, and a client or two, stay below 4 GB.
-const MEMORY_BYTES: u64 = 512 << 20;
-const DISK_BYTES: u64 = 2 << 30;
 /// The server that is killed under load.
 const VICTIM: usize = 3;
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -44,8 +39,6 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 const COLD_START_WITHIN: Duration = Duration::from_secs(180);
 /// When the log has been damaged on purpose nothing will ever come; this is long after everything else has.
 const SABOTAGED_START_WITHIN: Duration = Duration::from_secs(45);
-/// How long one operation of the demo may take while a server is being recovered.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Acknowledged writes before the next act, so that there is something to lose.
 const WRITES_BETWEEN_ACTS: u64 = 5000;
 
@@ -93,7 +86,8 @@ pub enum Sabotage {
 pub fn run(arguments: Demo) -> Result<(), Failure> {
     interrupt::watch()?;
     let tree = Tree::choose(arguments.dir.as_deref())?;
-    let mut scene = Scene::set(&arguments, &tree)?;
+    let mut scene =
+        Scene::set(Setting { work_dir: arguments.work_dir.as_deref(), keeps: arguments.keep }, &tree)?;
     let result = play(&mut scene, &tree, arguments.sabotage);
     scene.clear_away(&result);
     result
@@ -133,7 +127,7 @@ fn play(scene: &mut Scene, tree: &Tree, sabotage: Option<Sabotage>) -> Result<()
     let read = readers.stop()?;
     scene.tell(&format!("{} reads meanwhile, every one right", read.count));
     let after_crash = files::verify(scene, &mut client, tables.files, tree, &imported, PATIENCE)?;
-    after_crash.tell(scene, "after the loss of a server");
+    scene.tell_differences(&after_crash, "after the loss of a server");
     let mut faults = after_crash.count();
 
     scene.tell("killing every process at once: coordinator, servers, writer (SIGKILL)");
@@ -219,9 +213,9 @@ fn check(
     // An operation that gets no answer for this long, while nothing else happens, will never get one.
     let patience = if is_whole { PATIENCE } else { Duration::from_secs(2) };
     let after = files::verify(scene, client, tables.files, tree, imported, patience)?;
-    after.tell(scene, "after the loss of everything");
-    let writes: Differences = journal::verify(client, tables.writes, journal, patience)?;
-    writes.tell(scene, "of the journal's writes after the loss of everything");
+    scene.tell_differences(&after, "after the loss of everything");
+    let writes = journal::verify(client, tables.writes, journal, patience)?;
+    scene.tell_differences(&writes, "of the journal's writes after the loss of everything");
     let losses = client.cluster_status()?.losses;
     for loss in &losses {
         scene.tell(&format!("the cluster reports a loss: {}", loss.reason));

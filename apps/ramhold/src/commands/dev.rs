@@ -26,10 +26,9 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use supervisor::{Dead, START_WITHIN};
 
-/// How long a cluster may take to come up, recoveries of a cold start not counted.
-const START_WITHIN: Duration = Duration::from_secs(60);
 /// A server's replicas take what the others' logs hold, three times over, with what is dead and not cleaned yet, and a
 /// quarter is left for recoveries.
 const DISK_PER_MEMORY: u64 = 8;
@@ -135,7 +134,8 @@ pub fn run(arguments: Dev) -> Result<(), Failure> {
     }
     let (dir, is_temporary) = directory(arguments.dir.as_deref())?;
     let held = Held::take(&dir)?;
-    let result = prepare(&arguments, &dir).and_then(|plan| supervisor::run(plan, &arguments, &held));
+    let dead = if arguments.no_respawn { Dead::Leave } else { Dead::StartAgain };
+    let result = prepare(&arguments, &dir).and_then(|plan| supervisor::run(plan, dead, &held));
     if is_temporary {
         // The cluster's processes have ended. Files that cannot be removed stay in /tmp.
         let _ = fs::remove_dir_all(&dir);
@@ -368,7 +368,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
             && record.pid == child.id()
             && record.healthy
         {
-            output::print(&supervisor::banner(&plan, arguments))?;
+            output::print(&supervisor::banner(&plan))?;
             return output::print(&format!(
                 "runs in the background as process {}; 'ramhold stop --dir {}' ends it\n",
                 record.pid,

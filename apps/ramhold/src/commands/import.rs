@@ -5,9 +5,9 @@
 mod jsonl;
 mod redis;
 
-use crate::cli::Global;
 use crate::commands::object::Lifetime;
 use crate::failure::{self, Failure};
+use crate::global::Global;
 use crate::output;
 use crate::pipeline::Pipeline;
 use crate::progress::Progress;

@@ -1,8 +1,8 @@
 //! `put`, `get`, `incr` and `del`: one object, binary-safe (A3, A4, A7), for ever or with a time to live
 //! (A12).
 
-use crate::cli::Global;
 use crate::failure::{self, Failure};
+use crate::global::Global;
 use crate::output;
 use crate::screen::Screen;
 use crate::size::parse_lifetime;

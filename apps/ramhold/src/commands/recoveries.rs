@@ -1,17 +1,18 @@
 //! `recoveries`: for each recovery, the server that died, how its death was noticed, and the duration of the
 //! recovery (F11).
 
+pub mod json;
+pub mod reports;
 mod svg;
 pub mod timeline;
 
-use crate::cli::Global;
-use crate::failure::{Failure, NOT_FOUND};
-use crate::output::{self, Columns};
-use crate::screen::{WIDTH, wrap};
-use crate::size::bytes_text;
+use crate::failure::Failure;
+use crate::global::Global;
+use crate::output;
+use crate::screen::WIDTH;
 use clap::Args;
-use ramhold_client::{AwayReport, RecoveryPhase, RecoveryReport};
-use serde_json::json;
+use json::report_json;
+use reports::{find, reports_columns, reports_columns_wide, waits_text};
 use std::path::PathBuf;
 
 /// Show recoveries of dead servers, or the course of one.
@@ -81,7 +82,7 @@ impl Recoveries {
         if global.json {
             return match chosen {
                 Some(report) => output::print_json(&report_json(report)),
-                None => output::print_json(&json!(recoveries.iter().map(report_json).collect::<Vec<_>>())),
+                None => output::print_json(&recoveries.iter().map(report_json).collect()),
             };
         }
         match chosen {
@@ -96,152 +97,5 @@ impl Recoveries {
                 output::print(&text)
             }
         }
-    }
-}
-
-pub fn find<'a>(recoveries: &'a [RecoveryReport], name: &str) -> Result<&'a RecoveryReport, Failure> {
-    let found = match name {
-        "last" => recoveries.first(),
-        _ => recoveries.iter().find(|report| report.recovery.to_string() == name),
-    };
-    found.ok_or_else(|| {
-        let text = match recoveries.first() {
-            Some(newest) => format!("there is no recovery '{name}'; the newest is {}", newest.recovery),
-            None => "there was no recovery yet".to_owned(),
-        };
-        Failure::new(NOT_FOUND, text)
-    })
-}
-
-/// One row each, in 80 columns.
-pub fn reports_columns(recoveries: &[RecoveryReport]) -> Columns {
-    let mut columns =
-        Columns::new(["recovery", "of", "phase", "first live", "done", "parts", "bytes", "cause"]);
-    for report in recoveries {
-        columns.row([
-            report.recovery.to_string(),
-            report.crashed.to_string(),
-            phase_name(report.phase).to_owned(),
-            millis(report.first_live_millis),
-            millis(report.done_millis),
-            format!("{}/{}", report.partitions_live, report.partitions),
-            bytes_text(report.bytes),
-            output::bytes_for_eyes(report.cause.as_bytes()),
-        ]);
-    }
-    columns
-}
-
-fn millis(time: Option<u64>) -> String {
-    time.map_or_else(|| "-".to_owned(), |millis| format!("{millis} ms"))
-}
-
-pub fn reports_columns_wide(recoveries: &[RecoveryReport]) -> Columns {
-    let mut columns = Columns::new([
-        "recovery",
-        "server",
-        "phase",
-        "complete",
-        "first live",
-        "done",
-        "partitions",
-        "segments",
-        "bytes",
-        "records",
-        "failed",
-        "cause",
-    ]);
-    for report in recoveries {
-        columns.row([
-            report.recovery.to_string(),
-            format!("{} {}", report.crashed, report.address.0),
-            phase_name(report.phase).to_owned(),
-            millis(report.complete_millis),
-            millis(report.first_live_millis),
-            millis(report.done_millis),
-            format!("{}/{}", report.partitions_live, report.partitions),
-            report.segments.to_string(),
-            format!("{} ({})", report.bytes, bytes_text(report.bytes)),
-            report.records.to_string(),
-            report.failed_attempts.to_string(),
-            output::bytes_for_eyes(report.cause.as_bytes()),
-        ]);
-    }
-    columns
-}
-
-/// What is missing, who is away or was given up, and what can be done.
-pub fn waits_text(report: &RecoveryReport) -> String {
-    let list = |some: &[AwayReport]| some.iter().map(away_text).collect::<Vec<_>>().join(", ");
-    let mut text = String::new();
-    let first = format!("{} ", report.recovery);
-    for missing in report.missing.iter().chain(&report.waits_for) {
-        text.push_str(&wrap(&first, &format!("waits for: {}", output::bytes_for_eyes(missing.as_bytes()))));
-    }
-    if !report.away.is_empty() {
-        let line = format!(
-            "goes on when one of these comes back: {}; if all are gone for good, see 'ramhold accept-loss --help'",
-            list(&report.away)
-        );
-        text.push_str(&wrap(&first, &line));
-    }
-    if !report.given_up.is_empty() {
-        text.push_str(&wrap(&first, &format!("does not wait for {}: given up", list(&report.given_up))));
-    }
-    text
-}
-
-pub fn away_text(away: &AwayReport) -> String {
-    match (away.server.is_none(), away.address) {
-        (true, _) => away.directory.to_string(),
-        (false, None) => away.server.to_string(),
-        (false, Some(address)) => format!("{} ({})", away.server, address.0),
-    }
-}
-
-fn away_json(away: &AwayReport) -> serde_json::Value {
-    json!({
-        "server": away.server.raw(),
-        "address": away.address.map(|address| address.0.to_string()),
-        "directory": away.directory.to_string(),
-    })
-}
-
-pub fn report_json(report: &RecoveryReport) -> serde_json::Value {
-    json!({
-        "recovery": report.recovery.raw(),
-        "crashed": report.crashed.raw(),
-        "address": report.address.0.to_string(),
-        "detected_millis": report.detected.0,
-        "phase": phase_name(report.phase),
-        "complete_millis": report.complete_millis,
-        "first_live_millis": report.first_live_millis,
-        "done_millis": report.done_millis,
-        "partitions": report.partitions,
-        "partitions_live": report.partitions_live,
-        "tablets": report.tablets,
-        "segments": report.segments,
-        "bytes": report.bytes,
-        "records": report.records,
-        "missing": report.missing,
-        "waits_for": report.waits_for,
-        "away": report.away.iter().map(away_json).collect::<Vec<_>>(),
-        "given_up": report.given_up.iter().map(away_json).collect::<Vec<_>>(),
-        "failed_attempts": report.failed_attempts,
-        "cause": report.cause,
-        "steps": timeline::steps_json(report),
-        "course": timeline::course_json(report),
-        "parts": report.parts.iter().map(timeline::part_json).collect::<Vec<_>>(),
-        "backups": report.backups.iter().map(timeline::backup_json).collect::<Vec<_>>(),
-    })
-}
-
-fn phase_name(phase: RecoveryPhase) -> &'static str {
-    match phase {
-        RecoveryPhase::Asking => "asking",
-        RecoveryPhase::Incomplete => "incomplete",
-        RecoveryPhase::WaitingForRoom => "waiting for room",
-        RecoveryPhase::Replaying => "replaying",
-        RecoveryPhase::Done => "done",
     }
 }

@@ -1,7 +1,7 @@
 //! `scan` and `export`: all objects of a table, for people and for programs (A6).
 
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output;
 use crate::progress::Progress;
 use crate::screen::{Screen, WIDTH, cut};

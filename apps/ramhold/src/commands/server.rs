@@ -9,9 +9,9 @@ pub mod device;
 mod forget;
 
 use crate::admin::{self, Admin, parse_admin};
-use crate::cli::Global;
 use crate::cross_slot::parse_cross_slot;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
 use crate::process;
 use crate::size::{bytes_text, parse_bytes, parse_duration};

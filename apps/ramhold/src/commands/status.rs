@@ -2,24 +2,19 @@
 
 mod findings;
 mod json;
+mod picture;
 mod text;
 
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output;
 use crate::screen::Screen;
 use clap::Args;
-use ramhold_client::{
-    Client, ClusterStatus, Error, Operation, OperationId, ProcessStatus, Reply, ServerId, ServerState,
-    TableSummary,
-};
-use std::collections::BTreeMap;
+use picture::{Picture, take};
 use std::io::IsTerminal;
 use std::time::Duration;
 use text::Breadth;
 
-/// A server that does not answer within this is shown without its figures.
-const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Show whether the cluster is well, and what to do if not.
@@ -43,14 +38,6 @@ pub struct Status {
     /// Show everything, in lines as long as it takes.
     #[arg(long)]
     wide: bool,
-}
-
-/// Everything that is shown at one time.
-struct Picture {
-    cluster: ClusterStatus,
-    tables: Vec<TableSummary>,
-    /// What each server says of itself, or why it says nothing.
-    processes: BTreeMap<ServerId, Result<ProcessStatus, String>>,
 }
 
 impl Status {
@@ -77,39 +64,4 @@ impl Status {
         let breadth = if self.wide { Breadth::Wide } else { Breadth::Narrow };
         output::print(&format!("{before}{}", text::picture(picture, breadth, Screen::of_stdout())))
     }
-}
-
-fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
-    let cluster = client.cluster_status()?;
-    // A coordinator whose store has no room still reports its own status, but of tables only those that are
-    // stored. Then a failure to list the tables is not an error.
-    let tables = match client.tables() {
-        Err(_) if cluster.warnings.iter().any(|warning| warning.contains("the store has no room")) => {
-            Vec::new()
-        }
-        listed => listed?,
-    };
-    let mut asked: BTreeMap<OperationId, ServerId> = BTreeMap::new();
-    let mut processes = BTreeMap::new();
-    let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up);
-    let mut up = up.peekable();
-    while up.peek().is_some() || !asked.is_empty() {
-        // All servers are asked at once, but no more than a client may have under way.
-        while asked.len() < 500
-            && let Some(server) = up.next()
-        {
-            let operation = Operation::ServerStatus { address: server.address.0 };
-            asked.insert(client.submit_within(operation, SERVER_TIMEOUT.min(timeout)), server.id);
-        }
-        let Some((id, outcome)) = client.wait_any() else { break };
-        let Some(server) = asked.remove(&id) else { continue };
-        let process = match Error::check(outcome) {
-            Ok(Reply::ServerStatus(status)) => Ok(*status),
-            Ok(_) => Err(Error::UnexpectedReply.to_string()),
-            Err(Error::Unreachable { detail }) => Err(detail),
-            Err(error) => Err(error.to_string()),
-        };
-        processes.insert(server, process);
-    }
-    Ok(Picture { cluster, tables, processes })
 }

@@ -1,8 +1,8 @@
 //! `table create|list|describe|alter|split|merge|drop` (A1, A8, D2).
 
-use crate::cli::Global;
 use crate::connection::about_table;
 use crate::failure::{Failure, REFUSED, UNKNOWN};
+use crate::global::Global;
 use crate::output::{self, Columns};
 use crate::progress::Progress;
 use clap::{Args, Subcommand, ValueEnum};

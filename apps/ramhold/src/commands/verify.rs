@@ -2,8 +2,8 @@
 
 use super::import::{Limits, PIPELINE_BYTES, PIPELINE_COUNT};
 use super::scan::each_key;
-use crate::cli::Global;
 use crate::failure::{self, Failure};
+use crate::global::Global;
 use crate::output;
 use crate::pipeline::Pipeline;
 use crate::progress::Progress;

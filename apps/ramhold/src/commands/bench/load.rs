@@ -1,7 +1,7 @@
 //! The load: threads with one client each, which keep their pipelines full.
 
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::pipeline::Pipeline;
 use hdrhistogram::Histogram;
 use ramhold_base::Rng;

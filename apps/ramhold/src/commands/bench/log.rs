@@ -9,8 +9,8 @@ mod shard;
 mod sweep;
 mod workload;
 
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::interrupt;
 use crate::memory::check_available;
 use crate::progress::Progress;

@@ -13,9 +13,9 @@ mod stage;
 
 use super::load::{self, Load};
 use super::machine;
-use crate::cli::Global;
 use crate::commands::recoveries::timeline;
 use crate::failure::{Failure, NOT_FOUND};
+use crate::global::Global;
 use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
@@ -29,7 +29,7 @@ use ramhold_base::limits::{REPLICA_COUNT_MAX, VALUE_BYTES_MAX};
 use ramhold_client::RecoveryReport;
 use ramhold_log::OBJECT_OVERHEAD_BYTES;
 use serde_json::json;
-use stage::Stage;
+use stage::{Buffers, Setting, Stage};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -99,12 +99,6 @@ pub struct Recovery {
     keep: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Buffers {
-    All,
-    Bytes(u64),
-}
-
 fn parse_buffers(text: &str) -> Result<Buffers, String> {
     if text == "all" { Ok(Buffers::All) } else { parse_bytes(text).map(Buffers::Bytes) }
 }
@@ -148,7 +142,7 @@ impl Recovery {
             redis::check_installed()?;
         }
         interrupt::watch()?;
-        let mut stage = Stage::set(&self)?;
+        let mut stage = Stage::set(&self.setting())?;
         let result = self.play(&mut stage, objects, global);
         stage.clear_away();
         let outcome = result?;
@@ -225,6 +219,18 @@ impl Recovery {
         };
         progress.finish();
         Ok(Outcome { objects, read, over, report, floor, buffer_bytes, wrong, steal, beside })
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting {
+            servers: self.servers,
+            data_bytes: self.data,
+            replicas: self.replicas,
+            buffers: self.buffers,
+            beside_redis: self.beside_redis,
+            work_dir: self.work_dir.as_deref(),
+            keeps: self.keep,
+        }
     }
 
     /// Redis clients see database 0, which is by slots.
@@ -305,7 +311,7 @@ impl Recovery {
             "of_fetching": last.as_secs_f64() / floor.fetching_seconds(),
             "settled_seconds": outcome.settled().map(|settled| settled.as_secs_f64()),
             "buffer_bytes": outcome.buffer_bytes,
-            "recovery": crate::commands::recoveries::report_json(report),
+            "recovery": crate::commands::recoveries::json::report_json(report),
             "wrong": outcome.wrong,
             "steal_percent": outcome.steal,
             "beside": outcome.beside.map(|beside| beside.json()),

@@ -3,8 +3,8 @@
 
 use super::log::clock::cpu_nanos;
 use super::machine;
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::interrupt;
 use crate::memory::check_available;
 use crate::output::{self, Columns};

@@ -1,8 +1,8 @@
 //! The figures of a benchmark, for people and for programs.
 
 use super::load::{Load, Measured};
-use crate::cli::Global;
 use crate::failure::{self, Failure};
+use crate::global::Global;
 use crate::output::{self, Columns};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};

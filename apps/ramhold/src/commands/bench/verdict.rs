@@ -8,8 +8,8 @@ mod stage;
 use super::busy::Busy;
 use super::load::{self, Load};
 use super::machine;
-use crate::cli::Global;
 use crate::failure::{Failure, REFUSED};
+use crate::global::Global;
 use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
@@ -18,7 +18,7 @@ use clap::Args;
 use ramhold_base::Rng;
 use ramhold_client::{Durability, TableOptions};
 use serde_json::{Value, json};
-use stage::Stage;
+use stage::{Setting, Stage};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -94,7 +94,11 @@ struct Outcome {
 impl Verdict {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         interrupt::watch()?;
-        let mut stage = Stage::set(&self)?;
+        let mut stage = Stage::set(&Setting {
+            servers: self.servers,
+            work_dir: self.work_dir.as_deref(),
+            keeps: self.keep,
+        })?;
         let result = self.play(&mut stage, global);
         stage.clear_away();
         let outcome = result?;

@@ -1,7 +1,7 @@
 //! `coordinator backup`: writes the state of a running coordinator at one moment into a file (G3).
 
-use crate::cli::Global;
 use crate::failure::{Failure, UNKNOWN};
+use crate::global::Global;
 use crate::output;
 use clap::Args;
 use ramhold_client::{Client, Error, StatePart, Status};

@@ -1,5 +1,6 @@
 //! The files as objects: stored, and compared byte for byte.
 
+use super::comparison::{Differences, Seen, hash, read_all};
 use super::scene::Scene;
 use super::tree::Tree;
 use crate::failure::Failure;
@@ -7,16 +8,13 @@ use crate::interrupt;
 use crate::output::bytes_for_eyes;
 use crate::size::bytes_text;
 use crate::walk::read_object;
-use ramhold_base::hash::{PlacementHasher, PlacementSeed};
-use ramhold_client::{Client, Operation, OperationId, Outcome, RejectRules, Reply, Status, TableId};
+use ramhold_client::{Client, Operation, OperationId, RejectRules, TableId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Operations under way at once, and the bytes that they may hold.
 const PIPELINE_COUNT: usize = 64;
 const PIPELINE_BYTES: usize = 16 << 20;
-/// More names than these are only counted.
-const NAMED_COUNT: usize = 20;
 
 /// One stored file.
 pub struct Object {
@@ -29,10 +27,6 @@ pub struct Object {
 pub struct Imported {
     pub objects: Vec<Object>,
     pub bytes: u64,
-}
-
-pub fn hash(bytes: &[u8]) -> u64 {
-    PlacementHasher::new(PlacementSeed(0)).hash(bytes).0
 }
 
 /// Stores every file of the tree.
@@ -81,96 +75,6 @@ fn finish_one(
     match ramhold_client::Error::check(outcome) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(Failure::from(error).about(&tree.files[file].path.display().to_string())),
-    }
-}
-
-/// Things that are not as they should be.
-#[derive(Default)]
-pub struct Differences {
-    checked: u64,
-    /// Sentences that name them; the first few.
-    named: Vec<String>,
-    count: u64,
-}
-
-impl Differences {
-    /// None yet, among `checked` objects.
-    pub fn among(checked: usize) -> Differences {
-        Differences { checked: checked as u64, ..Differences::default() }
-    }
-
-    pub fn add(&mut self, what: String) {
-        self.count += 1;
-        if self.named.len() < NAMED_COUNT {
-            self.named.push(what);
-        }
-    }
-
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    pub fn tell(&self, scene: &Scene, when: &str) {
-        if self.count == 0 {
-            scene.tell(&format!("{} objects compared {when}: every one is right", self.checked));
-            return;
-        }
-        scene.tell(&format!("{} of {} objects {when} are LOST OR WRONG:", self.count, self.checked));
-        for name in &self.named {
-            crate::output::show(&format!("            {name}"));
-        }
-        let more = self.count - self.named.len() as u64;
-        if more > 0 {
-            crate::output::show(&format!("            ... and {more} more"));
-        }
-    }
-}
-
-/// What a read of one key came to.
-pub enum Seen {
-    Value {
-        version: u64,
-        value: Vec<u8>,
-    },
-    Absent,
-    /// No answer in time; why.
-    Unreadable(String),
-}
-
-/// Reads many keys, some at a time, and gives each result to `judge` with the key's place in `keys`.
-pub fn read_all<'a>(
-    client: &mut Client,
-    table: TableId,
-    keys: impl Iterator<Item = &'a [u8]>,
-    patience: Duration,
-    mut judge: impl FnMut(usize, Seen),
-) -> Result<(), Failure> {
-    let mut under_way: BTreeMap<OperationId, usize> = BTreeMap::new();
-    let mut take = |client: &mut Client, under_way: &mut BTreeMap<OperationId, usize>| {
-        let (id, outcome) = client.wait_any().expect("operations are under way");
-        judge(under_way.remove(&id).expect("only our own operations are under way"), seen(outcome));
-    };
-    for (index, key) in keys.enumerate() {
-        interrupt::check()?;
-        if under_way.len() >= PIPELINE_COUNT {
-            take(client, &mut under_way);
-        }
-        let operation = Operation::Read { table, key: key.to_vec(), rules: RejectRules::default() };
-        under_way.insert(client.submit_within(operation, patience), index);
-    }
-    while !under_way.is_empty() {
-        take(client, &mut under_way);
-    }
-    Ok(())
-}
-
-fn seen(outcome: Outcome) -> Seen {
-    match outcome {
-        Outcome::Done(Reply::Read { version, value, .. }) => Seen::Value { version: version.raw(), value },
-        Outcome::Refused { status: Status::NotFound, .. } => Seen::Absent,
-        Outcome::Refused { status, detail, .. } => Seen::Unreadable(format!("{status} ({detail})")),
-        Outcome::Unknown { detail } => Seen::Unreadable(detail),
-        Outcome::Done(_) => Seen::Unreadable("the answer does not belong to the question".to_owned()),
     }
 }
 

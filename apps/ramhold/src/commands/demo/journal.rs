@@ -12,7 +12,7 @@
 //! A `try` that no other line follows may have taken effect or not. Each key has only one writer, with one
 //! write at a time.
 
-use super::files::{Differences, Seen, hash, read_all};
+use super::comparison::{Differences, Seen, hash, read_all};
 use crate::failure::Failure;
 use ramhold_client::{Client, TableId};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Clients that continuously read stored files and compare the bytes.
 
-use super::PATIENCE;
-use super::files::{Imported, hash};
+use super::comparison::hash;
+use super::files::Imported;
+use super::scene::PATIENCE;
 use super::tree::Tree;
 use crate::failure::{Failure, NOT_FOUND};
 use crate::local::connect_to;

@@ -1,8 +1,8 @@
 //! The setting of the demo: the cluster, the writer, the directories, and the messages on the way.
 
+use super::comparison::Differences;
 use super::journal::Journal;
 use super::tree::Tree;
-use super::{DISK_BYTES, Demo, MEMORY_BYTES, PATIENCE, REPLICAS, SERVER_COUNT};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::local::{
@@ -19,11 +19,26 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+pub const SERVER_COUNT: u16 = 5;
+pub const REPLICAS: u8 = 3;
+/// Five of these, and a client or two, stay below 4 GB.
+const MEMORY_BYTES: u64 = 512 << 20;
+const DISK_BYTES: u64 = 2 << 30;
+/// How long one operation of the demo may take while a server is being recovered.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// All replicas of the data, as much again for the copies that recoveries make, and logs.
 const DISK_FACTOR: u64 = 8;
 const DISK_SPARE: u64 = 1 << 30;
 const WRITER_WITHIN: Duration = Duration::from_secs(60);
 const END_WITHIN: Duration = Duration::from_secs(60);
+
+/// Where the demo keeps its files, and whether they stay.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// None: a temporary directory.
+    pub work_dir: Option<&'a Path>,
+    pub keeps: bool,
+}
 
 pub struct Scene {
     pub cluster: LocalCluster,
@@ -36,8 +51,8 @@ pub struct Scene {
 
 impl Scene {
     /// Looks whether the machine has what the demo takes, says what that is, and makes the directories.
-    pub fn set(arguments: &Demo, tree: &Tree) -> Result<Scene, Failure> {
-        let work_dir = arguments.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+    pub fn set(setting: Setting<'_>, tree: &Tree) -> Result<Scene, Failure> {
+        let work_dir = setting.work_dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let name = format!("ramhold-demo-{}", std::process::id());
         let work_dir = work_dir.join(&name);
         let buffer_dir = Path::new("/dev/shm").join(&name);
@@ -65,7 +80,7 @@ impl Scene {
             work_dir,
             buffer_dir,
             writer: None,
-            keeps: arguments.keep,
+            keeps: setting.keeps,
             start: Instant::now(),
         };
         let checked = scene.check_room(tree);
@@ -109,6 +124,14 @@ impl Scene {
     /// A line of the story, with the time since its beginning.
     pub fn tell(&self, text: &str) {
         crate::output::show(&format!("[{:6.1} s]  {text}", self.start.elapsed().as_secs_f64()));
+    }
+
+    pub fn tell_differences(&self, differences: &Differences, when: &str) {
+        let (sentence, lines) = differences.text(when);
+        self.tell(&sentence);
+        for line in lines {
+            crate::output::show(&format!("            {line}"));
+        }
     }
 
     fn journal_path(&self) -> PathBuf {

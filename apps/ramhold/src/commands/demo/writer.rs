@@ -3,10 +3,10 @@
 //! The writer is a process of its own, so that it can die with the others: the journal must not depend on the
 //! memory of any process.
 
-use super::PATIENCE;
-use super::files::hash;
-use crate::cli::Global;
+use super::comparison::hash;
+use super::scene::PATIENCE;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::process;
 use clap::Args;
 use ramhold_base::Rng;

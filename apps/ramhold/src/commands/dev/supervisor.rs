@@ -1,7 +1,6 @@
 //! Keeps the children of `ramhold dev` running, and stops them in order.
 
 use super::record::{Held, Record};
-use super::{Dev, START_WITHIN};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::local::{LocalCluster, Plan, name, wait_until_healthy, wait_until_redis_is_served};
@@ -14,14 +13,26 @@ use std::collections::BTreeMap;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+/// How long a cluster may take to come up, recoveries of a cold start not counted.
+pub const START_WITHIN: Duration = Duration::from_secs(60);
 /// From a death to the next life.
 const RESPAWN_AFTER: Duration = Duration::from_secs(2);
 /// Flushing everything to a slow disk.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
+/// Where commands look for the coordinator when nothing else is said.
+const COORDINATOR_PORT: u16 = 7400;
 /// How often the supervisor looks after its children.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
+/// What becomes of a process that has died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dead {
+    StartAgain,
+    /// As `--no-respawn` says.
+    Leave,
+}
+
+pub fn run(plan: Plan, dead: Dead, _held: &Held) -> Result<(), Failure> {
     interrupt::watch()?;
     let mut cluster = LocalCluster::new(plan)?;
     let mut client = start_in_order(&mut cluster)?;
@@ -29,9 +40,9 @@ pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
     check_frames(&mut client)?;
     drop(client);
     Record::of(&cluster, true).write(&cluster.plan.dir)?;
-    output::print(&banner(&cluster.plan, arguments))?;
+    output::print(&banner(&cluster.plan))?;
 
-    supervise(&mut cluster, arguments)?;
+    supervise(&mut cluster, dead)?;
 
     output::print("stopping: the coordinator first, then all servers, which flush\n")?;
     // A second Ctrl-C ends the wait.
@@ -79,16 +90,19 @@ fn check_frames(client: &mut Client) -> Result<(), Failure> {
 }
 
 /// Until somebody wants the end.
-fn supervise(cluster: &mut LocalCluster, arguments: &Dev) -> Result<(), Failure> {
+fn supervise(cluster: &mut LocalCluster, dead: Dead) -> Result<(), Failure> {
     let mut respawn: BTreeMap<usize, Instant> = BTreeMap::new();
     while !interrupt::take() {
         std::thread::sleep(LOOK_INTERVAL);
         let ended = cluster.take_ended();
         let is_changed = !ended.is_empty();
         for (member, status) in ended {
-            tell_death(member, status, arguments);
-            if !arguments.no_respawn {
-                respawn.insert(member, Instant::now() + RESPAWN_AFTER);
+            tell_death(member, status, dead);
+            match dead {
+                Dead::StartAgain => {
+                    respawn.insert(member, Instant::now() + RESPAWN_AFTER);
+                }
+                Dead::Leave => {}
             }
         }
         let now = Instant::now();
@@ -108,20 +122,22 @@ fn supervise(cluster: &mut LocalCluster, arguments: &Dev) -> Result<(), Failure>
     Ok(())
 }
 
-fn tell_death(member: usize, status: ExitStatus, arguments: &Dev) {
-    let then = if arguments.no_respawn {
-        "it stays dead (--no-respawn)".to_owned()
-    } else {
-        format!("starting it again in {} s", RESPAWN_AFTER.as_secs())
+fn tell_death(member: usize, status: ExitStatus, dead: Dead) {
+    let then = match dead {
+        Dead::Leave => "it stays dead (--no-respawn)".to_owned(),
+        Dead::StartAgain => format!("starting it again in {} s", RESPAWN_AFTER.as_secs()),
     };
     output::tell(&format!("ramhold: {} has ended ({status}); {then}", name(member)));
 }
 
-pub fn banner(plan: &Plan, arguments: &Dev) -> String {
+pub fn banner(plan: &Plan) -> String {
     let first = plan.ports[1];
     let last = plan.ports[plan.ports.len() - 1];
-    let cluster =
-        if arguments.port == 7400 { String::new() } else { format!(" --cluster {}", plan.coordinator()) };
+    let cluster = if plan.ports[0] == COORDINATOR_PORT {
+        String::new()
+    } else {
+        format!(" --cluster {}", plan.coordinator())
+    };
     let replicas = match plan.default_replicas {
         0 => "0 by default: a table is in one server's memory alone".to_owned(),
         count => format!("{count} by default, each on another server than the data"),

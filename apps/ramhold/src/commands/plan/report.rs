@@ -1,7 +1,8 @@
 //! A plan, formatted for people and for programs.
 
+use super::description::Failing;
 use super::loss::Spread;
-use super::{Failing, Picture};
+use super::picture::Picture;
 use crate::placement::placement_text;
 use crate::size::bytes_text;
 use ramhold_wire::ReplicaPlacement;

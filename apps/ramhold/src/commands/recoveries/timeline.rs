@@ -1,6 +1,6 @@
 //! The course of one recovery: as spans of time with the work done in each, as text, as JSON.
 
-use super::{phase_name, reports_columns, reports_columns_wide};
+use super::reports::{phase_name, reports_columns, reports_columns_wide};
 use crate::output::{Columns, bytes_for_eyes};
 use crate::screen::{WIDTH, wrap};
 use crate::size::bytes_text;

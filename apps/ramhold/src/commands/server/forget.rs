@@ -1,7 +1,7 @@
 //! `server forget`: a server that is gone for good is no longer expected (B1).
 
-use crate::cli::Global;
 use crate::failure::{Failure, NOT_FOUND, REFUSED};
+use crate::global::Global;
 use crate::output;
 use clap::Args;
 use ramhold_client::{ClusterStatus, ServerId, ServerState, Status};

@@ -4,8 +4,8 @@
 //! Every problem becomes a finding here, whatever its source: the coordinator's warnings and reports, or a
 //! server's figures. The verdict is the gravest finding.
 
-use super::Picture;
-use crate::commands::recoveries::away_text;
+use super::picture::Picture;
+use crate::commands::recoveries::reports::away_text;
 use crate::output::bytes_for_eyes;
 use crate::size::bytes_text;
 use ramhold_client::{

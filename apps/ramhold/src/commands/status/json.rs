@@ -1,7 +1,7 @@
 //! The cluster's state for programs. Names are stable. Ids of 64 random bits are text.
 
-use super::Picture;
 use super::findings::{Finding, Grade, findings, verdict};
+use super::picture::Picture;
 use crate::commands::{recoveries, table};
 use crate::placement::placement_text;
 use ramhold_client::{
@@ -36,7 +36,7 @@ pub fn picture(picture: &Picture) -> Value {
         "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),
         "servers": servers.collect::<Vec<_>>(),
         "tables": picture.tables.iter().map(table::summary_json).collect::<Vec<_>>(),
-        "recoveries": cluster.recoveries.iter().map(recoveries::report_json).collect::<Vec<_>>(),
+        "recoveries": cluster.recoveries.iter().map(recoveries::json::report_json).collect::<Vec<_>>(),
     })
 }
 

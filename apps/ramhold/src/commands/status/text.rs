@@ -1,8 +1,9 @@
 //! The cluster's state for people: a verdict, remedies, and the servers, tables and recoveries in 80 columns.
 
-use super::Picture;
 use super::findings::{Finding, Grade, findings, since_text, verdict};
-use crate::commands::{recoveries, table};
+use super::picture::Picture;
+use crate::commands::recoveries::reports;
+use crate::commands::table;
 use crate::output::{Columns, bytes_for_eyes};
 use crate::placement::placement_text;
 use crate::screen::{Colour, Screen, WIDTH, wrap};
@@ -48,8 +49,8 @@ pub fn picture(picture: &Picture, breadth: Breadth, screen: Screen) -> String {
     if !cluster.recoveries.is_empty() {
         text.push('\n');
         text.push_str(&match breadth {
-            Breadth::Narrow => recoveries::reports_columns(&cluster.recoveries).fitted(WIDTH),
-            Breadth::Wide => recoveries::reports_columns_wide(&cluster.recoveries).text(),
+            Breadth::Narrow => reports::reports_columns(&cluster.recoveries).fitted(WIDTH),
+            Breadth::Wide => reports::reports_columns_wide(&cluster.recoveries).text(),
         });
     }
     text

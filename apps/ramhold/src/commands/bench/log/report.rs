@@ -2,8 +2,8 @@
 
 use super::sweep;
 use super::workload::{self, Plan};
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::{self, Columns};
 use crate::size::bytes_text;
 use serde_json::{Value, json};

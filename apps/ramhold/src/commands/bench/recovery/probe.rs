@@ -1,9 +1,8 @@
 //! Asks for keys from the kill on, and notes the time at which each can be read.
 
 use super::super::load::{Load, Values, key};
-use super::PIPELINE;
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::interrupt;
 use crate::pipeline::Pipeline;
 use ramhold_client::{Operation, Outcome, RejectRules, Reply};
@@ -79,7 +78,7 @@ fn read(load: &Load, object: u64) -> Operation {
 /// How many objects are not there, or not as they were written.
 pub fn wrong(global: &Global, load: &Load) -> Result<u64, Failure> {
     let values = Values::new(load);
-    let mut pipeline = Pipeline::new(global.connect()?, 2 * PIPELINE, u64::MAX);
+    let mut pipeline = Pipeline::new(global.connect()?, 2 * load.pipeline, u64::MAX);
     let mut wrong = 0;
     let mut look = |object: u64, outcome: Outcome| match outcome {
         Outcome::Done(Reply::Read { value, .. }) if value == values.of(object) => {}

@@ -1,8 +1,7 @@
 //! The cluster that loses a server: its processes, its directories, and the owners of the data.
 
-use super::{Buffers, Recovery};
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::interrupt;
 use crate::local::{
     LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free, remove_directories, wait_until_healthy,
@@ -29,6 +28,27 @@ const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// Segments that a master may have open or half full at once.
 const SPARE_SEGMENTS: u64 = 24;
 
+/// The size of the cluster, and where it keeps its files.
+pub struct Setting<'a> {
+    pub servers: u16,
+    pub data_bytes: u64,
+    pub replicas: u8,
+    /// None: what a server of this size takes.
+    pub buffers: Option<Buffers>,
+    /// Redis gets the same data afterwards, in memory of its own.
+    pub beside_redis: bool,
+    /// None: a temporary directory.
+    pub work_dir: Option<&'a Path>,
+    pub keeps: bool,
+}
+
+/// The room of each server for others' writes that are not flushed yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Buffers {
+    All,
+    Bytes(u64),
+}
+
 /// What is filled: in one tablet.
 #[derive(Clone, Copy)]
 pub struct Table {
@@ -45,38 +65,39 @@ pub struct Stage {
 
 impl Stage {
     /// Looks whether the machine has what it takes, and makes the directories.
-    pub fn set(arguments: &Recovery) -> Result<Stage, Failure> {
-        let parent = arguments.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+    pub fn set(setting: &Setting<'_>) -> Result<Stage, Failure> {
+        let parent = setting.work_dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let name = format!("ramhold-recovery-{}", std::process::id());
         let (work_dir, buffer_dir) = (parent.join(&name), Path::new("/dev/shm").join(&name));
         let failed = |error: std::io::Error| Failure::local(&work_dir, &error).about("--work-dir");
         DirBuilder::new().recursive(true).mode(0o700).create(&work_dir).map_err(failed)?;
 
-        let servers = u64::from(arguments.servers);
-        let replicated = arguments.data * u64::from(arguments.replicas);
+        let servers = u64::from(setting.servers);
+        let replicated = setting.data_bytes * u64::from(setting.replicas);
         // `All` covers the replicas of before and of after the crash on each surviving server, with room for
         // an uneven spread.
-        let buffer_bytes = match arguments.buffers {
+        let buffer_bytes = match setting.buffers {
             None => None,
             Some(Buffers::Bytes(bytes)) => Some(bytes),
             Some(Buffers::All) => Some(2 * replicated / (servers - 1) * 5 / 4 + SPARE_SEGMENTS * PLACE_BYTES),
         };
-        let log_bytes = arguments.data + arguments.data / 8 + SPARE_SEGMENTS * u64::from(SEGMENT_BYTES);
+        let log_bytes =
+            setting.data_bytes + setting.data_bytes / 8 + SPARE_SEGMENTS * u64::from(SEGMENT_BYTES);
         let memory_bytes = ((log_bytes + buffer_bytes.unwrap_or(0)) * 100 / (100 - OTHER_PERCENT))
             .max(buffer_bytes.unwrap_or(0) * 2 + PLACE_BYTES)
             .max(MEMORY_BYTES_MIN);
         let disk_bytes = 4 * replicated / (servers - 1) + 64 * PLACE_BYTES;
         // The memory of the dead server's log is free again before its data is in other logs.
-        let needed = (if arguments.beside_redis { 4 } else { 2 }) * arguments.data
+        let needed = (if setting.beside_redis { 4 } else { 2 }) * setting.data_bytes
             + servers * buffer_bytes.unwrap_or(256 << 20)
             + servers * (64 << 20);
         let plan = Plan {
             dir: work_dir.clone(),
-            ports: find_free(arguments.servers + 1)?,
+            ports: find_free(setting.servers + 1)?,
             memory_bytes,
             buffer_bytes,
             disk_bytes,
-            default_replicas: arguments.replicas,
+            default_replicas: setting.replicas,
             placement: Default::default(),
             resp_port: None,
             resp_cluster_port: None,
@@ -85,7 +106,7 @@ impl Stage {
             buffer_dir: Some(buffer_dir.clone()),
             output: Output::LogsOnly,
         };
-        let stage = Stage { cluster: LocalCluster::new(plan)?, work_dir, buffer_dir, keeps: arguments.keep };
+        let stage = Stage { cluster: LocalCluster::new(plan)?, work_dir, buffer_dir, keeps: setting.keeps };
         let checked = stage.check_room(needed, servers * disk_bytes);
         if checked.is_err() {
             stage.remove_directories();

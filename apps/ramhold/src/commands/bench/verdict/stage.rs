@@ -1,8 +1,7 @@
 //! The cluster whose servers are killed: the servers that we killed, and the others that were declared dead.
 
-use super::Verdict;
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::interrupt;
 use crate::local::{
     LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free, name, remove_directories,
@@ -27,6 +26,14 @@ const DISK_BYTES: u64 = 1 << 30;
 const RESIDENT_BYTES: u64 = 64 << 20;
 const REPLICAS: u8 = 2;
 
+/// The size of the cluster, and where it keeps its files.
+pub struct Setting<'a> {
+    pub servers: u16,
+    /// None: a temporary directory.
+    pub work_dir: Option<&'a Path>,
+    pub keeps: bool,
+}
+
 pub struct Stage {
     cluster: LocalCluster,
     client: Option<Client>,
@@ -39,17 +46,17 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub fn set(arguments: &Verdict) -> Result<Stage, Failure> {
-        let needed = u64::from(arguments.servers) * RESIDENT_BYTES;
+    pub fn set(setting: &Setting<'_>) -> Result<Stage, Failure> {
+        let needed = u64::from(setting.servers) * RESIDENT_BYTES;
         check_available(needed, 0, ramhold_runtime::memory_available()).map_err(Failure::usage)?;
-        let parent = arguments.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let parent = setting.work_dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let name = format!("ramhold-verdict-{}", std::process::id());
         let (work_dir, buffer_dir) = (parent.join(&name), Path::new("/dev/shm").join(&name));
         let failed = |error: std::io::Error| Failure::local(&work_dir, &error).about("--work-dir");
         DirBuilder::new().recursive(true).mode(0o700).create(&work_dir).map_err(failed)?;
         let plan = Plan {
             dir: work_dir.clone(),
-            ports: find_free(arguments.servers + 1)?,
+            ports: find_free(setting.servers + 1)?,
             memory_bytes: MEMORY_BYTES,
             buffer_bytes: None,
             disk_bytes: DISK_BYTES,
@@ -67,7 +74,7 @@ impl Stage {
             client: None,
             work_dir,
             buffer_dir,
-            keeps: arguments.keep,
+            keeps: setting.keeps,
             killed: BTreeSet::new(),
             false_verdicts: BTreeMap::new(),
         })

@@ -1,0 +1,180 @@
+//! The description of a cluster: the arguments of `ramhold plan`, and what they stand for.
+
+use super::hardware::{Hardware, Profile, parse_count, parse_rate, parse_share, plain};
+use super::loss::{Spread, scatter_width_of_a_ring};
+use crate::placement::parse_placement;
+use crate::size::{parse_bytes, parse_duration};
+use clap::Args;
+use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
+use ramhold_wire::ReplicaPlacement;
+use std::time::Duration;
+
+/// More than any cluster has; bounds the sums.
+const SERVER_COUNT_MAX: u64 = 1_000_000;
+
+const HELP: &str = "\
+Data loss is told for three events: a power cut of the whole cluster (all DRAM
+is gone) from which some servers do not return; the same servers dying at one
+moment while all others keep their DRAM; and a year in which servers are lost
+one by one, each whole again when its log is recovered and the replicas that it
+held are made anew. Formulas: SOSP11 4.5, Copysets (ATC 2013). Failure domains
+are single servers there; by racks it is safer.
+
+A recovery takes as long as the slowest of disks, network and replay, after
+detection and the first segment: what the hardware allows, not a promise.
+Profiles, per server:
+           network      disk read/write    replay by a core            detection
+  sosp11   25 Gbit/s    213 / 197 MB/s     800 MB/s, 3.1 M records/s   150 ms
+  tut15    24 Gbit/s    540 / 360 MB/s     500 MB/s, 3.1 M records/s   200 ms
+  2026     25 Gbit/s    3 / 1.5 GB/s       2.5 GB/s, 6 M records/s     1300 ms
+Replay of the profile 2026 is a goal until it is measured on such a machine:
+measure yours and say --replay. Its detection is that of a host that falls
+silent; a process that died is noticed in 100 ms (--detection 100ms).
+
+Examples:
+  ramhold plan --servers 1000
+      three replicas, scattered; 1 % do not return
+  ramhold plan --servers 1000 --placement copyset
+  ramhold plan --servers 1000 --placement copyset --scatter-width 10 \\
+      --failures 25
+  ramhold plan --servers 100000 --replicas 2 --profile sosp11 --json
+  ramhold plan --servers 12 --memory 256GiB --network 100Gbit --cores 16 \\
+      --detection 100ms
+
+Exit codes: 0 told, 2 a description that makes no sense.";
+
+/// Work out data loss, copies and recovery time of a cluster.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Plan {
+    /// How many servers (machines).
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(2..=SERVER_COUNT_MAX))]
+    pub servers: u64,
+    /// Log in the DRAM of each server.
+    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = parse_bytes)]
+    pub memory: u64,
+    /// The share of the log that is live data.
+    #[arg(long, value_name = "SHARE", default_value = "80%", value_parser = parse_share)]
+    pub utilisation: f64,
+    /// Replicas of a segment on backups.
+    #[arg(long, value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
+    pub replicas: u8,
+    /// 'scatter', 'copyset' or 'copyset:RINGS', as for 'ramhold coordinator'.
+    #[arg(long, value_name = "HOW", default_value = "scatter", value_parser = parse_placement)]
+    pub placement: ReplicaPlacement,
+    /// As many rings of copysets as it takes for at least so many servers to share copysets with each: they are where a
+    /// dead server's replicas are made anew.
+    #[arg(long, value_name = "SERVERS")]
+    pub scatter_width: Option<u64>,
+    /// How many servers fail together.
+    #[arg(long, value_name = "COUNT", group = "failing")]
+    pub failures: Option<u64>,
+    /// The share of servers that fail together, rounded up. [default: 1%]
+    #[arg(long, value_name = "SHARE", group = "failing", value_parser = parse_share)]
+    pub failure_fraction: Option<f64>,
+    /// How likely each server fails, by itself, in the power cut or at the same moment.
+    #[arg(long, value_name = "SHARE", group = "failing", value_parser = parse_share)]
+    pub failure_probability: Option<f64>,
+    /// How often a year a server is lost with its disks.
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = parse_crashes)]
+    pub crashes_per_year: f64,
+    /// The machines; each of the next options replaces one of its figures.
+    #[arg(long, value_enum, default_value_t = Profile::Now)]
+    pub profile: Profile,
+    /// Of a server, in each direction: 25Gbit, 3GB.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub network: Option<f64>,
+    /// Of all disks of a server: 500MB, 3GB.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub disk_read: Option<f64>,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help = "Of all disks of a server, sustained")]
+    pub disk_write: Option<f64>,
+    /// Buffers of a server: what a recovery writes beyond them waits for the disks. [default: of 2026 256 MiB, else any]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub buffers: Option<u64>,
+    /// What one core replays, in bytes. [default: of 2026 2.5GB]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub replay: Option<f64>,
+    /// And in records per second: 800k, 6M. [default: of 2026 6M]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    pub replay_records: Option<f64>,
+    /// Cores of a server that replay: as many as server processes run there.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cores: Option<u32>,
+    /// An object with its key, as it is in the log.
+    #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = parse_bytes)]
+    pub object_bytes: u64,
+    /// From a server's death until it is declared dead.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub detection: Option<Duration>,
+}
+
+/// Servers that fail together.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Failing {
+    Count(u64),
+    Each(f64),
+}
+
+impl Plan {
+    pub fn hardware(&self) -> Hardware {
+        let profile = self.profile.hardware();
+        Hardware {
+            network: self.network.unwrap_or(profile.network),
+            disk_read: self.disk_read.unwrap_or(profile.disk_read),
+            disk_write: self.disk_write.unwrap_or(profile.disk_write),
+            replay: self.replay.unwrap_or(profile.replay),
+            replay_records: self.replay_records.unwrap_or(profile.replay_records),
+            cores: self.cores.unwrap_or(profile.cores),
+            buffers: self.buffers.or(profile.buffers),
+            detection: self.detection.unwrap_or(profile.detection),
+        }
+    }
+
+    pub fn spread(&self) -> Result<Spread, String> {
+        match (self.placement, self.scatter_width) {
+            (ReplicaPlacement::Scatter, None) => Ok(Spread::Scatter),
+            (ReplicaPlacement::Scatter, Some(_)) => {
+                Err("--scatter-width is of copysets: give --placement copyset".to_owned())
+            }
+            (ReplicaPlacement::Copysets { rings }, None) => Ok(Spread::Copysets { rings }),
+            (ReplicaPlacement::Copysets { rings: 1 }, Some(width)) => {
+                let of_a_ring = scatter_width_of_a_ring(u64::from(self.replicas));
+                let rings = width.checked_div(of_a_ring).map(|_| width.div_ceil(of_a_ring));
+                let rings = rings.and_then(|rings| u8::try_from(rings).ok());
+                let rings = rings.filter(|rings| (1..=COPYSET_RINGS_MAX).contains(rings));
+                rings.map(|rings| Spread::Copysets { rings }).ok_or_else(|| {
+                    format!(
+                        "--scatter-width {width}: with {} replicas it is 1 to {}, {of_a_ring} for each ring",
+                        self.replicas,
+                        of_a_ring * u64::from(COPYSET_RINGS_MAX)
+                    )
+                })
+            }
+            (ReplicaPlacement::Copysets { .. }, Some(_)) => {
+                Err("--scatter-width and 'copyset:RINGS' say the same: give one of them".to_owned())
+            }
+        }
+    }
+
+    pub fn failing(&self) -> Result<Failing, String> {
+        if let Some(probability) = self.failure_probability {
+            return Ok(Failing::Each(probability));
+        }
+        let failed = self.failures.unwrap_or_else(|| {
+            let share = self.failure_fraction.unwrap_or(0.01);
+            // The product is made slightly smaller, so that rounding up does not make 1 % of 1,000 into 11.
+            (share * self.servers as f64 - 1e-6).ceil().max(0.0) as u64
+        });
+        if failed > self.servers {
+            return Err(format!("--failures {failed}: there are {} servers", self.servers));
+        }
+        Ok(Failing::Count(failed))
+    }
+}
+
+fn parse_crashes(text: &str) -> Result<f64, String> {
+    let crashes = plain(text).filter(|crashes| *crashes <= 10_000.0);
+    crashes.ok_or_else(|| format!("'{text}' is not a number of crashes a year like 2 or 0.5"))
+}
