@@ -40,6 +40,11 @@ pub fn about_table(client: &mut Client, name: &str, error: Error) -> Failure {
     {
         return Failure::new(REFUSED, format!("there is no table '{name}'; did you mean '{meant}'?"));
     }
+    table_failure(name, error)
+}
+
+/// An error about a table that is there.
+pub fn table_failure(name: &str, error: Error) -> Failure {
     Failure::from(error).about(&format!("table '{name}'"))
 }
 

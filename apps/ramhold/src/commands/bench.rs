@@ -15,7 +15,8 @@ mod replay;
 mod report;
 mod verdict;
 
-use crate::commands::table::{OptionArguments, create_if_absent};
+use crate::commands::table::create::create_if_absent;
+use crate::commands::table::options::OptionArguments;
 use crate::failure::Failure;
 use crate::global::Global;
 use clap::{Args, Subcommand};

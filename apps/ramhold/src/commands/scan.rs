@@ -1,5 +1,6 @@
 //! `scan` and `export`: all objects of a table, for people and for programs (A6).
 
+use crate::connection::table_failure;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output;
@@ -109,7 +110,7 @@ impl Scan {
                 pass_lost: self.pass_lost,
                 ..PageLimits::default()
             };
-            let page = client.scan_page(cursor, limits).map_err(|error| about(&self.table, error))?;
+            let page = client.scan_page(cursor, limits).map_err(|error| table_failure(&self.table, error))?;
             let mut text = String::new();
             let wanted: Vec<&ScannedObject> =
                 page.objects.iter().filter(|object| self.is_wanted(object)).collect();
@@ -193,7 +194,7 @@ impl Export {
         let mut progress = Progress::new("exported", global.json);
         let (mut objects, mut bytes) = (0, 0);
         for object in client.scan_from(ScanCursor::new(table), limits) {
-            let object = object.map_err(|error| about(&self.table, error))?;
+            let object = object.map_err(|error| table_failure(&self.table, error))?;
             let mut fields = serde_json::Map::new();
             output::insert_bytes(&mut fields, "key", &object.key);
             output::insert_bytes(&mut fields, "value", &object.value);
@@ -207,10 +208,6 @@ impl Export {
         crate::output::tell(&format!("exported {objects} objects, {bytes} bytes"));
         Ok(())
     }
-}
-
-fn about(table: &str, error: ramhold_client::Error) -> Failure {
-    Failure::from(error).about(&format!("table '{table}'"))
 }
 
 /// Shows `each` the key of every object of a table; objects that were lost are passed over.

@@ -35,7 +35,7 @@ pub fn picture(picture: &Picture) -> Value {
         "losses": cluster.losses.iter().map(loss).collect::<Vec<_>>(),
         "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),
         "servers": servers.collect::<Vec<_>>(),
-        "tables": picture.tables.iter().map(table::summary_json).collect::<Vec<_>>(),
+        "tables": picture.tables.iter().map(table::describe::summary_json).collect::<Vec<_>>(),
         "recoveries": cluster.recoveries.iter().map(recoveries::json::report_json).collect::<Vec<_>>(),
     })
 }

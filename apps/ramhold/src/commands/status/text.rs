@@ -3,7 +3,7 @@
 use super::findings::{Finding, Grade, findings, since_text, verdict};
 use super::picture::Picture;
 use crate::commands::recoveries::reports;
-use crate::commands::table;
+use crate::commands::table::describe;
 use crate::output::{Columns, bytes_for_eyes};
 use crate::placement::placement_text;
 use crate::screen::{Colour, Screen, WIDTH, wrap};
@@ -44,7 +44,7 @@ pub fn picture(picture: &Picture, breadth: Breadth, screen: Screen) -> String {
     });
     if !picture.tables.is_empty() {
         text.push('\n');
-        text.push_str(&table::tables_columns(&picture.tables).fitted(WIDTH));
+        text.push_str(&describe::tables_columns(&picture.tables).fitted(WIDTH));
     }
     if !cluster.recoveries.is_empty() {
         text.push('\n');

@@ -1,0 +1,217 @@
+//! The start of a server: checks the machine, divides its memory, and opens everything.
+
+use super::arguments::{PollMode, Server};
+use super::buffers::{self, BufferPlace};
+use super::device;
+use super::redis::{check_resp_ports, handed, redis_line, resp_config};
+use crate::admin;
+use crate::failure::Failure;
+use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
+use crate::process;
+use crate::size::bytes_text;
+use ramhold_backup::{BackupConfig, Buffers};
+use ramhold_base::limits::{LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
+use ramhold_base::processor;
+use ramhold_client::parse_addresses;
+use ramhold_detector::DetectorConfig;
+use ramhold_log::Geometry;
+use ramhold_master::MasterConfig;
+use ramhold_node::{RespConfig, ServerConfig, ServerNode};
+use ramhold_runtime::{
+    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
+};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
+const FRAMES_GROW_BY: u32 = 16;
+const NEEDED_INTERVAL: Duration = Duration::from_secs(1);
+const ENLIST_INTERVAL: Duration = Duration::from_millis(250);
+/// How often another port is tried when somebody else takes the one that was just found free.
+const PORT_ATTEMPT_COUNT: u32 = 16;
+
+/// What was found and chosen before the start.
+pub struct Prepared {
+    coordinator: SocketAddr,
+    memory: MemoryPlan,
+    pub buffers: BufferPlace,
+    mode: Buffers,
+    frames_max: u32,
+    read_speed: device::ReadSpeed,
+    resp: Option<RespConfig>,
+}
+
+impl Prepared {
+    pub fn new(arguments: &Server) -> Result<Prepared, Failure> {
+        let mut addresses = vec![arguments.bind];
+        addresses.extend(arguments.advertise);
+        process::check_exposure(&addresses, arguments.insecure_network)?;
+        let roles = Roles { master: !arguments.no_master, backup: !arguments.no_backup };
+        if !roles.master && !roles.backup {
+            return Err(Failure::usage("--no-master with --no-backup leaves nothing to do"));
+        }
+        if arguments.label.len() > LABEL_COUNT_MAX {
+            return Err(Failure::usage(format!("a server has at most {LABEL_COUNT_MAX} labels")));
+        }
+        if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
+            let text = format!("others cannot reach {}; say with --advertise where they can", arguments.bind);
+            return Err(Failure::usage(text));
+        }
+        let coordinator = *parse_addresses(arguments.coordinator.as_deref().expect("the parser requires it"))
+            .map_err(|error| Failure::from(error).about("--coordinator"))?
+            .first()
+            .expect("a list of addresses is not empty");
+        raise_file_limit();
+
+        let dir = device::make_dir(arguments.dir())?;
+        let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
+        let memory = MemoryPlan::new(arguments.memory, roles, arguments.buffers).map_err(Failure::usage)?;
+        if let Some(told) = buffers::abandoned() {
+            crate::output::tell(&format!("ramhold: {told}"));
+        }
+        check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
+            .map_err(Failure::usage)?;
+        let frames_max = if roles.backup { device::frames_max(&dir, arguments.disk)? } else { 0 };
+        check_resp_ports(arguments)?;
+        let resp = if arguments.no_resp { None } else { Some(resp_config(arguments, coordinator)?) };
+        let mode = buffers.reserve(&memory)?;
+        let read_speed = device::ReadSpeed::of(&dir);
+        Ok(Prepared { coordinator, memory, buffers, mode, frames_max, read_speed, resp })
+    }
+
+    /// Opens everything. The address must be known before the machine is made, so a port of 0 is settled here.
+    pub fn start(&self, arguments: &Server) -> Result<Runtime<ServerNode>, Failure> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let listen = settle(arguments.bind)?;
+            let advertise = arguments.advertise.unwrap_or(listen);
+            let region_bytes = usize::try_from(self.memory.log_bytes).expect("memory fits the address space");
+            // The kernel supplies zeroed pages when they are first touched.
+            let region = vec![0; region_bytes];
+            let seed = RandomState::new().hash_one(std::process::id());
+            let node = ServerNode::new(self.server_config(arguments, advertise), region, seed);
+            let config = RuntimeConfig {
+                listen: Some(listen),
+                listen_also: [arguments.resp_port, arguments.resp_cluster_port]
+                    .into_iter()
+                    .flatten()
+                    .map(|port| SocketAddr::new(listen.ip(), port))
+                    .collect(),
+                listen_open: handed(arguments.resp_stdin)?,
+                hears_bytes: self.resp.is_some(),
+                poll: match arguments.poll {
+                    PollMode::Adaptive => Poll::ADAPTIVE,
+                    PollMode::Busy => Poll::Busy,
+                },
+                disk: Some(DiskConfig {
+                    data_dir: arguments.dir().to_owned(),
+                    buffer_dir: self.buffers.path().to_owned(),
+                }),
+                read_memory_bytes: self.memory.recovery_cache_bytes,
+                ..RuntimeConfig::default()
+            };
+            match Runtime::new(node, config) {
+                Ok(runtime) => return Ok(runtime),
+                Err(StartError::Listen { .. })
+                    if arguments.bind.port() == 0 && attempt < PORT_ATTEMPT_COUNT => {}
+                Err(error) => return Err(Failure::usage(error.to_string())),
+            }
+        }
+    }
+
+    fn server_config(&self, arguments: &Server, advertise: SocketAddr) -> ServerConfig {
+        let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
+        let mut master_config = MasterConfig::new(geometry, self.memory.log_bytes, self.memory.index_bytes);
+        master_config.profile_bytes_max = self.memory.profile_bytes;
+        master_config.replication.local_allowed = arguments.allow_local_backup;
+        master_config.replication.copy_bytes_per_second = arguments.copy_rate;
+        master_config.scrub_bytes_per_second = arguments.scrub_rate;
+        master_config.disk_bytes_max = u64::from(arguments.disk_expansion) * self.memory.log_bytes;
+        master_config.frames_max = u64::from(self.frames_max);
+        ServerConfig {
+            advertise,
+            coordinator: self.coordinator,
+            labels: arguments.label.clone(),
+            master: !arguments.no_master,
+            master_config,
+            backup_config: BackupConfig {
+                segment_bytes: SEGMENT_BYTES,
+                frames_max: self.frames_max,
+                frames_grow_by: FRAMES_GROW_BY,
+                buffers: self.mode,
+                buffers_survive_power: arguments.buffers_survive_power,
+                flush_interval: arguments.flush_interval,
+                recovery_cache_bytes: self.memory.recovery_cache_bytes.max(u64::from(SEGMENT_BYTES)),
+                found_cache_bytes: self.memory.recovery_cache_bytes / 2,
+                needed_interval: NEEDED_INTERVAL,
+                directory: arguments.dir().display().to_string(),
+                mode: self.mode_text(),
+            },
+            detector: DetectorConfig::default(),
+            resp: self.resp.clone(),
+            memory_bytes: self.memory.total_bytes,
+            read_speed: self.read_speed.megabytes_per_second,
+            enlist_interval: ENLIST_INTERVAL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    fn mode_text(&self) -> String {
+        match self.mode {
+            Buffers::Reserved { count } => format!("{count} buffers in {}", self.buffers.path().display()),
+            Buffers::InFrames => "page cache of the frames".to_owned(),
+        }
+    }
+
+    /// What an operator must know about this process, on stdout.
+    pub fn tell(&self, arguments: &Server, listens: Option<SocketAddr>, admin: Option<SocketAddr>) {
+        let interval = arguments.flush_interval;
+        let mut lines = vec![
+            format!("ramhold server {}", env!("CARGO_PKG_VERSION")),
+            format!("  coordinator  {}", self.coordinator),
+            format!("  listens      {}", listens.expect("a server always listens")),
+            redis_line(arguments),
+            admin::line(admin),
+            format!("  data         {}", arguments.dir().display()),
+            format!("  memory       {}", self.memory.text()),
+            format!("  processor    {}", processor::path()),
+        ];
+        if self.frames_max > 0 {
+            lines.push(format!(
+                "  disk         {} frames, {}; reads {}",
+                self.frames_max,
+                bytes_text(u64::from(self.frames_max) * PLACE_BYTES),
+                self.read_speed.text()
+            ));
+            lines.push(format!("  buffers      {}", self.mode_text()));
+            lines.push(format!(
+                "  promise      an acknowledged write survives the death of every process at once; \
+                 a power cut of all its backups can take what is younger than {interval:?}, \
+                 of a synced table nothing"
+            ));
+        }
+        crate::output::show(&lines.join("\n"));
+    }
+}
+
+/// An address with a port: the given one, or one that is free now.
+fn settle(bind: SocketAddr) -> Result<SocketAddr, Failure> {
+    if bind.port() != 0 {
+        return Ok(bind);
+    }
+    let free = TcpListener::bind(bind).and_then(|listener| listener.local_addr());
+    free.map_err(|error| Failure::usage(format!("cannot listen on {bind}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_found() {
+        let found = settle("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert!(found.port() != 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! `table alter`: changes durability or replica count online, and waits for the tablets (D2).
+
+use super::describe::migrating;
+use crate::connection::table_failure;
+use crate::failure::{Failure, REFUSED, UNKNOWN};
+use crate::global::Global;
+use crate::output;
+use crate::progress::Progress;
+use clap::{Args, ValueEnum};
+use ramhold_base::limits::REPLICA_COUNT_MAX;
+use ramhold_client::{Durability, Error, Status, TableDescription, TableOptions};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Change a table's durability or replica count online.
+///
+/// Its tablets are moved one stretch after the other while everybody goes on reading and writing; a write to the stretch that
+/// is being moved waits for a fraction of a second. Waits until all are moved: as long as it takes, or for --timeout. Moving
+/// goes on in the background when this program ends. Not from or to 'none', nor to more copies than the servers that are up
+/// can keep.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold table alter users --durability synced
+  ramhold table alter users --replicas 2
+  ramhold table alter users --durability buffered --replicas 3 --no-wait
+
+At least one of --durability and --replicas is needed.",
+    group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub struct Alter {
+    name: String,
+    /// What an acknowledged write is good for.
+    #[arg(long, value_enum, group = "change")]
+    durability: Option<KeptArgument>,
+    /// Copies on backups.
+    #[arg(long, group = "change", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
+    replicas: Option<u8>,
+    /// Return when it is stored that the table is to be kept so.
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// What a table that is kept on backups can be altered to.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum KeptArgument {
+    /// In the buffers of all replicas' backups.
+    Buffered,
+    /// On the devices of all replicas' backups.
+    Synced,
+}
+
+impl KeptArgument {
+    fn durability(self) -> Durability {
+        match self {
+            KeptArgument::Buffered => Durability::Buffered,
+            KeptArgument::Synced => Durability::Synced,
+        }
+    }
+}
+
+/// How often it is looked whether a table's tablets are moved.
+const ALTER_POLL: Duration = Duration::from_millis(100);
+/// How long none of them is moved before somebody who watches is told what is waited for.
+const ALTER_SLOW: Duration = Duration::from_secs(5);
+
+impl Alter {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let name = &self.name;
+        let (mut client, table) = global.connect_to_table(name)?;
+        let before = client.describe_table(name).map_err(|error| table_failure(name, error))?.options;
+        client
+            .alter_table(table, self.durability.map(KeptArgument::durability), self.replicas)
+            .map_err(|error| unaltered(name, self.replicas.unwrap_or(before.replicas), error))?;
+        let mut progress = Progress::new("moving", global.json);
+        let mut description = client.describe_table(name).map_err(|error| table_failure(name, error))?;
+        let (mut least, mut since) = (description.migrating, Instant::now());
+        while description.migrating > 0 && !self.no_wait {
+            let left = description.migrating;
+            if left < least {
+                (least, since) = (left, Instant::now());
+            }
+            let text = format!("tablets: {left} of {} left", description.tablets.len());
+            if global.patience.is_some_and(|patience| progress.elapsed() >= patience) {
+                progress.finish();
+                return Err(unfinished(name, &description, &before, progress.elapsed()));
+            }
+            let text = match (since.elapsed() < ALTER_SLOW, description.shortage) {
+                (true, _) => text,
+                (false, None) => format!("{text}; 'ramhold status' tells what is waited for"),
+                (false, Some(shortage)) => format!("{text}; {shortage}, {}", shortage.remedy()),
+            };
+            progress.show_text(|| text);
+            std::thread::sleep(ALTER_POLL);
+            description = client.describe_table(name).map_err(|error| table_failure(name, error))?;
+        }
+        progress.finish();
+        let options = &description.options;
+        if global.json {
+            return output::print_json(&json!({
+                "table": table.raw(),
+                "name": name,
+                "durability": options.durability.name(),
+                "replicas": options.replicas,
+                "tablets": description.tablets.len(),
+                "tablets_migrating": description.migrating,
+            }));
+        }
+        output::print(&format!(
+            "table '{name}' ({table}): {}, {} replicas{}\n",
+            options.durability.name(),
+            options.replicas,
+            migrating(&description)
+        ))
+    }
+}
+
+/// The time for an alteration is over; it goes on.
+fn unfinished(name: &str, table: &TableDescription, before: &TableOptions, waited: Duration) -> Failure {
+    let (left, all) = (table.migrating, table.tablets.len());
+    let why = table.shortage.map(|shortage| format!(" ({shortage})")).unwrap_or_default();
+    let text = format!(
+        "{left} of {all} tablets are not moved after {waited:.1?}{why}; moving goes on in the background: 'ramhold table \
+         describe {name}' shows how far it is, 'ramhold table alter {name} --durability {} --replicas {}' undoes it",
+        before.durability.name(),
+        before.replicas
+    );
+    Failure::new(UNKNOWN, text).about(&format!("table '{name}'"))
+}
+
+/// Why a table stays as it is kept.
+fn unaltered(name: &str, replicas: u8, error: Error) -> Failure {
+    if let Error::Refused { status: Status::Unsupported, .. } = error {
+        let text = "a table cannot be altered from or to 'none'; make a new one and copy what is to be kept";
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    if let Error::Refused { shortage: Some(shortage), .. } = error {
+        let remedy = shortage.remedy();
+        let text = match shortage.up {
+            _ if shortage.replicas != replicas => {
+                format!("not altered while it lacks backups: {shortage}; {remedy} first")
+            }
+            0 => format!("not altered: {shortage}; {remedy}"),
+            up => format!("not altered: {shortage}; {remedy}, or give --replicas {up}"),
+        };
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    table_failure(name, error)
+}

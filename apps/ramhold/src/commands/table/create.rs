@@ -1,0 +1,147 @@
+//! `table create`, and tables that other commands make (A1, D2).
+
+use super::describe::by_slots;
+use super::options::{OptionArguments, Wish};
+use crate::connection::table_failure;
+use crate::failure::{Failure, REFUSED};
+use crate::global::Global;
+use crate::output;
+use crate::progress::Progress;
+use clap::Args;
+use ramhold_client::{Client, Error, Status, TableId};
+use serde_json::json;
+use std::time::Duration;
+
+/// Make a table.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold table create users
+  ramhold table create cache --durability none
+  ramhold table create users --replicas 2 --if-absent
+  ramhold table create users --wait --timeout 5m
+  ramhold table create sessions --slots")]
+pub struct Create {
+    /// 1 to 255 bytes.
+    name: String,
+    #[command(flatten)]
+    options: OptionArguments,
+    /// Parts to begin with; 0: one per server.
+    #[arg(long, default_value_t = 0)]
+    tablets: u32,
+    /// A table of this name that exists already is fine, if it has the options that are given here.
+    #[arg(long)]
+    if_absent: bool,
+    /// When too few servers are up for the replicas, wait until there are enough: as long as it takes, or for --timeout.
+    #[arg(long)]
+    wait: bool,
+}
+
+impl Create {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let wish = self.options.wish(self.tablets)?;
+        let mut client = global.connect()?;
+        let created = if self.wait {
+            create_when_possible(&mut client, &self.name, &wish, global)
+        } else {
+            wish.create(&mut client, &self.name)
+        };
+        let table = if self.if_absent {
+            or_existing(&mut client, &self.name, &wish, created)?
+        } else {
+            created.map_err(|error| refused(&self.name, error))?
+        };
+        // Only the cluster knows the options that were left open, and those of a table that exists already.
+        let made =
+            client.describe_table(&self.name).map_err(|error| table_failure(&self.name, error))?.options;
+        let durability = made.durability.name();
+        if global.json {
+            output::print_json(&json!({
+                "table": table.raw(),
+                "name": self.name,
+                "durability": durability,
+                "replicas": made.replicas,
+                "slots": made.slots,
+            }))
+        } else {
+            output::print(&format!(
+                "table '{}' is {table}: {durability}, {} replicas{}\n",
+                self.name,
+                made.replicas,
+                by_slots(&made)
+            ))
+        }
+    }
+}
+
+/// The table of this name, made if there is none. One with other options than were given is refused.
+pub fn create_if_absent(client: &mut Client, name: &str, wish: &Wish) -> Result<TableId, Failure> {
+    let created = wish.create(client, name);
+    or_existing(client, name, wish, created)
+}
+
+fn or_existing(
+    client: &mut Client,
+    name: &str,
+    wish: &Wish,
+    created: Result<TableId, Error>,
+) -> Result<TableId, Failure> {
+    let Err(Error::Refused { status: Status::TableExists, .. }) = created else {
+        return created.map_err(|error| refused(name, error));
+    };
+    let table = client.describe_table(name).map_err(|error| table_failure(name, error))?;
+    let differences = wish.differences(&table);
+    if differences.is_empty() {
+        return Ok(table.table);
+    }
+    Err(table_failure(name, Error::TableDiffers { table: table.table, differences }))
+}
+
+/// How often it is looked whether enough servers are up for a table.
+const WAIT_POLL: Duration = Duration::from_millis(500);
+
+/// Makes a table as soon as enough servers are up for its replicas; tells what is missing whenever that changes.
+fn create_when_possible(
+    client: &mut Client,
+    name: &str,
+    wish: &Wish,
+    global: &Global,
+) -> Result<TableId, Error> {
+    let mut progress = Progress::new("waiting:", global.json);
+    let mut told = None;
+    loop {
+        let is_over = global.patience.is_some_and(|patience| progress.elapsed() >= patience);
+        match wish.create(client, name) {
+            Err(Error::Refused { shortage: Some(shortage), .. }) if !is_over => {
+                if told.replace(shortage) != Some(shortage) {
+                    progress.tell(&format!("table '{name}' waits: {shortage}; {}", shortage.remedy()));
+                }
+                progress.show_text(|| shortage.to_string());
+                std::thread::sleep(WAIT_POLL);
+            }
+            created => {
+                progress.finish();
+                return created;
+            }
+        }
+    }
+}
+
+/// Why a table could not be made.
+fn refused(name: &str, error: Error) -> Failure {
+    // This is the only reason for `NotAllowed` when a table is created.
+    if let Error::Refused { status: Status::NotAllowed, .. } = error {
+        let text = "this cluster gives tables no replicas by default; say how many with --replicas";
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    if let Error::Refused { shortage: Some(shortage), .. } = error {
+        let fewer = match shortage.up {
+            0 => "give --replicas 0 to keep it in one server's memory alone".to_owned(),
+            up => format!("give --replicas {up}"),
+        };
+        let text =
+            format!("not made: {shortage}; {}, wait for it with --wait, or {fewer}", shortage.remedy());
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    table_failure(name, error)
+}

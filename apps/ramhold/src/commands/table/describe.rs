@@ -1,0 +1,169 @@
+//! `table list` and `table describe`, as text and as JSON (A1).
+
+use crate::connection::about_table;
+use crate::failure::Failure;
+use crate::global::Global;
+use crate::output::{self, Columns};
+use clap::Args;
+use ramhold_base::hash::slot_of_hash;
+use ramhold_client::{Client, TableDescription, TableOptions, TableSummary, TabletState};
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a description waits for each tablet's number of objects.
+const COUNT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// List all tables.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  ramhold table list --json")]
+pub struct List;
+
+/// Show a table's options, its objects, and who owns what of it.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  ramhold table describe users")]
+pub struct Describe {
+    name: String,
+}
+
+impl List {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let tables = global.connect()?.tables()?;
+        if global.json {
+            return output::print_json(&json!(tables.iter().map(summary_json).collect::<Vec<_>>()));
+        }
+        if tables.is_empty() {
+            return output::print("no tables\n");
+        }
+        output::print(&tables_columns(&tables).text())
+    }
+}
+
+pub fn tables_columns(tables: &[TableSummary]) -> Columns {
+    let mut columns = Columns::new(["table", "id", "durability", "replicas", "tablets", "slots", "losses"]);
+    for table in tables {
+        columns.row([
+            output::bytes_for_eyes(table.name.as_bytes()),
+            table.table.to_string(),
+            table.options.durability.name().to_owned(),
+            table.options.replicas.to_string(),
+            table.tablets.to_string(),
+            if table.options.slots { "yes" } else { "no" }.to_owned(),
+            table.losses.to_string(),
+        ]);
+    }
+    columns
+}
+
+pub fn summary_json(table: &TableSummary) -> serde_json::Value {
+    json!({
+        "table": table.table.raw(),
+        "name": table.name,
+        "durability": table.options.durability.name(),
+        "replicas": table.options.replicas,
+        "tablets": table.tablets,
+        "slots": table.options.slots,
+        "losses": table.losses,
+    })
+}
+
+impl Describe {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let mut client = global.connect()?;
+        let description = client.describe_table(&self.name);
+        let description = description.map_err(|error| about_table(&mut client, &self.name, error))?;
+        let objects = count(&mut client, &description);
+        if global.json {
+            output::print_json(&description_json(&description, objects))
+        } else {
+            output::print(&description_text(&description, objects))
+        }
+    }
+}
+
+/// How many objects a table has, if that can be had at once.
+fn count(client: &mut Client, table: &TableDescription) -> Option<u64> {
+    if table.tablets.iter().any(|tablet| tablet.state != TabletState::Serving) {
+        return None;
+    }
+    client.set_deadline(COUNT_PATIENCE);
+    client.count(table.table).ok()
+}
+
+fn description_text(table: &TableDescription, objects: Option<u64>) -> String {
+    let mut text = format!(
+        "table '{}' ({}): {}, {} replicas, {} tablets, {} objects{}\n",
+        output::bytes_for_eyes(table.name.as_bytes()),
+        table.table,
+        table.options.durability.name(),
+        table.options.replicas,
+        table.tablets.len(),
+        objects.map_or_else(|| "unknown".to_owned(), |objects| objects.to_string()),
+        by_slots(&table.options)
+    );
+    if table.migrating > 0 {
+        text.insert_str(text.len() - 1, &migrating(table));
+    }
+    let bounds = if table.options.slots { ["first slot", "last slot"] } else { ["first hash", "last hash"] };
+    let bound = |hash| match table.options.slots {
+        true => slot_of_hash(hash).to_string(),
+        false => format!("{hash:?}"),
+    };
+    let mut columns = Columns::new([bounds[0], bounds[1], "state", "owner", "address"]);
+    for tablet in &table.tablets {
+        columns.row([
+            bound(tablet.first),
+            bound(tablet.last),
+            state_name(tablet.state).to_owned(),
+            format!("{}/{}", tablet.owner, tablet.shard),
+            tablet.address.map_or_else(|| "-".to_owned(), |address| address.0.to_string()),
+        ]);
+    }
+    text.push_str(&columns.text());
+    text
+}
+
+pub fn by_slots(options: &TableOptions) -> &'static str {
+    if options.slots { ", by slots" } else { "" }
+}
+
+fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_json::Value {
+    let tablets = table.tablets.iter().map(|tablet| {
+        json!({
+            // Hashes are hexadecimal text, since JSON numbers are exact only up to 2^53.
+            "first_hash": format!("{:?}", tablet.first),
+            "last_hash": format!("{:?}", tablet.last),
+            "state": state_name(tablet.state),
+            "owner": tablet.owner.raw(),
+            "shard": tablet.shard.raw(),
+            "address": tablet.address.map(|address| address.0.to_string()),
+        })
+    });
+    json!({
+        "table": table.table.raw(),
+        "name": table.name,
+        "durability": table.options.durability.name(),
+        "replicas": table.options.replicas,
+        "slots": table.options.slots,
+        "objects": objects,
+        "tablets_migrating": table.migrating,
+        "placement_seed": format!("{:016x}", table.seed.0),
+        "tablets": tablets.collect::<Vec<_>>(),
+    })
+}
+
+fn state_name(state: TabletState) -> &'static str {
+    match state {
+        TabletState::Serving => "serving",
+        TabletState::Recovering => "recovering",
+        TabletState::Creating => "creating",
+        TabletState::Dropping => "dropping",
+    }
+}
+
+/// How far a table is from being kept as it is to be.
+pub fn migrating(table: &TableDescription) -> String {
+    match table.migrating {
+        0 => String::new(),
+        count => format!(", {count} of {} tablets not moved yet", table.tablets.len()),
+    }
+}

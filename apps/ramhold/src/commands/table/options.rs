@@ -1,0 +1,131 @@
+//! The options with which a table is made, and what of them the cluster decides (D2).
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
+use ramhold_client::{
+    Client, Durability, Error, LeftOpen, TableDescription, TableDifference, TableId, TableOptions,
+};
+
+/// How a table keeps what is written to it.
+#[derive(Args, Clone, Debug)]
+pub struct OptionArguments {
+    /// Copies on backups: 1 to 7, or 0 for a table in one server's memory alone; by default what the cluster was
+    /// started with ('ramhold coordinator --default-replicas', 'ramhold dev --replicas').
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
+    replicas: Option<u8>,
+    /// What an acknowledged write is good for; by default 'buffered', and 'none' without replicas.
+    #[arg(long, value_enum)]
+    durability: Option<DurabilityArgument>,
+    /// Place keys by the hash slots of Redis Cluster: keys with the same {tag} are on one server.
+    #[arg(long)]
+    slots: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum DurabilityArgument {
+    /// In the buffers of all replicas' backups.
+    Buffered,
+    /// On the devices of all replicas' backups.
+    Synced,
+    /// In one server's memory alone: gone when that server dies.
+    None,
+}
+
+/// The options of a table to be made, and what of them is the cluster's to decide.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    options: TableOptions,
+    left_open: Option<LeftOpen>,
+    /// Whether the durability was said, and is not only what the replicas make of it.
+    says_durability: bool,
+}
+
+impl OptionArguments {
+    pub fn wish(&self, tablets: u32) -> Result<Wish, Failure> {
+        let durability = match (self.durability, self.replicas) {
+            (Some(DurabilityArgument::Buffered), _) => Durability::Buffered,
+            (Some(DurabilityArgument::Synced), _) => Durability::Synced,
+            (Some(DurabilityArgument::None), _) | (None, Some(0)) => Durability::None,
+            (None, _) => Durability::Buffered,
+        };
+        let replicas = match (durability, self.replicas) {
+            (Durability::None, None | Some(0)) => 0,
+            (Durability::None, Some(_)) => {
+                return Err(Failure::usage("--durability none keeps no replicas; leave --replicas out"));
+            }
+            (Durability::Buffered | Durability::Synced, Some(0)) => {
+                return Err(Failure::usage("without replicas nothing is durable; use --durability none"));
+            }
+            // The cluster decides an option that is left open. An older coordinator takes this value.
+            (Durability::Buffered | Durability::Synced, replicas) => {
+                replicas.unwrap_or(REPLICA_COUNT_DEFAULT)
+            }
+        };
+        let left_open = match (self.durability, self.replicas) {
+            (None, None) => Some(LeftOpen::Durability),
+            (Some(DurabilityArgument::Buffered | DurabilityArgument::Synced), None) => {
+                Some(LeftOpen::Replicas)
+            }
+            (Some(DurabilityArgument::None), None) | (_, Some(_)) => None,
+        };
+        let says_durability = self.durability.is_some() || self.replicas == Some(0);
+        let options = TableOptions { durability, replicas, tablets, slots: self.slots };
+        Ok(Wish { options, left_open, says_durability })
+    }
+}
+
+impl Wish {
+    pub fn create(&self, client: &mut Client, name: &str) -> Result<TableId, Error> {
+        match self.left_open {
+            None => client.create_table(name, self.options.clone()),
+            Some(left_open) => client.create_table_leaving(left_open, name, self.options.clone()),
+        }
+    }
+
+    /// The options in which a table differs from what was said. An option that was not said may be as it is.
+    pub fn differences(&self, table: &TableDescription) -> Vec<TableDifference> {
+        let mut differences = TableDifference::all(table, &self.options, self.left_open);
+        differences.retain(|difference| match difference {
+            TableDifference::Durability { .. } => self.says_durability,
+            TableDifference::Slots { .. } => self.options.slots,
+            TableDifference::Replicas { .. } | TableDifference::Tablets { .. } => true,
+        });
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<(&'static str, u8)> {
+        let options = OptionArguments { replicas, durability, slots: false }.wish(0).ok()?.options;
+        Some((options.durability.name(), options.replicas))
+    }
+
+    fn left_open(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<LeftOpen> {
+        OptionArguments { replicas, durability, slots: false }.wish(0).unwrap().left_open
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_clusters_to_decide() {
+        // D2
+        assert_eq!(left_open(None, None), Some(LeftOpen::Durability));
+        assert_eq!(left_open(None, Some(DurabilityArgument::Buffered)), Some(LeftOpen::Replicas));
+        assert_eq!(left_open(None, Some(DurabilityArgument::None)), None);
+        assert_eq!(left_open(Some(2), None), None);
+        assert_eq!(left_open(Some(2), Some(DurabilityArgument::Buffered)), None);
+    }
+
+    #[test]
+    fn replicas_and_durability_agree() {
+        // D2
+        assert_eq!(options(None, None), Some(("buffered", 3)));
+        assert_eq!(options(Some(1), None), Some(("buffered", 1)));
+        assert_eq!(options(Some(0), None), Some(("none", 0)));
+        assert_eq!(options(None, Some(DurabilityArgument::None)), Some(("none", 0)));
+        assert_eq!(options(Some(2), Some(DurabilityArgument::None)), None);
+        assert_eq!(options(Some(0), Some(DurabilityArgument::Buffered)), None);
+    }
+}
