@@ -3,8 +3,8 @@
 //! Each session needs a program of its own (Python, Go, Node, Redis's tools). Without that program the
 //! session is skipped by name.
 
+use crate::building::build_quietly;
 use crate::shell::{Failure, Step, built, is_installed, root};
-use crate::suite::build_quietly;
 use std::fs;
 
 const FOLDER: &str = "testing/clients";

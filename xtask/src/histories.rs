@@ -2,8 +2,8 @@
 //!
 //! The checker is a separate program in testing/checker, in Go. Without Go nothing can be judged.
 
+use crate::building::build_quietly;
 use crate::shell::{Failure, Step, built, is_installed};
-use crate::suite::build_quietly;
 
 /// The run of CI, within a minute.
 const TEST: &[&str] = &["--kills", "8", "--seconds", "20"];

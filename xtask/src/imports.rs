@@ -50,9 +50,6 @@ const CIRCLES: &[(&str, &[usize], &str)] = &[
     ("io/runtime", &[6, 5], "to be broken"),
     ("testing/cluster", &[2], "to be broken"),
     ("testing/world", &[10, 5, 3, 2, 2], "to be broken"),
-    ("bench/compare", &[3], "to be broken"),
-    ("bench/figures", &[4], "to be broken"),
-    ("xtask", &[3], "to be broken"),
 ];
 
 /// Third-party crates that the pure core may use.

@@ -4,6 +4,7 @@
 //! in programs of the workspace that it builds and runs. It writes nothing but build artefacts, except with
 //! `fix`.
 
+mod building;
 mod clients;
 mod fuzz;
 mod histories;

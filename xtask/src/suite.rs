@@ -1,5 +1,6 @@
 //! The steps of each command.
 
+use crate::building::{build, build_quietly};
 use crate::shell::{Failure, Step, answer, built, is_installed};
 use crate::{clients, histories, imports, single_place};
 
@@ -110,14 +111,6 @@ fn run_each_processor_path() -> Result<Vec<String>, Failure> {
             .run()?;
     }
     Ok(lacking)
-}
-
-fn build() -> Result<(), Failure> {
-    Step::new("build").cargo(&["build", "--quiet", "--release", "--workspace", "--bins"]).run()
-}
-
-pub fn build_quietly() -> Result<(), Failure> {
-    Step::new("build").cargo(&["build", "--release", "--workspace", "--bins"]).quiet().run()
 }
 
 fn run_world(arguments: &[&str]) -> Result<(), Failure> {

@@ -12,6 +12,7 @@
 
 mod cleaning;
 mod memory;
+mod one_run;
 mod process;
 mod ramhold;
 mod redis;

@@ -1,7 +1,7 @@
 //! A Ramhold cluster of processes, and its own benchmark as the client.
 
+use crate::one_run::{Figures, OBJECTS, Test};
 use crate::process::{free_port, pinned, ramhold, scratch};
-use crate::speed::{Figures, OBJECTS, Test};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

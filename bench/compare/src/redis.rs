@@ -1,7 +1,7 @@
 //! redis-server, and a client that keeps a fixed number of commands under way on one connection.
 
+use crate::one_run::{Figures, OBJECTS, Test};
 use crate::process::Process;
-use crate::speed::{Figures, OBJECTS, Test};
 use hdrhistogram::Histogram;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -7,6 +7,7 @@
 //!
 //! Not here: memory.
 
+use crate::one_run::{Figures, OBJECTS, Test};
 use crate::{process, ramhold, redis};
 use clap::Args;
 
@@ -24,24 +25,7 @@ pub struct Speed {
     smoke: bool,
 }
 
-/// The results of one run of one test.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    pub ops_per_second: f64,
-    pub p50_micros: f64,
-    pub p99_micros: f64,
-}
-
-/// One test: reads or writes, with a fixed number under way.
-#[derive(Clone, Copy, Debug)]
-pub struct Test {
-    pub reads: bool,
-    pub pipeline: u16,
-    pub seconds: u64,
-}
-
 const TESTS: [(bool, u16); 6] = [(true, 1), (false, 1), (true, 16), (false, 16), (true, 64), (false, 64)];
-pub const OBJECTS: u64 = 100_000;
 
 impl Speed {
     pub fn run(self) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! One recovery master: its speed by partition and object size (Fig. 6), and the disks needed to keep it busy
 //! (Fig. 7).
 
-use super::{
+use super::figure::{
     Extent, Figure, MB, SOSP_PARTITION, busiest_port, busiest_processor, count, notes, plan, seconds,
 };
 use crate::profile::{Profile, SOSP11_DISK};

@@ -1,6 +1,6 @@
 //! Recovery time by the dead server's placement of segments (Fig. 11): a distribution over many recoveries.
 
-use super::{Extent, Figure, SOSP_PARTITION, notes, plan, seconds};
+use super::figure::{Extent, Figure, SOSP_PARTITION, notes, plan, seconds};
 use crate::profile::SOSP11_DISK;
 use crate::scale::{FINE, Scale};
 use crate::stage::{Choice, Measured, Plan};

@@ -1,6 +1,6 @@
 //! Recovery time as masters, backups and data grow together (Figs. 8 to 10, TUT15), up to a thousand servers of today.
 
-use super::{
+use super::figure::{
     Extent, Figure, GB, MB, busiest_coordinator, busiest_port, busiest_processor, busiest_reader, count,
     notes, plan, seconds,
 };
