@@ -1,10 +1,17 @@
-//! `bench`: measurements.
+//! `ramhold bench`: measurements that a user makes on the user's own machines.
 //!
 //! - `kv`: the throughput of a cluster, the latency of its operations, and the number that fail.
 //! - `log`: the cost of a nearly full log.
 //! - `replay`: the speed at which a recovery master takes in a dead log.
 //! - `recovery`: the speed at which a whole cluster takes in the data of a dead server.
 //! - `verdict`: the time until a death is known.
+//!
+//! `recovery` and `verdict` start a cluster of their own, and `recovery --beside-redis` starts redis-server. They
+//! are here and not in the folder `bench` for two reasons:
+//! - a user needs nothing but the installed program to learn how fast a recovery is on these machines;
+//! - they start this same program, with the code that also starts the clusters of `dev` and `demo` (`local`).
+//!
+//! Not here: measurements for developers, which need the sources (the folder `bench`, `cargo xtask bench`).
 
 mod busy;
 mod load;
