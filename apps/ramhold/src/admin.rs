@@ -19,7 +19,7 @@ pub fn parse_admin(text: &str) -> Result<Admin, String> {
         "off" => Ok(Admin::Off),
         address => address.parse().map(Admin::At).map_err(|_| {
             format!(
-                "'{text}' is neither 'off' nor an address like 127.0.0.1:8400; port 0 takes any that is free"
+                "'{text}' is neither 'off' nor an address like 127.0.0.1:8400; port 0 takes any free port"
             )
         }),
     }

@@ -16,16 +16,17 @@ use clap::{Arg, Command as Parsed, CommandFactory, Parser, Subcommand};
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
+  0  success
   1  not found, or a condition did not hold
   2  wrong usage, or something on this machine failed (a file, a directory)
-  3  refused by the cluster; surely without effect
-  4  unknown: it may have taken effect, or may not
+  3  refused by the cluster, without effect
+  4  unknown: the command may or may not have taken effect
   5  the cluster cannot be reached
+The help of a command lists its exit codes where they differ.
 
 Errors are one line on stderr. 'ramhold COMMAND --help' shows examples.
 
-Begin with:
+To begin:
   ramhold dev --dir ./cluster --detach
   ramhold status";
 
@@ -63,13 +64,14 @@ pub fn command() -> Parsed {
 ///
 /// It has the `id` of the option that it stands for, or the parser would add that one too.
 fn unused_here(command: &'static str, option: &'static str, id: clap::Id) -> Arg {
-    let refuse = move |_: &str| Err::<String, String>(format!("'ramhold {command}' does not take it"));
+    let refuse =
+        move |_: &str| Err::<String, String>(format!("'ramhold {command}' does not take this option"));
     // A switch also takes a value here, so that the value parser can refuse it.
     let argument = Arg::new(id).long(option).hide(true).num_args(0..=1);
     argument.default_missing_value("").value_parser(refuse)
 }
 
-/// Ramhold: a distributed key-value store; all data in DRAM, and none of it lost.
+/// Ramhold: a distributed key-value store with all data in DRAM, replicated on disk.
 #[derive(Parser, Debug)]
 #[command(name = "ramhold", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub struct Cli {
@@ -146,23 +148,35 @@ mod tests {
     #[test]
     fn every_command_has_examples() {
         fn check(command: &clap::Command) {
-            if command.has_subcommands() {
-                command.get_subcommands().filter(|c| c.get_name() != "help").for_each(check);
-            } else {
-                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-                assert!(help.contains("ramhold "), "{} has no example", command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("\n  ramhold "), "{} has no example", command.get_name());
+            command.get_subcommands().filter(|c| c.get_name() != "help").for_each(check);
+        }
+        check(&command());
+    }
+
+    #[test]
+    fn every_argument_has_help() {
+        fn check(command: &clap::Command) {
+            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            for argument in shown {
+                assert!(argument.get_help().is_some(), "{}: {}", command.get_name(), argument.get_id());
             }
+            let shown = |below: &&clap::Command| below.get_name() != "help" && !below.is_hide_set();
+            command.get_subcommands().filter(shown).for_each(check);
         }
         check(&command());
     }
 
     #[test]
     fn help_is_read_in_80_columns() {
-        fn check(command: &clap::Command, told: &mut Vec<String>) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let wide = help.lines().filter(|line| line.chars().count() > 80);
-            told.extend(wide.map(|line| format!("{}: {line}", command.get_name())));
-            for below in command.get_subcommands() {
+        fn check(command: &mut clap::Command, told: &mut Vec<String>) {
+            for help in [command.render_help(), command.render_long_help()] {
+                let help = help.to_string();
+                let wide = help.lines().filter(|line| line.chars().count() > 80);
+                told.extend(wide.map(|line| format!("{}: {line}", command.get_name())));
+            }
+            for below in command.get_subcommands_mut() {
                 let about = below.get_about().map(ToString::to_string).unwrap_or_default();
                 if about.chars().count() > 60 && !below.is_hide_set() {
                     told.push(format!("{}: '{about}' does not fit a line of the list", below.get_name()));
@@ -171,7 +185,9 @@ mod tests {
             }
         }
         let mut told = Vec::new();
-        check(&command(), &mut told);
+        let mut all = command().term_width(80);
+        all.build();
+        check(&mut all, &mut told);
         assert!(told.is_empty(), "{}", told.join("\n"));
     }
 
@@ -194,7 +210,7 @@ mod tests {
         assert!(help(&mut all, &["server", "forget"]).contains("--cluster"));
         assert!(help(&mut all, &["status"]).contains("--cluster"));
         let refused = parse(&["ramhold", "stop", "--dir", "d", "--cluster", "a"]).unwrap_err();
-        assert!(refused.contains("'ramhold stop' does not take it"), "{refused}");
+        assert!(refused.contains("'ramhold stop' does not take this option"), "{refused}");
         assert!(parse(&["ramhold", "stop", "--dir", "d", "--json"]).is_err());
         parse(&["ramhold", "stop", "--dir", "d"]).unwrap();
         parse(&["ramhold", "server", "forget", "s5", "--cluster", "a", "--json"]).unwrap();

@@ -72,7 +72,10 @@ fn read(path: &Path) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::local(path, &error).about("--config");
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > FILE_BYTES_MAX {
-        let text = format!("{}: {length} bytes are too many for a file of options", path.display());
+        let text = format!(
+            "{}: a file of options has at most {FILE_BYTES_MAX} bytes, and this one has {length}",
+            path.display()
+        );
         return Err(Failure::usage(text).about("--config"));
     }
     std::fs::read_to_string(path).map_err(failed)
@@ -108,7 +111,11 @@ fn options(command: &Command) -> impl Iterator<Item = &Arg> {
 
 fn unknown(name: &str, command: &Command) -> String {
     let known: Vec<&str> = options(command).filter_map(Arg::get_long).collect();
-    format!("'{name}' is no option of 'ramhold {}'; there are: {}", command.get_name(), known.join(", "))
+    format!(
+        "'{name}' is not an option of 'ramhold {}'; the options are: {}",
+        command.get_name(),
+        known.join(", ")
+    )
 }
 
 fn values_of(value: &DeValue<'_>, argument: &Arg) -> Result<Vec<String>, String> {
@@ -129,7 +136,7 @@ fn text_of(value: &DeValue<'_>) -> Result<String, String> {
     match value {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
-        other => Err(format!("expected a text in quotes or a whole number, not this {}", other.type_str())),
+        other => Err(format!("expected a string in quotes or an integer, not this {}", other.type_str())),
     }
 }
 
@@ -248,11 +255,12 @@ mod tests {
     fn an_unknown_key_is_refused_with_its_position() {
         let refused = refusal("count = 7\n  colour = 1\n");
         assert!(
-            refused.contains(":2:3: 'colour' is no option of 'ramhold serve'; there are: coordinator"),
+            refused
+                .contains(":2:3: 'colour' is not an option of 'ramhold serve'; the options are: coordinator"),
             "{refused}"
         );
         for text in ["secret = 1", "config = \"x\"", "json = true", "no_master = true"] {
-            assert!(refusal(text).contains("is no option"), "{text}");
+            assert!(refusal(text).contains("is not an option"), "{text}");
         }
     }
 
@@ -260,7 +268,7 @@ mod tests {
     fn a_wrong_value_is_refused_with_its_position() {
         assert!(refusal("\ncount = \"many\"\n").contains(":2:1: count: invalid digit"));
         assert!(refusal("count = [1]").contains(":1:9: expected one value"));
-        assert!(refusal("count = 1.5").contains(":1:9: expected a text in quotes or a whole number"));
+        assert!(refusal("count = 1.5").contains(":1:9: expected a string in quotes or an integer"));
         assert!(refusal("no-master = \"yes\"").contains(":1:13: expected true or false"));
         assert!(refusal("count = ").contains(":1:"));
     }

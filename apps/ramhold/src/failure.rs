@@ -74,10 +74,10 @@ impl From<Error> for Failure {
             }
             Error::Refused { status, .. } => way_out(*status),
             Error::TableDiffers { .. } => {
-                "choose another name, or 'ramhold table alter' changes durability and replicas"
+                "choose another name, or change durability and replicas with 'ramhold table alter'"
             }
-            Error::Unreachable { .. } => "is it running there? start one, or name another with --cluster",
-            Error::Unknown { .. } => "look before you repeat it",
+            Error::Unreachable { .. } => "start a coordinator there, or name another one with --cluster",
+            Error::Unknown { .. } => "check whether it took effect before you repeat it",
             Error::Address { .. } | Error::Start(_) | Error::UnexpectedReply => "",
         };
         let separator = if way_out.is_empty() { "" } else { "; " };
@@ -88,12 +88,16 @@ impl From<Error> for Failure {
 /// What somebody who meets this refusal at a terminal can do.
 fn way_out(status: Status) -> &'static str {
     match status {
-        Status::UnknownTable => "'ramhold table list' shows the tables, 'ramhold table create' makes one",
+        Status::UnknownTable => "'ramhold table list' shows the tables, 'ramhold table create' creates one",
         Status::TableExists => "choose another name, or give --if-absent",
         Status::TooFewBackups => "start more servers, or use a table with fewer replicas",
-        Status::Recovering => "'ramhold recoveries' shows how far it is; try again",
-        Status::WrongCluster => "--cluster names a coordinator of one cluster and servers of another",
-        Status::NotReady | Status::Retry => "'ramhold status' shows what it waits for",
+        Status::Recovering => "'ramhold recoveries' shows the progress; try again later",
+        Status::WrongCluster => {
+            "the servers belong to another cluster than the coordinator of --cluster; check --cluster"
+        }
+        Status::NotReady | Status::Retry => {
+            "try again later; 'ramhold status' shows what the cluster waits for"
+        }
         _ => "",
     }
 }
@@ -138,7 +142,7 @@ mod tests {
         assert_eq!(
             failure.text(),
             "table 'x': no such table (server s1 said so); \
-             'ramhold table list' shows the tables, 'ramhold table create' makes one"
+             'ramhold table list' shows the tables, 'ramhold table create' creates one"
         );
     }
 }

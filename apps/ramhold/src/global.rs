@@ -4,23 +4,27 @@ use crate::size::parse_duration;
 use clap::Args;
 use std::time::Duration;
 
+/// The heading of these options in every help.
+const HEADING: &str = "Common options";
+
 /// What every command understands.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Where the coordinator is: HOST[:PORT].
+    /// Address of the coordinator: HOST or HOST:PORT.
     #[arg(
         long,
         global = true,
         env = "RAMHOLD_CLUSTER",
         default_value = "127.0.0.1:7400",
-        value_name = "ADDR"
+        value_name = "ADDR",
+        help_heading = HEADING
     )]
     pub cluster: String,
-    /// Print JSON for programs instead of text for people.
-    #[arg(long, global = true)]
+    /// Print JSON instead of text.
+    #[arg(long, global = true, help_heading = HEADING)]
     pub json: bool,
-    /// How long one operation is tried: 500ms, 10s, 2m. [default: 10s]
-    #[arg(long = "timeout", global = true, value_name = "TIME", value_parser = parse_duration)]
+    /// Time limit for one operation: 500ms, 10s, 2m [default: 10s]
+    #[arg(long = "timeout", global = true, help_heading = HEADING, value_name = "TIME", value_parser = parse_duration)]
     pub patience: Option<Duration>,
 }
 

@@ -187,7 +187,8 @@ impl LocalCluster {
         assert!(self.members[member].is_none(), "a member runs once");
         let log = self.plan.dir.join("logs").join(format!("{}.log", name(member)));
         let resp = self.resp.as_ref().filter(|_| member > 0).map(TcpListener::try_clone).transpose();
-        let resp = resp.map_err(|error| Failure::usage(format!("cannot hand on the Redis port: {error}")))?;
+        let resp =
+            resp.map_err(|error| Failure::usage(format!("cannot pass the Redis port to a server: {error}")))?;
         let input = resp.map_or_else(Stdio::null, |listener| OwnedFd::from(listener).into());
         let child = Child::start(&name(member), self.plan.arguments(member), input, &log, self.plan.output)?;
         self.members[member] = Some(child);

@@ -68,7 +68,7 @@ impl MemoryPlan {
             };
             if buffer_count * PLACE_BYTES > total_bytes / 2 {
                 return Err(format!(
-                    "--buffers {} is too much: buffers may take half of --memory {}",
+                    "--buffers {} is too much: buffers may take at most half of --memory {}",
                     bytes_text(buffer_count * PLACE_BYTES),
                     bytes_text(total_bytes)
                 ));
@@ -127,8 +127,8 @@ pub fn check_available(wanted_bytes: u64, held_bytes: u64, available: Option<u64
         None => Ok(()),
         Some(available) if needed <= available => Ok(()),
         Some(available) => Err(format!(
-            "{} of memory are asked for and this machine (or its control group) has {} available; \
-             give less --memory, or free some",
+            "{} of memory are needed, but this machine (or its control group) has {} available; \
+             give less --memory, or free memory",
             bytes_text(needed),
             bytes_text(available)
         )),

@@ -18,7 +18,7 @@ const ENDED_BY_SIGNAL: i32 = 128;
 /// From now on a panic prints where it was and aborts.
 pub fn abort_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        crate::output::tell(&format!("ramhold: a bug: {panic}\n{}", Backtrace::force_capture()));
+        crate::output::tell(&format!("ramhold: a bug in ramhold: {panic}\n{}", Backtrace::force_capture()));
         std::process::abort();
     }));
 }
@@ -64,8 +64,8 @@ pub fn check_exposure(addresses: &[SocketAddr], is_allowed: bool) -> Result<(), 
     let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
     match exposed {
         Some(address) if !is_allowed => Err(Failure::usage(format!(
-            "{address} is reachable from other machines, and there is neither encryption nor any account yet: \
-             whoever reaches it can read and change everything; use a loopback address, \
+            "{address} is reachable from other machines, and there is no encryption and there are no accounts yet: \
+             everybody who reaches it can read and change everything; use a loopback address, \
              or give --insecure-network if the network keeps strangers out"
         ))),
         _ => Ok(()),

@@ -11,27 +11,28 @@ use std::collections::BTreeSet;
 
 /// Give up servers that a recovery waits for.
 ///
-/// The loss of what only they had is accepted by that.
+/// You accept the loss of the data that only these servers had.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A recovery whose log is not complete waits for the servers that may hold the
-rest; it goes on by itself when one of them comes back, with its data directory
-or its buffers. Only when they are switched off for good, name all of them here:
-  - before you do, make sure that none of them runs on behind a broken network:
-    it would go on answering clients;
-  - every server that is up looks whether one of them answers; if so nothing is
-    given up;
-  - what is left of the log is recovered, and a loss report tells which tables
-    may have lost writes.
-'ramhold recoveries' shows what a recovery waits for, and who is away.
+A recovery whose log is incomplete waits for the servers that may hold the rest.
+It continues by itself when one of them returns with its data directory or its
+buffers. Use this command only when all of them are switched off for good:
+  - First make sure that none of them still runs behind a broken network. Such a
+    server would go on answering clients.
+  - Every server that is up checks whether a named server answers. If one
+    answers, nothing is given up.
+  - The rest of the log is recovered. A loss report names the tables that may
+    have lost writes.
+'ramhold recoveries' shows what a recovery waits for and which servers are away.
 
 Example:
   ramhold accept-loss r3 --switched-off s4,s7")]
 pub struct AcceptLoss {
-    /// The recovery that waits: r3, or 'last'.
+    /// Recovery that waits: its id, such as r3, or 'last'.
     #[arg(value_name = "RECOVERY")]
     recovery: String,
-    /// The servers that are switched off: all that are away, by id; where that is not known any more, by directory.
+    /// All servers that are away, by server id; by directory id where the server id is not known any more.
+    /// All of them must be switched off.
     #[arg(long, value_name = "SERVERS", value_delimiter = ',', required = true)]
     switched_off: Vec<String>,
 }
@@ -49,13 +50,15 @@ impl AcceptLoss {
         let ids =
             |servers: &[ServerId]| servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if !accepted.answering.is_empty() {
-            let text =
-                format!("nothing is given up: {} answers and is not switched off", ids(&accepted.answering));
+            let text = format!(
+                "nothing is given up; these servers still answer, so switch them off first: {}",
+                ids(&accepted.answering)
+            );
             return Err(Failure::new(REFUSED, text));
         }
         if !accepted.unsure.is_empty() {
             let text = format!(
-                "nothing is given up: {} could not tell whether one of them answers; try again when it is well",
+                "nothing is given up; these servers could not check whether a named server answers, so look after them and try again: {}",
                 ids(&accepted.unsure)
             );
             return Err(Failure::new(REFUSED, text));
@@ -64,7 +67,7 @@ impl AcceptLoss {
             output::print_json(&json!({ "recovery": report.recovery.raw(), "given_up": self.switched_off }))
         } else {
             output::print(&format!(
-                "{} waits for {} no more; 'ramhold status' shows what is lost\n",
+                "{} no longer waits for {}; 'ramhold status' shows what is lost\n",
                 report.recovery,
                 self.switched_off.join(", ")
             ))
@@ -75,7 +78,10 @@ impl AcceptLoss {
 /// Those that are meant, if they are all that are away.
 fn named(report: &RecoveryReport, names: &[String]) -> Result<Vec<AwayReport>, Failure> {
     if report.away.is_empty() {
-        let text = format!("{} waits for nobody who is away", report.recovery);
+        let text = format!(
+            "{} is not waiting for any missing server; 'ramhold recoveries' shows what it waits for",
+            report.recovery
+        );
         return Err(Failure::new(NOT_FOUND, text));
     }
     let all = || report.away.iter().map(away_text).collect::<Vec<_>>().join(", ");
@@ -85,7 +91,7 @@ fn named(report: &RecoveryReport, names: &[String]) -> Result<Vec<AwayReport>, F
             |away: &&AwayReport| away.server.to_string() == *name || away.directory.to_string() == *name;
         let Some(away) = report.away.iter().find(is_it) else {
             return Err(Failure::usage(format!(
-                "'{name}' is not away for {}; away are {}",
+                "'{name}' is not a server that {} waits for; it waits for {}",
                 report.recovery,
                 all()
             )));
@@ -96,7 +102,7 @@ fn named(report: &RecoveryReport, names: &[String]) -> Result<Vec<AwayReport>, F
         report.away.iter().filter(|away| !meant.contains(&away.directory)).map(away_text).collect();
     if !others.is_empty() {
         let text = format!(
-            "{} waits for {} too: it goes on without loss if that comes back, or must be named as well",
+            "{} also waits for {}; start it again to recover without loss, or name it too if it is switched off for good",
             report.recovery,
             others.join(", ")
         );

@@ -6,12 +6,15 @@ use crate::output;
 use clap::Args;
 use serde_json::json;
 
-/// Confirm that a reported loss of data has been seen.
+/// Confirm that a loss report has been seen.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example ('ramhold status' shows losses with their ids):
-  ramhold acknowledge-loss 3")]
+Example:
+  ramhold acknowledge-loss 3
+
+'ramhold status' does not show the loss report any more after that.")]
 pub struct AcknowledgeLoss {
+    /// Id of the loss report, as 'ramhold status' shows it.
     id: u64,
 }
 

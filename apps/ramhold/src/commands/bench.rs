@@ -34,6 +34,14 @@ use std::time::Duration;
 
 /// Measure the cluster, or a recovery and its parts.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold bench kv
+  ramhold bench recovery --data 200MiB
+  ramhold bench verdict --rounds 50
+
+'kv' measures a running cluster. 'recovery' and 'verdict' start clusters of
+their own on this machine. 'log' and 'replay' run in one process.")]
 pub struct Bench {
     #[command(subcommand)]
     command: BenchCommand,
@@ -58,50 +66,55 @@ Examples:
   ramhold bench kv --pipeline 1 --json
       latency of one operation at a time
   ramhold bench kv --pipeline 64 --multi 64
-      64 at a time, in one frame per server
-  ramhold bench kv --rate 20000 --pipeline 512  (latency at a given load)
+      64 operations together, in one frame per server
+  ramhold bench kv --rate 20000 --pipeline 512
+      latency at a given load
 
-All objects are written once, then chosen evenly at random for the given time. A
-time is that from submitting an operation to having its outcome. 'steal' is the
-time that this machine's host kept its processors from it: with more than a
-little of it the figures say more about the host than about the cluster.")]
+All objects are written once. Then operations choose objects at random, evenly,
+for the given time. Latency is the time from the start of an operation to its
+outcome. 'steal' is processor time that the host took from this virtual machine.
+With more than a few percent of steal, the results describe the host rather than
+the cluster.")]
 struct KeyValue {
-    /// Made if there is none of this name, and not dropped afterwards.
+    /// Table to use; created if it does not exist, and not dropped afterwards.
     #[arg(long, default_value = "bench")]
     table: String,
     #[command(flatten)]
     options: OptionArguments,
-    /// Different keys.
+    /// Number of objects, each with its own key.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     objects: u64,
+    /// Bytes of a key.
     #[arg(long, default_value_t = 30)]
     key_bytes: usize,
+    /// Bytes of a value.
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
-    /// Of a hundred operations, how many are reads; the others are writes.
+    /// Percentage of reads; all other operations are writes.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     read_percent: u8,
-    /// Operations under way at once, per client.
+    /// Operations in flight per client.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pipeline: u16,
-    /// Start operations so many at a time: what goes to one server travels in one frame. The next are started when the
-    /// pipeline has room for all of them.
+    /// Start this many operations together; those for one server travel in one frame. The next ones start
+    /// when the pipeline has room for all of them.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "rate",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     multi: u16,
-    /// The objects are there already, from an earlier run with the same keys.
+    /// Use the objects of an earlier run with the same keys instead of writing them first.
     #[arg(long)]
     no_fill: bool,
-    /// Begin so many operations a second at even distances, however long earlier ones take (an open loop); a time then
-    /// counts from when the operation was due. Without it the pipelines are kept full.
+    /// Start this many operations per second at even intervals, even if earlier ones are late (open loop).
+    /// Latency then counts from the moment at which the operation was due [default: keep the pipelines full]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rate: Option<u64>,
+    /// Duration of the measurement in seconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Of the choice of objects and kinds; by default another one each time, told in the JSON.
+    /// Seed of the choice of objects and operations [default: random; --json prints it]
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads, each with its own connections.
+    /// Client threads, each with its own connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
 }
@@ -132,7 +145,7 @@ impl KeyValue {
             return Err(Failure::usage(format!("--value-bytes must be at most {VALUE_BYTES_MAX}")));
         }
         if self.multi > self.pipeline {
-            return Err(Failure::usage("--multi must be at most --pipeline"));
+            return Err(Failure::usage("--multi must not be more than --pipeline"));
         }
         let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
         let load = Load {

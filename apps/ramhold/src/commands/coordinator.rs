@@ -25,19 +25,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HELP: &str = "\
-All state is in the directory; start the coordinator on it again after a crash,
-at the same address. The data path goes on meanwhile. Options can also come from
-a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
-
-When the directory is lost, do not start on an empty one without a word: that is
-a new cluster, and the servers refuse it. Stop the old coordinator for good, and
-start another one at the same address:
-  - with --rebuild-from-servers, while the servers live: they hold copies of the
-    state, and nothing is lost;
-  - with --restore FILE, when all servers were stopped as well: from a backup
-    that is newer than the last change.
-docs/operating/coordinator.md tells when each of them is right.
-
 Examples:
   ramhold coordinator --dir /var/lib/ramhold-coordinator
   ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 \\
@@ -50,8 +37,24 @@ Examples:
   ramhold coordinator --dir /var/lib/ramhold-new \\
       --restore /var/backups/ramhold-state
 
-Exit codes: 0 stopped cleanly, 2 it cannot start, 6 its state is an old copy,
-others: see the last line that it printed.";
+The directory has all state. After a crash, start the coordinator again on its
+directory, at the same address. Clients go on reading and writing meanwhile.
+
+Options can also come from the environment (RAMHOLD_BIND=...) and from a file
+(--config FILE). The command line wins over the environment, and the environment
+over the file.
+
+If the directory is lost, do not simply start on an empty directory. That would
+be a new cluster, which the servers refuse. Stop the old coordinator for good,
+and start another one at the same address:
+  - with --rebuild-from-servers if the servers are alive. They hold copies of
+    the state, and nothing is lost;
+  - with --restore FILE if all servers were stopped, too. The backup must be
+    newer than the last change.
+docs/operating/coordinator.md says when each of them is right.
+
+Exit codes: 0 stopped cleanly, 2 it cannot start, 6 its state is an old copy.
+For any other code, see the last line of output.";
 
 /// Requests to a running coordinator.
 #[derive(Subcommand, Debug)]
@@ -65,31 +68,33 @@ enum Command {
 pub struct Coordinator {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Where its state is kept. Made when it is missing: then a new cluster begins.
+    /// Directory of the coordinator's state. If it does not exist, it is created, and a new cluster begins.
     #[arg(long, env = "RAMHOLD_DIR", required = true)]
     dir: Option<PathBuf>,
-    /// Make the state of a new directory from a backup. The coordinator of before must be stopped for good.
+    /// Begin in a new directory with the state of this backup. Stop the old coordinator for good first.
     #[arg(long, value_name = "FILE", conflicts_with = "rebuild_from_servers")]
     restore: Option<PathBuf>,
-    /// Make the state of a new directory from the copies that the servers hold: the directory of before is lost. All
-    /// servers must be there. The coordinator of before can do nothing any more from then on.
+    /// Begin in a new directory with the state that the servers hold copies of. Use this when the old
+    /// directory is lost. All servers must be up, or named with --given-up. The old coordinator cannot act
+    /// any more after that.
     #[arg(long)]
     rebuild_from_servers: bool,
-    /// Servers that are switched off for good and cannot be waited for, by id: s4,s7. Changes that only they held are
-    /// lost; up to two of five or more held none alone.
+    /// Ids of servers that are switched off for good, so that the rebuild does not wait for them: s4,s7.
+    /// Changes that only missing servers held are lost. Nothing is lost if at most two of four or more
+    /// servers are missing, or one of three.
     #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "rebuild_from_servers",
         value_parser = parse_server)]
     given_up: Vec<ServerId>,
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, env = "RAMHOLD_BIND", value_name = "ADDR", default_value = "127.0.0.1:7400")]
     bind: SocketAddr,
-    /// Where others reach it, when that is not the address it listens on.
+    /// Address at which others reach the coordinator [default: the address of --bind]
     #[arg(long, env = "RAMHOLD_ADVERTISE", value_name = "ADDR")]
     advertise: Option<SocketAddr>,
-    /// Allow addresses that other machines can reach. There is neither encryption nor any account yet.
+    /// Allow addresses that other machines can reach. There is no encryption and there are no accounts yet.
     #[arg(long, env = "RAMHOLD_INSECURE_NETWORK")]
     insecure_network: bool,
-    /// How long a cold start waits for every old directory before it is content with complete logs.
+    /// How long a cold start waits for all old data directories. After that, complete logs are enough.
     #[arg(
         long,
         env = "RAMHOLD_COLD_START_WAIT",
@@ -98,23 +103,23 @@ pub struct Coordinator {
         value_parser = parse_duration
     )]
     cold_start_wait: Duration,
-    /// Replicas of a table that is made without '--replicas': 0 to 7; with 0 it is in one server's memory alone. Tables
-    /// that are there keep theirs.
+    /// Replicas of a table that is created without --replicas: 0 to 7; 0 keeps the table in one server's
+    /// memory alone. Existing tables keep their number.
     #[arg(long, env = "RAMHOLD_DEFAULT_REPLICAS", value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     default_replicas: u8,
-    /// How the replicas of a segment are placed: 'scatter', on any servers; 'copyset', on one of few sets of servers, as
-    /// many as there are servers; 'copyset:N', N times as many (1 to 16). Fewer sets: a power cut after which some
-    /// servers stay away is less likely to lose anything, but loses more when it does; see 'ramhold plan'. Counts for
-    /// replicas made from now on.
+    /// Placement of a segment's replicas. 'scatter': on any servers. 'copyset': on one of few sets of
+    /// servers, as many sets as servers. 'copyset:RINGS': RINGS times as many sets (1 to 16). With fewer
+    /// sets, a power cut after which some servers stay away is less likely to lose data, but loses more when
+    /// it does; see 'ramhold plan'. Applies to new replicas.
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
         value_parser = parse_placement)]
     placement: ReplicaPlacement,
-    /// Where metrics (/metrics, for Prometheus) and health (/health) are told over HTTP, or 'off'; port 0 takes any that is
-    /// free.
+    /// HTTP address for metrics (/metrics, for Prometheus) and health (/health), or 'off'; port 0 takes any
+    /// free port.
     #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
     admin: Admin,
-    /// A file with options.
+    /// File with options: TOML, keys as the long options without --.
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Stop when this process, the parent, ends.
@@ -127,7 +132,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
         Some(Command::Backup(backup)) => return backup.run(global),
         None => {}
     }
-    let dir = arguments.dir.ok_or_else(|| Failure::usage("say with --dir where the state is kept"))?;
+    let dir = arguments.dir.ok_or_else(|| Failure::usage("give the directory of the state with --dir"))?;
     if let Some(parent) = arguments.end_with {
         process::end_with(parent)?;
     }
@@ -136,11 +141,11 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
     process::check_exposure(&[arguments.bind, advertise], arguments.insecure_network)?;
     if advertise.ip().is_unspecified() {
         return Err(Failure::usage(format!(
-            "others cannot reach {advertise}; say with --advertise where they can"
+            "others cannot reach {advertise}; give an address at which they can with --advertise"
         )));
     }
     if advertise.port() == 0 {
-        return Err(Failure::usage("a coordinator needs a port by which it can be found again"));
+        return Err(Failure::usage("a coordinator needs a fixed port; give one with --bind or --advertise"));
     }
     let door = arguments.admin.open(arguments.insecure_network)?;
     let admin = door.as_ref().map(Door::address);
@@ -207,5 +212,5 @@ fn restore(dir: &Path, file: &Path) -> Result<(), Failure> {
 
 fn parse_server(text: &str) -> Result<ServerId, String> {
     let number = text.strip_prefix('s').unwrap_or(text).parse::<u64>().ok().filter(|number| *number > 0);
-    number.map(ServerId).ok_or_else(|| "expected a server's id, as 's4'".into())
+    number.map(ServerId).ok_or_else(|| "expected the id of a server, such as s4".into())
 }

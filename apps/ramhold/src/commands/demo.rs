@@ -43,43 +43,47 @@ const SABOTAGED_START_WITHIN: Duration = Duration::from_secs(45);
 const WRITES_BETWEEN_ACTS: u64 = 5000;
 
 const HELP: &str = "\
-It takes less than a minute, 3 GiB of memory, 4 GiB of disk and nothing else; it
-leaves nothing behind (--keep: everything).
-
-Exit codes: 0 nothing was lost, 1 something was lost or wrong (named on the
-way), 2 it could not run.
-
 Examples:
   ramhold demo
   ramhold demo --dir ~/photos --keep
-  ramhold demo --sabotage flip     damages every copy of a segment: the demo
-                                   must fail and name what is gone
-  ramhold demo --sabotage drop     removes an object secretly: the demo must
-                                   fail and name it";
+  ramhold demo --sabotage flip
+      damages every copy of a segment; the demo must fail and name the losses
+  ramhold demo --sabotage drop
+      removes an object secretly; the demo must fail and name it
 
-/// See a cluster lose servers, and nothing it acknowledged.
+The demo starts a cluster on this machine and stores files and small writes. It
+kills a server under load, and later all processes at once. Each time it
+compares what is left with the files, and finally with a journal of the writes.
+
+The demo takes less than a minute, 3 GiB of memory and 4 GiB of disk. It removes
+everything at the end, unless --keep is given.
+
+Exit codes: 0 nothing was lost, 1 something was lost or wrong (the output names
+it), 2 the demo could not run.";
+
+/// See a cluster lose servers but no acknowledged write.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Demo {
-    /// The files to store; by default sources and documents that are on this machine anyway.
+    /// Directory with the files to store [default: sources and documents of this machine]
     #[arg(long, value_name = "TREE")]
     dir: Option<PathBuf>,
-    /// Where the cluster keeps its files; by default a temporary directory.
+    /// Parent directory of the cluster's files [default: the system's directory for temporary files]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-    /// Leave the cluster's files, logs and the journal behind.
+    /// Keep the cluster's files and logs, and the journal.
     #[arg(long)]
     keep: bool,
-    /// Damage something while nobody looks, to see the demo notice.
+    /// Damage the stored data, to see that the demo notices.
     #[arg(long)]
     sabotage: Option<Sabotage>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Sabotage {
-    /// Flip one bit in every copy of one segment while everything is down.
+    /// Flip one bit in every copy of a segment while no process runs.
     Flip,
-    /// Remove one acknowledged object behind the journal's back.
+    /// Remove an acknowledged object behind the back of the journal.
     Drop,
 }
 
@@ -125,7 +129,7 @@ fn play(scene: &mut Scene, tree: &Tree, sabotage: Option<Sabotage>) -> Result<()
     let seen = scene.journal()?.acknowledged();
     scene.wait_for_writes(seen + WRITES_BETWEEN_ACTS)?;
     let read = readers.stop()?;
-    scene.tell(&format!("{} reads meanwhile, every one right", read.count));
+    scene.tell(&format!("{} reads meanwhile, all of them right", read.count));
     let after_crash = files::verify(scene, &mut client, tables.files, tree, &imported, PATIENCE)?;
     scene.tell_differences(&after_crash, "after the loss of a server");
     let mut faults = after_crash.count();
@@ -151,7 +155,7 @@ fn play(scene: &mut Scene, tree: &Tree, sabotage: Option<Sabotage>) -> Result<()
     if faults == 0 {
         return Ok(());
     }
-    Err(Failure::new(NOT_FOUND, format!("{faults} things were lost or wrong; they are named above")))
+    Err(Failure::new(NOT_FOUND, format!("{faults} things were lost or wrong; the output above names them")))
 }
 
 fn begin(scene: &mut Scene) -> Result<(Client, Tables), Failure> {
@@ -193,7 +197,7 @@ fn cold_start(scene: &mut Scene, sabotage: Option<Sabotage>) -> Result<(Client, 
         Err(failure) => {
             scene.tell(&format!("not everything came back: {}", failure.text()));
             if !waiting.is_empty() {
-                scene.tell(&format!("the cluster says what is missing: {waiting}"));
+                scene.tell(&format!("the cluster waits for: {waiting}"));
             }
             Ok((connect_to(scene.coordinator(), PATIENCE)?, false, start.elapsed()))
         }
@@ -215,7 +219,7 @@ fn check(
     let after = files::verify(scene, client, tables.files, tree, imported, patience)?;
     scene.tell_differences(&after, "after the loss of everything");
     let writes = journal::verify(client, tables.writes, journal, patience)?;
-    scene.tell_differences(&writes, "of the journal's writes after the loss of everything");
+    scene.tell_differences(&writes, "in the journal, after the loss of everything");
     let losses = client.cluster_status()?.losses;
     for loss in &losses {
         scene.tell(&format!("the cluster reports a loss: {}", loss.reason));

@@ -45,78 +45,81 @@ const ADMIN_PORT_STEP: u16 = 1000;
 const CLUSTER_PORT_STEP: u16 = 2000;
 
 const HELP: &str = "\
-Every server is a process of its own and counts as a failure domain of its own:
-this protects against the death of processes, not of the machine. Ctrl-C (or
-'ramhold stop') ends it cleanly; the same --dir again brings everything back.
-
 Examples:
-  ramhold dev                                   five servers in a temporary
-                                                directory, until Ctrl-C
-  ramhold dev --dir ./cluster --detach          in the background; 'ramhold stop
-                                                --dir ./cluster' ends it
+  ramhold dev
+      five servers in a temporary directory, until Ctrl-C
+  ramhold dev --dir ./cluster --detach
+      in the background; 'ramhold stop --dir ./cluster' stops it
   ramhold dev --servers 7 --memory 256MiB --port 7500
-  ramhold dev --servers 3 --replicas 2          as many copies as three servers
-                                                can keep
-  ramhold dev --servers 12 --placement copyset  copies in few sets of servers
+  ramhold dev --servers 3 --replicas 2
+      as many copies as three servers can keep
+  ramhold dev --servers 12 --placement copyset
+      replicas in few sets of servers
 
 Then, in another terminal:
   ramhold table create notes
   ramhold put notes hello world
   ramhold get notes hello
-  redis-cli set hello world                     any Redis client, at port 6379";
+  redis-cli set hello world
+      any Redis client, at port 6379
+
+Every server is a process and a failure domain of its own. That protects against
+the death of processes, not of the machine. Ctrl-C or 'ramhold stop' stops the
+cluster cleanly. The same --dir starts it again with all data.";
 
 /// Run a cluster on this machine.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Dev {
-    /// How many servers.
+    /// Number of servers.
     #[arg(long, env = "RAMHOLD_SERVERS", default_value_t = 5, value_name = "COUNT",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     servers: u16,
-    /// Copies of a table that is made without '--replicas', each on another server than its data: 0 to 7. Another number
-    /// at the next start is for new tables. [default: 3, or as many as there are other servers]
+    /// Copies of a table that is created without --replicas, each on another server than its data: 0 to 7. A
+    /// new number applies to new tables only [default: 3, or the number of other servers if that is less]
     #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
-    /// How the replicas of a segment are placed: 'scatter', 'copyset' or 'copyset:RINGS', as for the coordinator.
+    /// Placement of replicas: 'scatter', 'copyset' or 'copyset:RINGS', as for 'ramhold coordinator'.
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
         value_parser = parse_placement)]
     placement: ReplicaPlacement,
     /// Memory of each server.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
-    /// Disk of each server; by default eight times its memory, or its share of what the file system has free.
+    /// Disk space of each server [default: eight times its memory, or its share of the free space if that is
+    /// less]
     #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", value_parser = parse_bytes)]
     disk: Option<u64>,
-    /// Where everything is kept. Without it: a temporary directory, removed at the end.
+    /// Directory of the cluster [default: a temporary directory, which is removed at the end]
     #[arg(long, env = "RAMHOLD_DIR")]
     dir: Option<PathBuf>,
-    /// The coordinator's port; the servers take the next ones.
+    /// Port of the coordinator; the servers use the next ports.
     #[arg(long, env = "RAMHOLD_PORT", default_value_t = 7400)]
     port: u16,
-    /// Where Redis clients are heard, by all servers. [default: 6379, if it is free]
+    /// Port for Redis clients, shared by all servers [default: 6379 if it is free]
     #[arg(long, env = "RAMHOLD_RESP_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_port: Option<u16>,
-    /// Where the first server hears clients of Redis Cluster alone, as for the server; the others take the next ports.
-    /// [default: 2000 above the first server's port, if they are free]
+    /// Port of the first server for clients of Redis Cluster; the other servers use the next ports [default:
+    /// 2000 above the first server's port, if the ports are free]
     #[arg(long, env = "RAMHOLD_RESP_CLUSTER_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_cluster_port: Option<u16>,
-    /// Whether Redis commands and transactions may have keys of different hash slots, as for the server: 'strict', or 'allow'
-    /// if one server has all the keys.
+    /// Whether a Redis command or transaction may have keys of several hash slots: 'strict' refuses it,
+    /// 'allow' accepts it if one server has all the keys.
     #[arg(long, env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
         value_parser = parse_cross_slot)]
     resp_cross_slot: CrossSlot,
-    /// Where the coordinator tells its metrics and health over HTTP; the servers take the next ports.
-    /// [default: 1000 above --port, if they are free]
+    /// HTTP port of the coordinator for metrics and health; the servers use the next ports [default: 1000
+    /// above --port, if the ports are free]
     #[arg(long, env = "RAMHOLD_ADMIN_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     admin_port: Option<u16>,
-    /// Return as soon as the cluster is healthy; it goes on in the background.
+    /// Return as soon as the cluster is healthy, and leave it running in the background.
     #[arg(long, requires = "dir")]
     detach: bool,
-    /// Leave a process that has died dead.
+    /// Do not start a dead process again.
     #[arg(long, env = "RAMHOLD_NO_RESPAWN")]
     no_respawn: bool,
-    /// A file with options.
+    /// File with options: TOML, keys as the long options without --.
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// This is the process in the background.
@@ -157,7 +160,10 @@ fn directory(named: Option<&Path>) -> Result<(PathBuf, bool), Failure> {
 fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let last = u32::from(arguments.port) + u32::from(arguments.servers);
     let Ok(last) = u16::try_from(last) else {
-        return Err(Failure::usage(format!("--port {} leaves no ports for the servers", arguments.port)));
+        return Err(Failure::usage(format!(
+            "--port {} leaves no ports above it for the servers; give a lower --port",
+            arguments.port
+        )));
     };
     let replicas = default_replicas(arguments.replicas, arguments.servers).map_err(Failure::usage)?;
     let missing = (usize::from(arguments.servers) + 1..)
@@ -165,7 +171,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let more = missing.count();
     if more > 0 {
         return Err(Failure::usage(format!(
-            "{} was made with {} servers, and all of them hold data; give --servers {}, or another --dir",
+            "{} has the data of {} servers; give --servers {}, or another --dir",
             dir.display(),
             usize::from(arguments.servers) + more,
             usize::from(arguments.servers) + more
@@ -241,8 +247,8 @@ impl Room {
         }
         if share < FRAMES_MIN_BYTES {
             return Err(format!(
-                "has {} free, and {} servers need {}: {} each for their first {FRAMES_MIN} frames, and {} for all else; free space \
-                 there, or give another --dir or fewer --servers",
+                "has {} free, and {} servers need {}: {} each for their first {FRAMES_MIN} frames, and {} for everything \
+                 else; free space there, or give another --dir or fewer --servers",
                 bytes_text(self.free),
                 self.servers,
                 bytes_text(FRAMES_MIN_BYTES * self.servers + others),
@@ -269,7 +275,7 @@ impl Room {
 fn resp_port(arguments: &Dev, ports: &[u16]) -> Result<Option<u16>, Failure> {
     match arguments.resp_port {
         Some(port) if ports.contains(&port) => Err(Failure::usage(format!(
-            "--resp-port {port} is the port of a process of this cluster: choose another"
+            "--resp-port {port} is the port of a process of this cluster; choose another port"
         ))),
         Some(port) if !is_free(port) => Err(Failure::usage(format!(
             "port {port} of 127.0.0.1 is in use; choose another with --resp-port"
@@ -297,7 +303,7 @@ impl Row {
         };
         match asked {
             Some(port) if fits(port) != Some(true) => Err(Failure::usage(format!(
-                "{} {port}: not all of the {count} ports from there on are free; choose another",
+                "{} {port}: this needs {count} free ports in a row, and not all are free; choose another port",
                 self.option
             ))),
             Some(port) => Ok(Some(port)),
@@ -315,7 +321,7 @@ fn default_replicas(said: Option<u8>, servers: u16) -> Result<u8, String> {
         return Ok(replicas);
     }
     Err(format!(
-        "{replicas} replicas need {} servers, since each copy is on another server than the data, and these are \
+        "{replicas} replicas need {} servers, because each copy is on another server than the data, and there are \
          {servers}; give --servers {}, or --replicas {others}",
         u16::from(replicas) + 1,
         u16::from(replicas) + 1
@@ -360,8 +366,10 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             let last = tail(&log_path);
-            let text =
-                format!("the cluster has ended at once ({status}): {last}; see {}", log_path.display());
+            let text = format!(
+                "the cluster ended while it was starting ({status}): {last}; see {}",
+                log_path.display()
+            );
             return Err(Failure::usage(text));
         }
         if let Ok(record) = Record::read(&dir)
@@ -377,7 +385,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
         }
         if start.elapsed() > START_WITHIN * 2 {
             return Err(Failure::usage(format!(
-                "the cluster is not healthy yet; it goes on starting as process {}; see {}",
+                "the cluster is not healthy yet, and continues to start as process {}; see {}",
                 child.id(),
                 log_path.display()
             )));

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Write many objects.
+/// Write many objects: from files, JSON, or Redis's files.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,47 +35,54 @@ Examples:
   ramhold import --rdb /var/lib/redis/dump.rdb
   ramhold import --aof /var/lib/redis/appendonlydir
 
---dir: every regular file up to 1 MiB becomes an object whose key is the file's
-path below DIR, byte for byte. Links, special, unreadable and larger files are
-left out; the end tells how many of each, and the first names.
+--dir: each regular file of at most 1 MiB becomes an object. Its key is the
+file's path below DIR, byte for byte. Symbolic links, special files, unreadable
+files and larger files are skipped. The summary counts the skipped files of each
+kind and names the first ones.
 
 --jsonl: one object per line, in any mix of these forms:
   {\"key\": \"alice\", \"value\": \"some text\"}
   {\"key_base64\": \"//4=\", \"value_base64\": \"AAEC\"}
-Lines that are something else are told with their numbers.
+All other lines are reported with their numbers.
 
---rdb: a dump file of Redis, up to version 12 of its format (Redis 7.4). --aof:
-an append-only file, with or without a dump at its beginning, the manifest of
-several, or the folder with it; what it comes to is built in memory first.
-Database n becomes the table db<n>, made if it is not there, which is where
-Redis clients find it. Strings are written with their time to live; values of
-other types are listed by type. A damaged file writes nothing. An append-only
-file that was cut off is taken up to there, and told; --strict refuses it.
+--rdb: a dump file of Redis, up to version 12 of its format (Redis 7.4).
 
-Every object is written whatever was there before. A write whose effect is
-unknown is repeated, since it writes the same bytes again; with --ttl its time
-then begins again too. Exit code 3 when anything could not be written, or
-something that was in Redis was left out.")]
+--aof: an append-only file, with or without a dump at its beginning; the
+manifest of several such files; or the folder with the manifest. The commands
+are carried out in memory first, and only the result is written.
+
+--rdb and --aof: database n becomes the table db<n>, which Redis clients use as
+database n. A missing table is created. Strings keep their time to live. Values
+of other types are left out and counted by type. A damaged file is refused
+before anything is written. An append-only file that is cut off at its end is
+imported up to there, with a warning; --strict refuses it.
+
+Objects that exist already are overwritten. A write with unknown outcome is
+repeated, because it writes the same bytes again; with --ttl, the time to live
+then starts again, too.
+
+Exit code 3: some object could not be written, or something in Redis's files was
+left out.")]
 pub struct Import {
-    /// The table; not with --rdb and --aof.
+    /// Name of the table; not with --rdb and --aof.
     #[arg(required_unless_present_any = ["rdb", "aof"])]
     table: Option<String>,
     /// Import the files below this directory.
     #[arg(long, value_name = "DIR", required_unless_present_any = ["jsonl", "rdb", "aof"], conflicts_with = "jsonl")]
     dir: Option<PathBuf>,
-    /// Name every file that is left out, and not only the first ones of each kind at the end.
+    /// Name every skipped file on stderr, not only the first ones in the summary.
     #[arg(long, requires = "dir")]
     list_skipped: bool,
-    /// Import the lines of this file; '-' is stdin.
+    /// Import the lines of this file; '-' reads stdin.
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
-    /// Import the strings of Redis's dump file.
+    /// Import the strings of a Redis dump file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["table", "dir", "jsonl", "ttl", "expires_at"])]
     rdb: Option<PathBuf>,
-    /// Import the strings of Redis's append-only file, manifest, or folder.
+    /// Import the strings of a Redis append-only file, of its manifest, or of the folder with the manifest.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["table", "dir", "jsonl", "rdb", "ttl", "expires_at"])]
     aof: Option<PathBuf>,
-    /// Refuse append-only files that were cut off.
+    /// Refuse an append-only file that is cut off at its end.
     #[arg(long, requires = "aof")]
     strict: bool,
     #[command(flatten)]
@@ -90,7 +97,7 @@ pub struct Limits {
     /// Stop after this many objects.
     #[arg(long, value_name = "N")]
     pub limit_files: Option<u64>,
-    /// Stop before the object that would be more than this.
+    /// Stop before the object that would exceed this total size.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub limit_bytes: Option<u64>,
 }
@@ -196,12 +203,14 @@ impl Import {
             (None, None) => {}
         }
         if let (true, Some(what)) = (self.strict, left_out.cut_off.first()) {
-            return Err(Failure::usage(format!("{what}; without --strict all before it is imported")));
+            return Err(Failure::usage(format!(
+                "{what}; leave out --strict to import everything before that"
+            )));
         }
         let mut tables = Tables { client: global.connect()?, known: BTreeMap::new() };
         let mut run = Run::new(global.connect()?, global);
         for what in &left_out.cut_off {
-            run.progress.tell(&format!("ramhold: {what}; all before it is imported"));
+            run.progress.tell(&format!("ramhold: {what}; everything before that is imported"));
         }
         let (mut expired, limits) = (0, self.limits);
         let mut write = |database: u32, key: Vec<u8>, held: ramhold_rdb::Held| -> Result<(), String> {

@@ -25,20 +25,22 @@ Examples:
   ramhold put locks daily \"$HOSTNAME\" --if-absent --ttl 24h
   ramhold put sessions 7f3a 'alice' --ttl 30m
   ramhold put offers spring '10 %' --expires-at $(date -d 2031-06-01 +%s000)
-An object with --ttl or --expires-at ends by itself: from then on it is absent,
-as if it had been removed. A put without them keeps the object until it is
-removed, whatever was said before.")]
+
+An object with --ttl or --expires-at expires: from then on it is absent, as if
+it had been removed. A put without these options writes an object that does not
+expire, even if the object before it had a time to live.")]
 pub struct Put {
+    /// Name of the table.
     table: String,
-    /// Its bytes as they are, at most 65535.
+    /// Key, taken byte for byte; at most 65535 bytes.
     key: OsString,
-    /// Its bytes as they are, at most 1 MiB; '-' reads them from stdin.
+    /// Value, taken byte for byte; at most 1 MiB. '-' reads the value from stdin.
     #[arg(allow_negative_numbers = true)]
     value: OsString,
-    /// Only if the object exists with this version (0: only if there is none).
+    /// Write only if the object has this version; 0: only if the object does not exist.
     #[arg(long, value_name = "N", conflicts_with = "if_absent")]
     if_version: Option<u64>,
-    /// Only if there is no object with this key.
+    /// Write only if the object does not exist.
     #[arg(long)]
     if_absent: bool,
     #[command(flatten)]
@@ -48,10 +50,11 @@ pub struct Put {
 /// When what is written ends by itself.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Lifetime {
-    /// The object ends so long after it was written: 500ms, 30s, 5m, 24h, 7d; at most 36525d.
+    /// Time to live, counted from the write: 500ms, 30s, 5m, 24h, 7d; at most 36525d.
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     ttl: Option<Duration>,
-    /// The object ends at this cluster time, in milliseconds since 1970; a time that has passed ends it at once.
+    /// Cluster time at which the object expires, in milliseconds since 1970. A time in the past expires the
+    /// object at once.
     #[arg(long, value_name = "MILLIS", conflicts_with = "ttl", value_parser = clap::value_parser!(u64).range(1..))]
     expires_at: Option<u64>,
 }
@@ -70,16 +73,24 @@ impl Lifetime {
 Examples:
   ramhold get users alice
   ramhold get images logo.png > logo.png
-  ramhold get users alice --json        (with version, time and when it ends)
-With --json: 'time' is when it was written, in seconds since 1970; 'expires'
-when it ends, in milliseconds since 1970, and 'remaining_ms' how far off that is
-by the clock of this machine; null when it does not end by itself. On a terminal
-a line's end follows; anywhere else the bytes are as they are.
-Exit code 1 when there is no such object.")]
+  ramhold get users alice --json
+      with version, time of writing and time of expiry
+
+With --json, 'time' is the time of writing in seconds since 1970. 'expires' is
+the time of expiry in milliseconds since 1970, and 'remaining_ms' is the time
+until then by the clock of this machine. Both are null if the object does not
+expire.
+
+On a terminal, a value that does not end with a line feed gets one. A file or a
+pipe gets exactly the bytes of the value.
+
+Exit code 1: the object does not exist, or has another version.")]
 pub struct Get {
+    /// Name of the table.
     table: String,
+    /// Key, taken byte for byte.
     key: OsString,
-    /// Only if the object has this version.
+    /// Read only if the object has this version.
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
 }
@@ -90,11 +101,14 @@ pub struct Get {
 Examples:
   ramhold del users alice
   ramhold del users alice --if-version 12
-Exit code 1 when there is no such object.")]
+
+Exit code 1: the object does not exist, or has another version.")]
 pub struct Delete {
+    /// Name of the table.
     table: String,
+    /// Key, taken byte for byte.
     key: OsString,
-    /// Only if the object has this version.
+    /// Remove only if the object has this version.
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
 }
@@ -106,21 +120,27 @@ Examples:
   ramhold incr stats visits
   ramhold incr stats visits --by -5
   ramhold incr stats load --by 0.25 --float
-  ramhold incr stats visits --if-version 12 --json   (with the version)
-The number is decimal text. No object counts for 0. One that is to end by itself
-still ends when it was to. However often it has to be sent, it counts once. Exit
-code 1 when what is there is not such a number, or the sum does not fit:
-integers have 64 bits, floats are finite.")]
+  ramhold incr stats visits --if-version 12 --json
+      with the new version
+
+The value is a number as decimal text. An object that does not exist counts as
+0. An object that expires keeps its time of expiry. The addition takes effect
+once, however often the request has to be sent.
+
+Exit code 1: the value is not such a number, the sum is out of range (integers
+have 64 bits, floats are finite), or the object has another version.")]
 pub struct Increment {
+    /// Name of the table.
     table: String,
+    /// Key, taken byte for byte.
     key: OsString,
-    /// What is added: an integer, or with --float a float.
+    /// Number to add: an integer, or a float with --float.
     #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
     by: String,
-    /// Take the object's value, and N, as a float of 64 bits.
+    /// Use 64-bit floats for the value and the number to add.
     #[arg(long)]
     float: bool,
-    /// Only if the object exists with this version (0: only if there is none).
+    /// Add only if the object has this version; 0: only if the object does not exist.
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
 }
@@ -212,7 +232,11 @@ impl Increment {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let kind = if self.float { Number::Float(0.0) } else { Number::Integer(0) };
         let by = kind.parse_alike(self.by.as_bytes()).map_err(|_| {
-            let kind = if self.float { "a finite float" } else { "an integer of 64 bits; see --float" };
+            let kind = if self.float {
+                "a finite float"
+            } else {
+                "an integer of 64 bits; for a float, give --float"
+            };
             Failure::usage(format!("--by {}: not {kind}", output::bytes_for_eyes(self.by.as_bytes())))
         })?;
         let (mut client, table) = global.connect_to_table(&self.table)?;

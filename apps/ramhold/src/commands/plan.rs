@@ -61,7 +61,7 @@ mod tests {
             (&["--servers", "9", "--memory", "1MiB"], "holds no segment"),
             (&["--servers", "9", "--utilisation", "0"], "without data"),
             (&["--servers", "9", "--utilisation", "120%"], "not a share"),
-            (&["--servers", "9", "--object-bytes", "0"], "between 1 and 8 MiB"),
+            (&["--servers", "9", "--object-bytes", "0"], "between 1 and 8MiB"),
             (&["--servers", "9", "--failures", "10"], "there are 9 servers"),
             (&["--servers", "9", "--failures", "1", "--failure-fraction", "1%"], "cannot be used with"),
             (&["--servers", "9", "--scatter-width", "4"], "--placement copyset"),

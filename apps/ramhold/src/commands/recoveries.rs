@@ -18,51 +18,54 @@ use std::path::PathBuf;
 /// Show recoveries of dead servers, or the course of one.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Times are milliseconds after the coordinator declared the server dead:
-  complete    its log was proven complete
-  first live  the first part was served again
-  done        all of it was
-
-With the name of a recovery, its course: what was done when and how much of it,
-by all together; how each recovery master fared with its partition; and what
-each backup did.
-  verify      from the first suspicion to the verdict; when the server really
-              died, nobody can tell
-  read        backups read segments, divide: verified them and cut them up for
-              the recovery masters; ahead of demand. 'busy' is the time in which
-              any of it was under way, of all backups together
-  transfer    records travelled from backups to recovery masters, until publish:
-              as in the second table
-  replicate   copies were made. Where there is room a partition is readable
-              before that: then this tells when all of it was taken in, and the
-              copies are made under 'settle'
-  settle      backups wrote to their devices what was recovered; until then the
-              dead server's log is kept beside it, in case all power goes
-  free        backups freed what they held of the dead server. For neither
-              anybody waits
-In the second table:
-  fetched     the last records had come from the backups
-  replayed    and were taken in; replicated: and stood on their backups;
-              durable: and a head named them
-  fetch       the mean time of a request for records, 'backup' that part of it
-              at the backup; 'read' is how long the backup needed to read the
-              segment, mostly before it was asked for
-Backups are asked once a second while a recovery runs, and when it is over until
-all is freed. While a recovery runs, what is not reached yet is '-'.
-
 Examples:
   ramhold recoveries
   ramhold recoveries r3
   ramhold recoveries r3 --svg recovery.svg
-  ramhold recoveries --json")]
+  ramhold recoveries --json
+
+Times are milliseconds after the coordinator declared the server dead:
+  complete    the dead server's log was proven complete
+  first live  the first partition was served again
+  done        all partitions were served again
+
+With RECOVERY, three tables show the course: the steps, with the work of all
+servers together; each recovery master's partition; and each backup's work.
+Some of the steps:
+  verify      from the first suspicion to the verdict. Nobody knows when the
+              server really died
+  read        backups read segments, mostly before a recovery master asks
+  divide      backups verify the segments and divide them by recovery master
+  transfer    records travel from backups to recovery masters
+  replicate   the recovered data is replicated. If there is room, a partition is
+              readable before that. Then this step ends when the partition is
+              taken in, and the replicas are made during 'settle'
+  settle      backups write the recovered data to their devices. Until then the
+              dead server's log is kept, in case all servers lose power
+  free        backups free the replicas of the dead server
+No client waits for 'settle' and 'free'. 'busy' is the time during which backups
+worked on a step, of all backups together.
+
+In the second table, these columns are the times at which:
+  fetched     all records had come from the backups
+  replayed    the recovery master had taken in all records
+  replicated  the records were on their backups (--wide)
+  durable     a head named the recovered segments (--wide)
+These columns are mean durations (--wide):
+  fetch       a request for records
+  backup      the part of 'fetch' that was spent at the backup
+  read        the reading of the segment at the backup, mostly before the request
+
+Backups report once a second until everything is freed. '-' stands for something
+that is not reached yet.")]
 pub struct Recoveries {
-    /// Which one: r3, or 'last'.
+    /// Recovery to show in detail: its id, such as r3, or 'last'.
     #[arg(value_name = "RECOVERY")]
     recovery: Option<String>,
-    /// Draw the course of it (without a name: of the last one) into this file.
+    /// Draw the course of this recovery into this file; without RECOVERY, of the last one.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Show everything, in lines as long as it takes.
+    /// Show all columns; lines may be longer than 80 columns.
     #[arg(long)]
     wide: bool,
 }

@@ -27,55 +27,62 @@ Examples:
   ramhold scan users --keys --prefix session/
   ramhold scan users --prefix \"$(printf 'a\\377')\"
   ramhold scan users --prefix-base64 AP8=
-      bytes that cannot be typed: here 0 and 255
+      the bytes 0 and 255, which cannot be typed
   ramhold scan users --limit 1000 --json
-      one object a line, the last line has the cursor
+      one object per line; the last line has the cursor
   ramhold scan users --limit 1000 --cursor $CURSOR
-On a terminal each object is one line of 80 columns: key, size, and the value's
-beginning. Elsewhere, as in '| cat', keys and values are whole, as text with a
-tab between. Objects come in no order that means anything. One that is there all
-the time is shown once, whatever fails or moves meanwhile; one that comes or
-goes meanwhile once or not at all. A cursor may be kept as long as the table
-exists, and goes on whoever owns the objects by then.")]
+
+On a terminal each object is one line of 80 columns: key, size, and the
+beginning of the value. A file or a pipe gets whole keys and values as text,
+with a tab between them.
+
+Objects come in no particular order. An object that exists during the whole scan
+is shown once, even if servers fail or tablets move. An object that is written
+or removed during the scan is shown once or not at all. A cursor is valid as
+long as the table exists, whichever servers own the objects by then.")]
 pub struct Scan {
+    /// Name of the table.
     table: String,
-    /// Stop after so many objects and tell where to go on, on stderr or in the last line of JSON.
+    /// Stop after this many objects and print the cursor to continue with, on stderr or in the last line of
+    /// JSON.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Go on where an earlier scan stopped.
+    /// Continue an earlier scan at this cursor.
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<ScanCursor>,
-    /// Only keys that begin so. All objects are looked at all the same.
+    /// Show only keys that begin with these bytes; the scan still reads all objects.
     #[arg(long, value_name = "BYTES")]
     prefix: Option<OsString>,
-    /// The same for bytes that cannot be typed, as base64.
+    /// The same prefix as base64, for bytes that cannot be typed.
     #[arg(long, value_name = "BASE64", conflicts_with = "prefix", value_parser = parse_base64)]
     prefix_base64: Option<Bytes>,
-    /// Without values.
+    /// Show keys without values.
     #[arg(long)]
     keys: bool,
-    /// Go on where objects without replicas were lost, instead of ending with an error.
+    /// Continue past objects that were lost (tables without replicas), instead of ending with an error.
     #[arg(long)]
     pass_lost: bool,
 }
 
 /// Write all objects of a table as lines of JSON.
 ///
-/// 'import --jsonl' reads them.
+/// 'ramhold import --jsonl' reads these lines.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   ramhold export users > users.jsonl
   ramhold export users --out users.jsonl \\
       && ramhold import copy --jsonl users.jsonl
-Each object that is there all the time is written once. Versions, and when
-objects end, are not written.")]
+
+An object that exists during the whole export is written once. Versions and
+times of expiry are not written.")]
 pub struct Export {
+    /// Name of the table.
     table: String,
-    /// Made; it must not be there yet. Without it, or with '-', stdout.
+    /// File to create; it must not exist [default: '-', which is stdout]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Go on where objects without replicas were lost, instead of ending with an error.
+    /// Continue past objects that were lost (tables without replicas), instead of ending with an error.
     #[arg(long)]
     pass_lost: bool,
 }
@@ -87,7 +94,7 @@ struct Bytes(Vec<u8>);
 fn parse_base64(text: &str) -> Result<Bytes, String> {
     let decoded = crate::base64::decode(text).map(Bytes);
     decoded.ok_or_else(|| {
-        format!("'{text}' is not base64, with padding, like AP8=; 'printf BYTES | base64' makes it")
+        format!("'{text}' is not base64 with padding, like AP8=; 'printf BYTES | base64' prints it")
     })
 }
 
@@ -97,7 +104,9 @@ impl Scan {
         let begin = self.cursor.clone().unwrap_or_else(|| ScanCursor::new(table));
         if begin.table() != table {
             let (theirs, table) = (begin.table(), &self.table);
-            return Err(Failure::usage(format!("the cursor is of table {theirs}, which '{table}' is not")));
+            return Err(Failure::usage(format!(
+                "the cursor belongs to table {theirs}, not to '{table}'; give the table of the earlier scan, or leave out --cursor"
+            )));
         }
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut next = Some(begin);
@@ -129,7 +138,9 @@ impl Scan {
             let cursor = next.map(|cursor| cursor.to_string());
             output::print_json(&serde_json::json!({ "cursor": cursor }))?;
         } else if let Some(cursor) = next {
-            crate::output::tell(&format!("ramhold: there may be more: --cursor {cursor}"));
+            crate::output::tell(&format!(
+                "ramhold: there may be more objects; continue with --cursor {cursor}"
+            ));
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use text::Breadth;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Show whether the cluster is well, and what to do if not.
+/// Show the cluster's health, and what to do about problems.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,16 +26,20 @@ Examples:
   ramhold status --wide
   ramhold status --json | jq '.servers[] | {id, log_used_bytes}'
 
-The first line is the verdict: healthy, recovering (it mends itself), degraded
-(all is served, but something needs you) or critical (something is lost, refused
-or not served). What was found follows, each with what to do. 'memory' and
-'disk' tell how full a server's log and its room for replicas are. Exit code 0
-whatever the verdict; --json has it as 'verdict'.")]
+The first line is the verdict:
+  healthy     nothing needs attention
+  recovering  the cluster repairs itself
+  degraded    everything is served, but something needs you
+  critical    something is lost, refused or not served
+The findings follow, each with what to do. The columns 'memory' and 'disk' show
+how full a server's log and its room for replicas are.
+
+The exit code is 0 for every verdict. With --json, the field 'verdict' has it.")]
 pub struct Status {
-    /// Show it again every second until interrupted; with --json one line each time.
+    /// Repeat every second until interrupted; with --json, one line each time.
     #[arg(long)]
     watch: bool,
-    /// Show everything, in lines as long as it takes.
+    /// Show all columns; lines may be longer than 80 columns.
     #[arg(long)]
     wide: bool,
 }

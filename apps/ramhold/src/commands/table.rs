@@ -17,8 +17,13 @@ use describe::{Describe, List};
 use divide::{Merge, Split};
 use serde_json::json;
 
-/// Make, list, describe, alter, divide and drop tables.
+/// Create, list, describe, alter, divide and drop tables.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold table create users
+  ramhold table list
+  ramhold table describe users")]
 pub struct Table {
     #[command(subcommand)]
     command: TableCommand,
@@ -35,10 +40,11 @@ enum TableCommand {
     Drop(Drop),
 }
 
-/// Drop a table with all its objects, for good.
+/// Drop a table and all its objects for good.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  ramhold table drop users")]
 struct Drop {
+    /// Name of the table.
     name: String,
 }
 

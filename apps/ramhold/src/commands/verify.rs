@@ -25,19 +25,23 @@ Examples:
   ramhold verify docs --dir /usr/share/doc --exact
       and nothing else is in the table
 
-Each file's object is read back and compared byte for byte. Missing and
-different objects are listed by name. A file that differs and was modified after
-its object was written counts as changed, not as lost.
-With --exact the table is then scanned: each file's object must be met exactly
-once, and no other object.
-Exit code 1 when an object is missing, different or one too many, 3 when one
-could not be read.")]
+The object of each file is read and compared with the file byte for byte.
+Missing and different objects are listed by name. If a file differs and was
+modified after its object was written, the object counts as changed, not as
+different.
+
+With --exact, the table is scanned afterwards. The scan must meet the object of
+each file exactly once, and no other object.
+
+Exit codes: 0 nothing is wrong, 1 an object is missing or different, or --exact
+found a fault, 3 an object could not be read.")]
 pub struct Verify {
+    /// Name of the table.
     table: String,
-    /// The directory that was imported.
+    /// Directory that was imported.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// The table must hold these objects, each once, and no others.
+    /// Also require that the table holds each of these objects once, and no others.
     #[arg(long, conflicts_with_all = ["limit_files", "limit_bytes"])]
     exact: bool,
     #[command(flatten)]

@@ -19,8 +19,8 @@ pub fn check_free(ports: &[u16]) -> Result<(), Failure> {
     match ports.iter().find(|port| !is_free(**port)) {
         None => Ok(()),
         Some(port) => Err(Failure::usage(format!(
-            "port {port} of 127.0.0.1 is in use ('ss -ltnp' shows by whom; 'ramhold stop --dir DIR' ends a cluster of \
-             'ramhold dev'); this needs the ports {} to {}: choose others with --port",
+            "port {port} of 127.0.0.1 is in use, and the cluster needs the ports {} to {}; choose others with --port \
+             ('ss -ltnp' shows who uses the port; 'ramhold stop --dir DIR' stops a cluster of 'ramhold dev')",
             ports[0],
             ports[ports.len() - 1]
         ))),

@@ -46,7 +46,7 @@ pub fn wait_until_healthy(
                     return Ok(client.expect("it has just answered"));
                 }
                 seen = format!(
-                    "{up} of {count} servers are up, {} recoveries are not over; {}",
+                    "{up} of {count} servers are up, {} recoveries are not done; {}",
                     status.recoveries.len(),
                     status.recoveries.iter().flat_map(|r| r.missing.clone()).collect::<Vec<_>>().join(", ")
                 );

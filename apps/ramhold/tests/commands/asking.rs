@@ -54,7 +54,12 @@ fn a_server_that_is_gone_is_forgotten() {
     let played = Played::start(Mischief::default());
     let up = played.ramhold(&["server", "forget", "s1"]).failed(3);
     assert_eq!(up, "ramhold: s1 is up; stop it first, then forget it when it is gone\n");
-    assert!(played.ramhold(&["server", "forget", "s9"]).failed(1).contains("s9 is not gone; gone are s6"));
+    assert!(
+        played
+            .ramhold(&["server", "forget", "s9"])
+            .failed(1)
+            .contains("s9 is not gone; these servers are gone: s6")
+    );
     assert_eq!(played.ramhold(&["server", "forget", "s6"]).ok().text(), "s6 is not expected any more\n");
     let text = played.ramhold(&["status"]).ok().text();
     assert!(text.contains("2 of 3 servers up") && !text.contains("s6"), "{text}");

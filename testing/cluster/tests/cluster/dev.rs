@@ -161,7 +161,7 @@ fn what_a_cluster_cannot_keep_is_refused_and_no_option_is_changed_silently() -> 
     let text = dev.refused(&["table", "create", "large", "--replicas", "3"]);
     assert_eq!(
         text,
-        format!("ramhold: table 'large': not made: {lacks}, wait for it with --wait, or give --replicas 2\n")
+        format!("ramhold: table 'large': not created: {lacks}, wait with --wait, or give --replicas 2\n")
     );
     let text = dev.refused(&["table", "create", "large", "--replicas", "3", "--wait", "--timeout", "1s"]);
     assert!(text.contains(&format!("table 'large' waits: {lacks}")), "{text}");

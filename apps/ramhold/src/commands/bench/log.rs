@@ -48,53 +48,60 @@ Examples:
       --log 256MiB --dir /var/tmp
   ramhold bench log --keys zipf --write 4 --log 2GiB
 
-With --workload: runs one of the workloads that fragment memory (fill, W1 to W8;
-keys of 30 B) and tells what keys and values are live for each byte of this
-process that is resident (Pss), at the worst moment with the live bytes at their
-target, and at the end. What the generator of the workload keeps is taken off. A
-write that is refused is counted.
+With --workload, the command runs a workload that fragments memory (fill, W1 to
+W8; keys of 30 bytes). It prints the live bytes of keys and values per resident
+byte of this process (Pss): at the worst moment while the live bytes are at
+their target, and at the end. The memory of the workload's generator is
+subtracted. Refused writes are counted.
 
-Otherwise a sweep: the log is filled with live entries up to each --utilisation.
-Objects are overwritten until all that was free and then the live bytes once are
-written; from there on counts. 'of uncleaned' compares with the same overwrites
-in a log so large that it is never cleaned; 'ns/moved' is the difference of the
-two in CPU time, for each entry that cleaning moved. CPU times are those of the
-shard, without making requests and without the backups. 'max' is the longest
-time that one request was worked on, 'longest step' includes ticks and answers
-of backups, a 'wait' is a write that was answered 'retry' and repeated.
+Without --workload, the command runs a sweep. It fills the log with live entries
+up to each --utilisation. Then it overwrites objects to warm up: first until the
+free memory is used, and then as many bytes as are live. After that the
+measurement begins.
+  of uncleaned  compared with the same writes to a log that is so large that it
+                is never cleaned
+  ns/moved      the difference in CPU time between the two, per entry that
+                cleaning moved. CPU time is that of the shard, without clients
+                and backups
+  max           the longest time spent on one request
+  longest step  the same including ticks and answers of backups
+  wait          a write that was answered 'retry' and repeated
+  used          u, the live entries divided by the part of the log that is not
+                free
+  model         the cost that uniform overwrites must have. Segments that are
+                cleaned in order of age are still live to the share a, where
+                u = (1 - a) / -ln a; cleaning copies a / (1 - a) bytes for each
+                new byte
+  B sent/B      bytes that are sent to all backups for each new byte
 
-'model' is what uniform overwrites must cost: segments cleaned in order of age
-are alive to the part a at which u = (1 - a) / -ln a, and a / (1 - a) bytes are
-copied for each new byte. u is 'used': live entries by the part of the log that
-is not free.
+With one level, every pass of cleaning goes to the backups. With two levels,
+segments are compacted in memory first. Without replicas there is only one
+level.
 
-One level: every pass goes to the backups. Two levels: segments are compacted in
-memory first. Without replicas there is only one.
-
-With --replicas 3 the shard works between three backups with files below --dir,
-in this process; their time is not counted. 'B sent/B' is what goes to all
-backups for each new byte. Logs below 256 MiB have shorter segments than a
-server's, unless --segment says otherwise.";
+With --replicas 3, three backups with files below --dir run in this process.
+Their CPU time is not counted. A log below 256 MiB has shorter segments than a
+server has, unless --segment is given.";
 
 /// Measure the cleaning of a nearly full log.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Log {
-    /// fill, or W1 to W8: memory under this workload instead of a sweep.
+    /// Measure memory under this workload (fill, W1 to W8) instead of a sweep.
     #[arg(long, value_name = "NAME")]
     workload: Option<Workload>,
-    /// Memory of the log; the index comes on top.
+    /// Memory of the log, without the index.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     log: u64,
-    /// Keys and values that are live; by default their entries fill 90 % of the log.
+    /// Bytes of live keys and values [default: as many as fill 90 % of the log]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "workload")]
     live: Option<u64>,
+    /// Seed of the choice of objects.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Length of segments, a power of two from 64KiB to 8MiB; by default 8MiB, or less in a small log.
+    /// Size of a segment: a power of two from 64KiB to 8MiB [default: 8MiB, less in a small log]
     #[arg(long, value_name = "SIZE", value_parser = parse_segment)]
     segment: Option<u32>,
-    /// How much of the log live entries take, in percent.
+    /// Share of the log that live entries take, in percent.
     #[arg(
         long,
         value_delimiter = ',',
@@ -103,24 +110,27 @@ pub struct Log {
         value_parser = clap::value_parser!(u32).range(1..=99)
     )]
     utilisation: Vec<u32>,
-    /// Bytes of a value; keys have 30.
+    /// Bytes of a value; keys have 30 bytes.
     #[arg(long, value_delimiter = ',', default_value = "100", conflicts_with = "workload")]
     value_bytes: Vec<u32>,
-    /// Which objects are overwritten.
+    /// How the objects to overwrite are chosen.
     #[arg(long, value_delimiter = ',', default_value = "uniform", conflicts_with = "workload")]
     keys: Vec<Keys>,
+    /// Levels of cleaning.
     #[arg(long, default_value = "2", conflicts_with = "workload")]
     levels: Levels,
-    /// 0, or 3 to backups with files.
+    /// Replicas: 0, or 3 on backups with files.
     #[arg(long, default_value_t = 0, conflicts_with = "workload", value_parser = parse_replicas)]
     replicas: u8,
-    /// How many times the live bytes are overwritten while it is counted.
+    /// How many times the live bytes are overwritten during the measurement.
     #[arg(long, value_name = "TIMES", default_value_t = 2.0, conflicts_with = "workload", value_parser = parse_times)]
     write: f64,
-    /// Neither the warming up nor what is counted of a run takes longer than this; the output says where it was cut.
+    /// Time limit for the warm-up, and again for the measurement, of each run. The output names the runs that
+    /// reached it.
     #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "workload", value_parser = parse_duration)]
     time_max: Duration,
-    /// Where the backups' files are, in a directory that is removed at the end; by default the system's for such.
+    /// Parent directory of the backups' files, which are removed at the end [default: the system's directory
+    /// for temporary files]
     #[arg(long, value_name = "DIR", conflicts_with = "workload")]
     dir: Option<PathBuf>,
 }
@@ -144,7 +154,7 @@ impl Log {
         if u64::from(segment_bytes) * 8 > self.log {
             let (segment, log) = (bytes_text(segment_bytes.into()), bytes_text(self.log));
             return Err(Failure::usage(format!(
-                "--segment {segment} is too much: a log of {log} must have eight"
+                "--segment {segment} is too large: a log of {log} must have at least eight segments"
             )));
         }
         interrupt::watch()?;
@@ -170,16 +180,20 @@ impl Log {
         if live_bytes < workload.object_bytes_max() {
             let min = workload.object_bytes_max();
             return Err(Failure::usage(format!(
-                "{workload} needs {min} live bytes at least, not {live_bytes}"
+                "{workload} needs at least {min} live bytes, not {live_bytes}; give more with --live or --log"
             )));
         }
         if live_bytes >= self.log {
             let (live, log) = (bytes_text(live_bytes), bytes_text(self.log));
-            return Err(Failure::usage(format!("{live} of live keys and values do not fit a log of {log}")));
+            return Err(Failure::usage(format!(
+                "{live} of live keys and values do not fit into a log of {log}; give less --live or more --log"
+            )));
         }
         let objects = live_bytes / workload.object_bytes_min();
         if objects * u64::from(1 + Workload::WRITTEN_TIMES) >= OBJECT_COUNT_MAX {
-            return Err(Failure::usage(format!("{objects} objects are more than this can count")));
+            return Err(Failure::usage(format!(
+                "{objects} objects are too many for this benchmark; give less --live"
+            )));
         }
         let generator_bytes = 6 * objects;
         check(self.log + objects * INDEX_BYTES_PER_OBJECT + generator_bytes)?;
@@ -234,7 +248,9 @@ impl Log {
         };
         match case.object_count() {
             1..OBJECT_COUNT_MAX => Ok(case),
-            count => Err(Failure::usage(format!("{count} objects are too few or more than this can count"))),
+            count => Err(Failure::usage(format!(
+                "{count} objects are too few or too many for this benchmark; change --log or --value-bytes"
+            ))),
         }
     }
 }
@@ -255,13 +271,17 @@ fn parse_replicas(text: &str) -> Result<u8, String> {
     match text {
         "0" => Ok(0),
         "3" => Ok(REPLICAS),
-        _ => Err("it is 0 or 3".to_owned()),
+        _ => Err("give 0 or 3".to_owned()),
     }
 }
 
 fn parse_times(text: &str) -> Result<f64, String> {
-    let times: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
-    if times > 0.0 && times <= 1000.0 { Ok(times) } else { Err("it is above 0 and at most 1000".to_owned()) }
+    let times: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    if times > 0.0 && times <= 1000.0 {
+        Ok(times)
+    } else {
+        Err("give a number above 0 and at most 1000".to_owned())
+    }
 }
 
 fn parse_segment(text: &str) -> Result<u32, String> {
@@ -270,6 +290,6 @@ fn parse_segment(text: &str) -> Result<u32, String> {
         bytes.is_power_of_two() && (SEGMENT_BYTES_MIN..=u64::from(SEGMENT_BYTES)).contains(&bytes);
     match u32::try_from(bytes) {
         Ok(bytes) if is_allowed => Ok(bytes),
-        _ => Err(format!("'{text}' is no power of two from 64KiB to 8MiB")),
+        _ => Err(format!("'{text}' is not a power of two from 64KiB to 8MiB")),
     }
 }

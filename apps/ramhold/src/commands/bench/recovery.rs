@@ -42,59 +42,64 @@ const HELP: &str = "\
 Examples:
   ramhold bench recovery --data 200MiB
   ramhold bench recovery --servers 6 --data 2GiB --object-bytes 1000
-  ramhold bench recovery --data 2GiB --buffers all       (no device in the way)
+  ramhold bench recovery --data 2GiB --buffers all
+      the device is not the bottleneck
   ramhold bench recovery --beside-redis
       redis-server and a Redis cluster with the same objects
 
-One table in one tablet is filled, so that one server holds all of it; what it
-wrote is flushed; then the server is killed (SIGKILL). Some keys, spread over
-all, are asked for from then on; the clock stops when the last of them is
-answered. Afterwards every object is read and compared.
+The command starts a cluster of its own. It fills one table with one tablet, so
+that one server holds all data, and waits until that is flushed. Then it kills
+that server (SIGKILL) and asks for keys that are spread over the table. The
+clock stops when the last of these keys is answered. Finally every object is
+read and compared.
 
-With --beside-redis the same objects are then given to a redis-server with an
-append-only file, which is killed and started again at once, and to a Redis
-cluster of three masters and three replicas, of which a master is killed; all at
-Redis's defaults, without dumps. The keys of the dead are asked for over Redis's
-protocol, in the same way at all three, every 10 ms; times count from the kill.
+With --beside-redis, a redis-server with an append-only file gets the same
+objects, is killed, and is started again at once. A Redis cluster of three
+masters and three replicas gets them, too, and one master is killed. Redis runs
+with its defaults, without dumps. All three are asked over Redis's protocol, in
+the same way, every 10 ms. Times count from the kill.
 
-The floor is what this machine needs for the same bytes, measured in the same
-run: every byte that was fetched or replicated once through the loopback, every
-byte fetched once verified and once copied, over all processors; or, if that is
-longer, what has to leave the buffers at the device's rate with fdatasync. Where
-there is room a partition is readable before it is replicated, so the last key
-is also compared with what fetching alone takes, and it is told when devices had
-all of it.";
+The floor is the time that this machine needs for the same bytes, measured in
+the same run. It is the longer of two times:
+  - CPU: every byte that was fetched or replicated passes the loopback once, and
+    every fetched byte is verified once and copied once, over all processors;
+  - disk: all bytes beyond the buffers are written with fdatasync.
+If there is room, a partition is readable before it is replicated. So the last
+key is also compared with the time for fetching alone, and the output tells when
+the devices had everything.";
 
 /// Measure how fast the data of a dead server can be read again.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Recovery {
-    /// Servers, the one that dies included.
+    /// Number of servers, including the one that dies.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=64))]
     servers: u16,
-    /// Log that the dead server holds.
+    /// Size of the log that the dead server holds.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     data: u64,
     /// Bytes of a value.
     #[arg(long, default_value_t = 1000)]
     object_bytes: u32,
+    /// Copies on backups.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=REPLICA_COUNT_MAX as i64))]
     replicas: u8,
-    /// What each server has for others' writes that are not flushed yet: a size, or 'all' for enough to take everything;
-    /// by default what a server of this size takes.
+    /// Buffers of each server for writes that are not flushed yet: a size, or 'all' for enough to take
+    /// everything [default: that of a server with this memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_buffers)]
     buffers: Option<Buffers>,
-    /// Keys that are asked for from the kill on.
+    /// Number of keys to ask for from the kill on.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     probes: u64,
-    /// Then do the same to a redis-server and to a Redis cluster, and print all three in a table. Takes both programs,
+    /// Also measure a redis-server and a Redis cluster, and print all three in a table. Needs the programs
     /// redis-server and redis-cli, and four times the data in memory.
     #[arg(long)]
     beside_redis: bool,
-    /// Where the cluster keeps its files; by default a temporary directory. They are removed at the end.
+    /// Parent directory of the cluster's files, which are removed at the end [default: the system's
+    /// directory for temporary files]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-    /// Leave the cluster's files and logs behind.
+    /// Keep the cluster's files and logs.
     #[arg(long)]
     keep: bool,
 }
@@ -135,7 +140,7 @@ impl Recovery {
             return Err(Failure::usage(format!("--object-bytes must be at most {VALUE_BYTES_MAX}")));
         }
         if u16::from(self.replicas) >= self.servers {
-            let text = "each replica needs a server besides the one with the data: fewer --replicas, or more --servers";
+            let text = "each replica needs a server besides the one with the data; give fewer --replicas or more --servers";
             return Err(Failure::usage(text));
         }
         if self.beside_redis {
@@ -270,7 +275,7 @@ impl Recovery {
         ];
         lines.extend(floor.lines());
         lines.push(format!(
-            "of the floor {:.2} x for the last key ({} of buffers), {:.2} x of what fetching alone takes",
+            "versus floor {:.2} x for the last key (buffers: {}), {:.2} x of the time for fetching alone",
             last.as_secs_f64() / floor.seconds(),
             bytes_text(outcome.buffer_bytes),
             last.as_secs_f64() / floor.fetching_seconds()

@@ -46,39 +46,43 @@ Examples:
   ramhold bench replay --object-bytes 100,1024 --runs 5 --json
   ramhold bench replay --object-bytes 100 --key-bytes 30
 
-Objects with different keys are written into segments of 8 MiB, which come in
-random order. Their checksums are verified and the objects taken in: found in
-the index, copied into segments of this server's own, and entered there. Nothing
-is replicated or sent. Memory has been touched before. Rates are per second of
-CPU time of the one thread; medians of the runs.
-
-'records/s' begins with the smallest index, which grows meanwhile, ahead of the
-records that are expected by those of the segments so far, as on a server;
-'index ready' with one that has room for all from the start. 'MB/s' is log, not
-values. Of the nanoseconds per record, 'checksum' is a walk over the segments
-that only verifies, 'copy' a plain copy of the same bytes into the same memory,
-and 'rest' what a record takes besides. 'of copy' compares replay with the plain
-copy alone. 'divide', which is not part of it, is a backup's work: it sorts the
-records into 8 partitions and copies them together.";
+Objects with different keys are written into segments of 8 MiB, which are
+replayed in random order. Replay verifies checksums, looks each key up in the
+index, copies the object into a segment of this process, and enters it into the
+index. Nothing is replicated or sent, and all memory was touched before. Rates
+are per second of CPU time of one thread. Results are medians of the runs.
+  records/s    with an index that starts at its smallest size and grows, ahead
+               of the records that are expected after the segments so far, as on
+               a server
+  index ready  with an index that has room for all records from the start
+  MB/s         of the log, not of the values
+  checksum     nanoseconds per record to only verify the segments
+  copy         nanoseconds per record to only copy the same bytes
+  rest         nanoseconds per record for everything else in replay
+  of copy      replay compared with the plain copy
+  divide       work of a backup, not part of replay: sorts the records into 8
+               partitions and copies them together";
 
 /// Measure how fast one core takes in a dead server's log.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Replay {
-    /// Bytes of a value.
+    /// Bytes of a value; each size is measured on its own.
     #[arg(long, value_delimiter = ',', default_value = "1,64,100,128,256,1024,2048,4096")]
     object_bytes: Vec<u32>,
-    /// At least 8.
+    /// Bytes of a key, at least 8.
     #[arg(long, default_value_t = 8)]
     key_bytes: usize,
-    /// Log to take in at most, unless that is fewer than --records.
+    /// Largest log to take in; --records may end the run earlier.
     #[arg(long, value_name = "SIZE", default_value = "400MiB", value_parser = parse_bytes)]
     data: u64,
-    /// Objects to take in at most, unless they take less than --data.
+    /// Largest number of objects to take in; --data may end the run earlier.
     #[arg(long, default_value_t = 3_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     records: u64,
+    /// Runs of each size; the median is printed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    /// Seed of the order of segments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

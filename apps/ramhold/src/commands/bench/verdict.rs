@@ -39,41 +39,44 @@ Examples:
   ramhold bench verdict --rounds 50 --busy 2
       while two threads compute all the time
   ramhold bench verdict --soak 1h
-      nobody is killed, every processor is kept busy
+      no server is killed, every processor is kept busy
 
-A cluster of this command's own, with little data. In each round a server is
-killed (SIGKILL) at a random moment; the time is from there until the
-coordinator, which asks the suspect itself, has declared it dead. Then the
-server is started again, and the next round begins when nothing is left to
-recover. A false verdict is a server that was declared dead and was not killed;
-one is enough for exit code 3.
+The command starts a cluster of its own with little data. In each round it kills
+a server (SIGKILL) at a random moment. The time counts until the coordinator,
+which pings the suspect itself, has declared the server dead. Then the server is
+started again. The next round begins when nothing is left to recover.
 
-'gap' is the longest time that a thread which slept for a millisecond was woken
-late, 'steal' the time that this machine's host kept its processors from it: a
-server that gets no processor cannot answer.";
+A false verdict declares a server dead that was not killed. One false verdict is
+enough for exit code 3.
+
+'gap' is the longest delay with which a thread woke up after sleeping for a
+millisecond. 'steal' is processor time that the host took from this virtual
+machine. A server without processor time cannot answer.";
 
 /// Measure how fast a dead server is declared dead.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Verdict {
-    /// Servers killed, one after the other.
+    /// Number of servers to kill, one after the other.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rounds: u32,
+    /// Number of servers.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(4..=64))]
     servers: u16,
-    /// Kill nobody, and count false verdicts for so long.
+    /// Kill no server, and count false verdicts for this time.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "rounds")]
     soak: Option<Duration>,
-    /// Threads of normal priority that compute all the time; by default none, in a soak one per processor.
+    /// Threads of normal priority that compute all the time [default: 0; with --soak one per processor]
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(0..=1024))]
     busy: Option<u16>,
-    /// Decides who is killed and when; at random when absent.
+    /// Seed of the choice of servers and moments [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the cluster keeps its files; by default a temporary directory. They are removed at the end.
+    /// Parent directory of the cluster's files, which are removed at the end [default: the system's
+    /// directory for temporary files]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-    /// Leave the cluster's files and logs behind.
+    /// Keep the cluster's files and logs.
     #[arg(long)]
     keep: bool,
 }

@@ -15,18 +15,21 @@ const ATTEMPT_COUNT: u32 = 5;
 /// Write the state of the running coordinator to a file.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The file has everything that the coordinator stores, as of one moment: servers,
-tables, tablets, leases, recoveries. It holds no data. A coordinator that is
-restored from it does not act while servers hold a newer state: then the state
-can be made anew from them (see 'ramhold coordinator --help').
-
 Examples:
   ramhold coordinator backup --to /var/backups/ramhold-state
-  ramhold coordinator backup --to /var/backups/    # a name for each state
+  ramhold coordinator backup --to /var/backups/
+      a file with a name of its own for each state
   ramhold coordinator --dir /var/lib/ramhold-new \\
-      --restore /var/backups/ramhold-state")]
+      --restore /var/backups/ramhold-state
+
+The file has everything that the coordinator stores, at one moment: servers,
+tables, tablets, leases and recoveries. It has no objects.
+
+A coordinator that was restored from the file does nothing while servers hold a
+newer state. Then rebuild the state from the servers instead (see 'ramhold
+coordinator --help').")]
 pub struct Backup {
-    /// The file; in a directory it is named after cluster, term and change.
+    /// File to write, or directory for a file that is named after cluster, term and change.
     #[arg(long, value_name = "FILE|DIR")]
     to: PathBuf,
 }
@@ -72,7 +75,7 @@ fn read(client: &mut Client) -> Result<BackupFile, Failure> {
             read => return Ok(read?),
         }
     }
-    let text = "the state was read by others, or the coordinator was started again, each time; try again";
+    let text = "each attempt was interrupted by another reader of the state, or by a restart of the coordinator; try again";
     Err(Failure::new(UNKNOWN, text))
 }
 

@@ -46,7 +46,7 @@ impl Differences {
     /// A sentence on all of them, and a line for each of the first few.
     pub fn text(&self, when: &str) -> (String, Vec<String>) {
         if self.count == 0 {
-            return (format!("{} objects compared {when}: every one is right", self.checked), Vec::new());
+            return (format!("{} objects compared {when}: all of them are right", self.checked), Vec::new());
         }
         let sentence = format!("{} of {} objects {when} are LOST OR WRONG:", self.count, self.checked);
         let more = self.count - self.named.len() as u64;

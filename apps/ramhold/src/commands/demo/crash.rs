@@ -33,10 +33,10 @@ pub fn kill_one(scene: &mut Scene, client: &mut Client, victim: usize) -> Result
     scene.tell(&format!("killing {} ({server}) under load: kill -9", name(victim)));
     scene.cluster.kill(victim);
     let killed = Instant::now();
-    let detect = wait_for(client, killed, "the death is not noticed", |status| !is_up(status, server))?;
+    let detect = wait_for(client, killed, "the death was not noticed", |status| !is_up(status, server))?;
     scene.tell(&format!("declared dead {:.0} ms after the kill", detect.as_secs_f64() * 1e3));
     let mut told = String::new();
-    let recovered = wait_for(client, killed, "the recovery does not end", |status| {
+    let recovered = wait_for(client, killed, "the recovery did not end", |status| {
         let report = status.recoveries.iter().find(|report| report.crashed == server);
         let now = report.map_or_else(String::new, progress);
         if now != told && !now.is_empty() {
@@ -72,7 +72,7 @@ fn progress(report: &RecoveryReport) -> String {
     match report.phase {
         RecoveryPhase::Asking => "  asking all backups for their replicas".to_owned(),
         RecoveryPhase::Incomplete => format!("  waiting for {}", report.missing.join(", ")),
-        RecoveryPhase::WaitingForRoom => "  waiting for room besides others".to_owned(),
+        RecoveryPhase::WaitingForRoom => "  waiting until other recoveries leave room".to_owned(),
         RecoveryPhase::Replaying => {
             format!("  replaying: {} of {} partitions are live", report.partitions_live, report.partitions)
         }

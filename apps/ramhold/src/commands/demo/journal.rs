@@ -41,7 +41,7 @@ impl Journal {
     pub fn read(path: &Path) -> Result<Journal, Failure> {
         match std::fs::read_to_string(path) {
             Ok(text) => Journal::parse(&text)
-                .ok_or_else(|| Failure::usage(format!("{} is no journal", path.display()))),
+                .ok_or_else(|| Failure::usage(format!("{} is not a journal of the demo", path.display()))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Journal::default()),
             Err(error) => Err(Failure::local(path, &error)),
         }

@@ -56,7 +56,7 @@ pub fn flip(scene: &Scene, targets: &[ServerId]) -> Result<(), Failure> {
         .iter()
         .filter(|(name, copies)| is_target(name) && copies.iter().any(|copy| copy.closed))
         .max_by_key(|(_, copies)| copies.iter().map(|copy| copy.length).max())
-        .ok_or_else(|| Failure::usage("there is no closed segment to damage; give more files"))?;
+        .ok_or_else(|| Failure::usage("there is no closed segment to damage; store more files with --dir"))?;
     let shortest = copies.iter().map(|copy| copy.length).min().expect("a segment was found in a copy");
     for copy in copies {
         flip_bit(&copy.path, copy.data_offset + u64::from(shortest / 2))

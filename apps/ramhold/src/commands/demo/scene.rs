@@ -109,7 +109,7 @@ impl Scene {
             .map_err(|error| Failure::local(&self.work_dir, &error))?;
         if free < disk {
             return Err(Failure::usage(format!(
-                "{} has only {} free; name another place with --work-dir",
+                "{} has only {} free; name another directory with --work-dir",
                 self.work_dir.display(),
                 bytes_text(free)
             )));
@@ -168,7 +168,7 @@ impl Scene {
                 return Err(Failure::usage(text));
             }
             if start.elapsed() > WRITER_WITHIN {
-                return Err(Failure::usage("the writer gets no answers any more"));
+                return Err(Failure::usage("the writer gets no answers any more; see the logs with --keep"));
             }
             std::thread::sleep(LOOK_INTERVAL * 10);
         }
@@ -221,7 +221,7 @@ impl Scene {
         }
         if result.is_err() {
             // The logs are about to be removed, before anybody could read them.
-            crate::output::show("the logs are gone with the rest; give --keep to look at them");
+            crate::output::show("the logs are removed with everything else; give --keep to keep them");
         }
         self.remove_directories();
     }

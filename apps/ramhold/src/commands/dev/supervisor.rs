@@ -51,7 +51,7 @@ pub fn run(plan: Plan, dead: Dead, _held: &Held) -> Result<(), Failure> {
         return output::print("stopped; everything is flushed\n");
     }
     Err(Failure::usage(format!(
-        "{} had to be killed; what they had not flushed is still in memory",
+        "these processes did not stop in time and were killed: {}; writes that they had not flushed are still in their buffers in memory",
         left.join(", ")
     )))
 }
@@ -83,7 +83,7 @@ fn check_frames(client: &mut Client) -> Result<(), Failure> {
             return Err(Failure::usage(text));
         }
         if full.frames_free == 0 {
-            output::print(&format!("{text}, or writes wait\n"))?;
+            output::print(&format!("{text}, or writes may wait\n"))?;
         }
     }
     Ok(())
@@ -139,7 +139,7 @@ pub fn banner(plan: &Plan) -> String {
         format!(" --cluster {}", plan.coordinator())
     };
     let replicas = match plan.default_replicas {
-        0 => "0 by default: a table is in one server's memory alone".to_owned(),
+        0 => "0 by default: each table is in one server's memory alone".to_owned(),
         count => format!("{count} by default, each on another server than the data"),
     };
     let replicas = match plan.placement {
@@ -157,7 +157,7 @@ pub fn banner(plan: &Plan) -> String {
             "127.0.0.1:{port} to {} (clients in cluster mode)",
             usize::from(port) + plan.server_count() - 1
         ),
-        None => "no ports of its own: ports are in use; --resp-cluster-port says where".to_owned(),
+        None => "no ports for cluster mode: the usual ones are in use; give --resp-cluster-port".to_owned(),
     };
     let admin = match plan.admin_port {
         Some(port) => format!(
@@ -165,7 +165,7 @@ pub fn banner(plan: &Plan) -> String {
             port + 1,
             usize::from(port) + plan.server_count()
         ),
-        None => "off: ports are in use; --admin-port says where".to_owned(),
+        None => "off: the usual ports are in use; give --admin-port".to_owned(),
     };
     format!(
         "ramhold dev: {count} servers with {memory} each are up\n\

@@ -189,7 +189,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, String> {
             (Some(manifest), 0) => manifest,
             (None, _) => return Err(failed(path, &"there is no manifest in this folder")),
             (Some(_), _) => {
-                return Err(failed(path, &"there are several manifests in this folder; name one"));
+                return Err(failed(path, &"there are several manifests in this folder; name one of them"));
             }
         }
     } else if is_manifest(path) {
@@ -198,7 +198,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, String> {
         return Ok(vec![path.to_owned()]);
     };
     if fs::metadata(&manifest).map_err(|error| failed(&manifest, &error))?.len() > MANIFEST_BYTES_MAX {
-        return Err(failed(&manifest, &"this is too long for a manifest"));
+        return Err(failed(&manifest, &"the file is too long for a manifest"));
     }
     let text = fs::read_to_string(&manifest).map_err(|error| failed(&manifest, &error))?;
     let parts = read_manifest(&text).map_err(|error| failed(&manifest, &error))?;

@@ -13,27 +13,9 @@ use std::time::Duration;
 const SERVER_COUNT_MAX: u64 = 1_000_000;
 
 const HELP: &str = "\
-Data loss is told for three events: a power cut of the whole cluster (all DRAM
-is gone) from which some servers do not return; the same servers dying at one
-moment while all others keep their DRAM; and a year in which servers are lost
-one by one, each whole again when its log is recovered and the replicas that it
-held are made anew. Formulas: SOSP11 4.5, Copysets (ATC 2013). Failure domains
-are single servers there; by racks it is safer.
-
-A recovery takes as long as the slowest of disks, network and replay, after
-detection and the first segment: what the hardware allows, not a promise.
-Profiles, per server:
-           network      disk read/write    replay by a core            detection
-  sosp11   25 Gbit/s    213 / 197 MB/s     800 MB/s, 3.1 M records/s   150 ms
-  tut15    24 Gbit/s    540 / 360 MB/s     500 MB/s, 3.1 M records/s   200 ms
-  2026     25 Gbit/s    3 / 1.5 GB/s       2.5 GB/s, 6 M records/s     1300 ms
-Replay of the profile 2026 is a goal until it is measured on such a machine:
-measure yours and say --replay. Its detection is that of a host that falls
-silent; a process that died is noticed in 100 ms (--detection 100ms).
-
 Examples:
   ramhold plan --servers 1000
-      three replicas, scattered; 1 % do not return
+      three replicas, scattered; 1 % of the servers do not return
   ramhold plan --servers 1000 --placement copyset
   ramhold plan --servers 1000 --placement copyset --scatter-width 10 \\
       --failures 25
@@ -41,71 +23,97 @@ Examples:
   ramhold plan --servers 12 --memory 256GiB --network 100Gbit --cores 16 \\
       --detection 100ms
 
-Exit codes: 0 told, 2 a description that makes no sense.";
+The probability of data loss is calculated for three events:
+  - a power cut of the whole cluster, after which some servers do not return;
+    all DRAM is lost;
+  - the same servers die at one moment, and all others keep their DRAM;
+  - a year in which servers are lost one by one. A server counts as lost until
+    its log is recovered and the replicas that it held are made anew.
+Each server is a failure domain of its own. Failure domains of several servers,
+such as racks, are safer. Formulas: SOSP11 4.5, Copysets (ATC 2013).
 
-/// Work out data loss, copies and recovery time of a cluster.
+A recovery begins with detection and the first segment. After that it takes as
+long as the slowest of disks, network and replay. The result is the limit of the
+hardware, not a promise.
+
+Profiles, per server:
+           network      disk read/write    replay per core             detection
+  sosp11   25 Gbit/s    213 / 197 MB/s     800 MB/s, 3.1 M records/s   150 ms
+  tut15    24 Gbit/s    540 / 360 MB/s     500 MB/s, 3.1 M records/s   200 ms
+  2026     25 Gbit/s    3 / 1.5 GB/s       2.5 GB/s, 6 M records/s     1300 ms
+The replay rate of profile 2026 is a goal, not a measurement. Measure the rate
+of your machine with 'ramhold bench replay', and give it with --replay and
+--replay-records. The detection time of profile 2026 is that of a host that
+falls silent; the death of a process is detected in 100 ms (--detection 100ms).
+
+Exit codes: 0 success, 2 the description makes no sense.";
+
+/// Calculate data loss, copies and recovery time of a cluster.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Plan {
-    /// How many servers (machines).
+    /// Number of servers (machines).
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(2..=SERVER_COUNT_MAX))]
     pub servers: u64,
-    /// Log in the DRAM of each server.
+    /// Memory of the log on each server (DRAM).
     #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = parse_bytes)]
     pub memory: u64,
-    /// The share of the log that is live data.
+    /// Share of the log that is live data.
     #[arg(long, value_name = "SHARE", default_value = "80%", value_parser = parse_share)]
     pub utilisation: f64,
-    /// Replicas of a segment on backups.
+    /// Replicas of each segment on backups.
     #[arg(long, value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     pub replicas: u8,
-    /// 'scatter', 'copyset' or 'copyset:RINGS', as for 'ramhold coordinator'.
+    /// Placement of replicas: 'scatter', 'copyset' or 'copyset:RINGS', as for 'ramhold coordinator'.
     #[arg(long, value_name = "HOW", default_value = "scatter", value_parser = parse_placement)]
     pub placement: ReplicaPlacement,
-    /// As many rings of copysets as it takes for at least so many servers to share copysets with each: they are where a
-    /// dead server's replicas are made anew.
+    /// Use as many rings of copysets as are needed for each server to share copysets with at least this many
+    /// others. When a server dies, these others make its replicas anew. Needs --placement copyset.
     #[arg(long, value_name = "SERVERS")]
     pub scatter_width: Option<u64>,
-    /// How many servers fail together.
+    /// Number of servers that fail together.
     #[arg(long, value_name = "COUNT", group = "failing")]
     pub failures: Option<u64>,
-    /// The share of servers that fail together, rounded up. [default: 1%]
+    /// Share of servers that fail together, rounded up [default: 1%]
     #[arg(long, value_name = "SHARE", group = "failing", value_parser = parse_share)]
     pub failure_fraction: Option<f64>,
-    /// How likely each server fails, by itself, in the power cut or at the same moment.
+    /// Probability with which each server fails in the power cut or at the same moment, independently of the
+    /// others.
     #[arg(long, value_name = "SHARE", group = "failing", value_parser = parse_share)]
     pub failure_probability: Option<f64>,
-    /// How often a year a server is lost with its disks.
+    /// How often per year each server is lost with its disks.
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = parse_crashes)]
     pub crashes_per_year: f64,
-    /// The machines; each of the next options replaces one of its figures.
+    /// Hardware of each server; each of the options below replaces one of its figures.
     #[arg(long, value_enum, default_value_t = Profile::Now)]
     pub profile: Profile,
-    /// Of a server, in each direction: 25Gbit, 3GB.
+    /// Network rate of a server in each direction, per second: 25Gbit, 3GB.
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub network: Option<f64>,
-    /// Of all disks of a server: 500MB, 3GB.
+    /// Read rate of all disks of a server together, per second: 500MB, 3GB.
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub disk_read: Option<f64>,
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help = "Of all disks of a server, sustained")]
+    /// Sustained write rate of all disks of a server together, per second.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub disk_write: Option<f64>,
-    /// Buffers of a server: what a recovery writes beyond them waits for the disks. [default: of 2026 256 MiB, else any]
+    /// Buffers of a server. If a recovery writes more than that, the rest waits for the disks [default: 256
+    /// MiB with profile 2026, unlimited with the others]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub buffers: Option<u64>,
-    /// What one core replays, in bytes. [default: of 2026 2.5GB]
+    /// Bytes that one core replays per second [default: 2.5GB with profile 2026]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub replay: Option<f64>,
-    /// And in records per second: 800k, 6M. [default: of 2026 6M]
+    /// Records that one core replays per second: 800k, 6M [default: 6M with profile 2026]
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     pub replay_records: Option<f64>,
-    /// Cores of a server that replay: as many as server processes run there.
+    /// Cores of a server that replay: one per server process [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cores: Option<u32>,
-    /// An object with its key, as it is in the log.
+    /// Size of an object with its key in the log.
     #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = parse_bytes)]
     pub object_bytes: u64,
-    /// From a server's death until it is declared dead.
+    /// Time from a server's death until it is declared dead: 100ms, 1300ms.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub detection: Option<Duration>,
 }
@@ -136,7 +144,7 @@ impl Plan {
         match (self.placement, self.scatter_width) {
             (ReplicaPlacement::Scatter, None) => Ok(Spread::Scatter),
             (ReplicaPlacement::Scatter, Some(_)) => {
-                Err("--scatter-width is of copysets: give --placement copyset".to_owned())
+                Err("--scatter-width applies to copysets only; give --placement copyset".to_owned())
             }
             (ReplicaPlacement::Copysets { rings }, None) => Ok(Spread::Copysets { rings }),
             (ReplicaPlacement::Copysets { rings: 1 }, Some(width)) => {
@@ -146,14 +154,14 @@ impl Plan {
                 let rings = rings.filter(|rings| (1..=COPYSET_RINGS_MAX).contains(rings));
                 rings.map(|rings| Spread::Copysets { rings }).ok_or_else(|| {
                     format!(
-                        "--scatter-width {width}: with {} replicas it is 1 to {}, {of_a_ring} for each ring",
+                        "--scatter-width {width}: with {} replicas, give 1 to {}, {of_a_ring} for each ring",
                         self.replicas,
                         of_a_ring * u64::from(COPYSET_RINGS_MAX)
                     )
                 })
             }
             (ReplicaPlacement::Copysets { .. }, Some(_)) => {
-                Err("--scatter-width and 'copyset:RINGS' say the same: give one of them".to_owned())
+                Err("--scatter-width and 'copyset:RINGS' both set the rings; give one of them".to_owned())
             }
         }
     }

@@ -24,9 +24,9 @@ pub struct Hardware {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Profile {
-    /// The cluster of SOSP11, table 1: two disks, Infiniband, replay 800 MB/s or 3.1 M records/s.
+    /// The machines of SOSP11, table 1: two disks, Infiniband.
     Sosp11,
-    /// The rule of TUT15: 500 MB/s per server, whatever bounds it.
+    /// The rule of TUT15: 500 MB/s per server, whatever the bottleneck.
     Tut15,
     /// 25 Gbit Ethernet, NVMe, one core per server process.
     #[value(name = "2026")]

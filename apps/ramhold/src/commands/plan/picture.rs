@@ -44,18 +44,18 @@ impl Plan {
         let replicas = u64::from(self.replicas);
         if self.servers <= replicas {
             return Err(format!(
-                "{replicas} replicas need {} servers, since each is on another server than the data",
+                "{replicas} replicas need {} servers, because each is on another server than the data; give more --servers or fewer --replicas",
                 replicas + 1
             ));
         }
         if self.memory < u64::from(SEGMENT_BYTES) {
-            return Err(format!("--memory {} holds no segment of 8 MiB", self.memory));
+            return Err(format!("--memory {} holds no segment; give at least 8MiB", self.memory));
         }
         if self.utilisation <= 0.0 {
-            return Err("--utilisation 0: a cluster without data loses none".to_owned());
+            return Err("--utilisation 0: a cluster without data loses none; give a share above 0".to_owned());
         }
         if self.object_bytes == 0 || self.object_bytes > u64::from(SEGMENT_BYTES) {
-            return Err("--object-bytes: between 1 and 8 MiB, a segment".to_owned());
+            return Err("--object-bytes must be between 1 and 8MiB, the size of a segment".to_owned());
         }
         let hardware = self.hardware();
         let layout = Layout {

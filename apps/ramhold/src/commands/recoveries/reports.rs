@@ -14,8 +14,11 @@ pub fn find<'a>(recoveries: &'a [RecoveryReport], name: &str) -> Result<&'a Reco
     };
     found.ok_or_else(|| {
         let text = match recoveries.first() {
-            Some(newest) => format!("there is no recovery '{name}'; the newest is {}", newest.recovery),
-            None => "there was no recovery yet".to_owned(),
+            Some(newest) => format!(
+                "there is no recovery '{name}'; the newest is {}, and 'ramhold recoveries' lists all",
+                newest.recovery
+            ),
+            None => "there has been no recovery yet".to_owned(),
         };
         Failure::new(NOT_FOUND, text)
     })

@@ -12,19 +12,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// `ramhold_master::SCRUB_BYTES_PER_SECOND`, as people write it.
+const SCRUB_RATE: &str = "8MiB";
+
 const HELP: &str = "\
-Options can also come from a file (--config FILE, keys as the long options
-without --) and from the environment (RAMHOLD_MEMORY=64GiB); what is typed wins
-over the environment, and that over the file.
-
-RAMHOLD_CPU=baseline|sse4.2|avx512|vpclmulqdq makes any ramhold program use
-these instructions for checksums and copies, to test them; without it the
-program uses the best that the processor has, and the server says at its start
-which.
-
-SIGTERM or SIGINT ends the server cleanly: everything is flushed first. A second
-signal ends it at once.
-
 Examples:
   ramhold server --coordinator 127.0.0.1:7400 --dir /var/lib/ramhold \\
       --memory 4GiB
@@ -34,10 +25,24 @@ Examples:
   ramhold server --config /etc/ramhold/server.toml
   ramhold server forget s5
 
-Exit codes: 0 stopped cleanly, 2 it cannot start, 3 the cluster has declared it
-dead, 4 it cannot serve (the directory belongs to another cluster, or is
-damaged), 5 its memory is damaged where no backup has it (nothing acknowledged
-is lost; start it again).";
+Options can also come from the environment (RAMHOLD_MEMORY=64GiB) and from a
+file (--config FILE). The command line wins over the environment, and the
+environment over the file.
+
+RAMHOLD_CPU=baseline|sse4.2|avx512|vpclmulqdq makes any ramhold program use
+these instructions for checksums and copies, for tests. By default a program
+uses the best instructions of the processor. A server names them at its start.
+
+SIGTERM or SIGINT stops the server cleanly: it flushes everything first. A
+second signal ends it at once.
+
+Exit codes:
+  0  stopped cleanly
+  2  it cannot start
+  3  the cluster has declared it dead
+  4  it cannot serve: the directory is damaged or belongs to another cluster
+  5  its memory is damaged where no backup has the data yet. No acknowledged
+     write is lost; start it again";
 
 /// Run a storage server, or forget one that is gone for good.
 #[derive(Args, Debug)]
@@ -45,133 +50,143 @@ is lost; start it again).";
 pub struct Server {
     #[command(subcommand)]
     pub command: Option<ServerCommand>,
-    /// Where the coordinator is: HOST[:PORT].
+    /// Address of the coordinator: HOST or HOST:PORT, with port 7400 by default.
     #[arg(long, env = "RAMHOLD_COORDINATOR", value_name = "ADDR", required = true)]
     pub coordinator: Option<String>,
-    /// The data directory: identity and replicas. Made when it is missing.
+    /// Data directory, with the server's identity and the replicas of others. Created if it does not exist.
     #[arg(long, env = "RAMHOLD_DIR", required = true)]
     pub dir: Option<PathBuf>,
-    /// Where acknowledged writes wait to be flushed; must be in memory (tmpfs).
-    /// By default below /dev/shm, in a directory of this user and data directory.
-    #[arg(long, env = "RAMHOLD_BUFFER_DIR", value_name = "DIR")]
+    /// Directory for acknowledged writes that are not flushed yet. It must be in memory (tmpfs) [default:
+    /// below /dev/shm, one for each user and data directory]
+    #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_BUFFER_DIR", value_name = "DIR")]
     pub buffer_dir: Option<PathBuf>,
-    /// Where to listen; port 0 takes any that is free.
-    #[arg(long, env = "RAMHOLD_BIND", value_name = "ADDR", default_value = "127.0.0.1:0")]
-    pub bind: SocketAddr,
-    /// Where others reach this server, when that is not the address it listens on.
-    #[arg(long, env = "RAMHOLD_ADVERTISE", value_name = "ADDR")]
-    pub advertise: Option<SocketAddr>,
-    /// All memory that grows with data: log, index, buffers, recovery, network.
-    #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
-    pub memory: u64,
-    /// The part of --memory where acknowledged writes of others wait to be flushed; 0: in the page cache of the frames. By
-    /// default a fifth, at most 256 MiB.
-    #[arg(long, env = "RAMHOLD_BUFFERS", value_name = "SIZE", value_parser = parse_bytes)]
-    pub buffers: Option<u64>,
-    /// Room on the device for replicas of other servers' data.
-    #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", default_value = "4GiB", value_parser = parse_bytes)]
-    pub disk: u64,
-    /// How many times the log's memory its replicas may take in frames, on each set of backups. More spares them
-    /// bandwidth when memory is nearly full.
+    /// Address to listen on; port 0 takes any free port.
     #[arg(
         long,
+        help_heading = "Network",
+        env = "RAMHOLD_BIND",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:0"
+    )]
+    pub bind: SocketAddr,
+    /// Address at which others reach this server [default: the address of --bind]
+    #[arg(long, help_heading = "Network", env = "RAMHOLD_ADVERTISE", value_name = "ADDR")]
+    pub advertise: Option<SocketAddr>,
+    /// All memory that grows with the data: log, index, buffers, recovery, network.
+    #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
+    pub memory: u64,
+    /// Part of --memory for acknowledged writes of other servers that are not flushed yet. 0 leaves them in
+    /// the page cache of the frames [default: a fifth of --memory, at most 256 MiB]
+    #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_BUFFERS", value_name = "SIZE", value_parser = parse_bytes)]
+    pub buffers: Option<u64>,
+    /// Disk space for replicas of other servers' data.
+    #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_DISK", value_name = "SIZE", default_value = "4GiB", value_parser = parse_bytes)]
+    pub disk: u64,
+    /// Disk space that the log may take on each set of backups, as a multiple of the log's memory (1 to 100).
+    /// More space saves the backups bandwidth when memory is nearly full.
+    #[arg(
+        long, help_heading = "Memory and disk",
         env = "RAMHOLD_DISK_EXPANSION",
         value_name = "FACTOR",
         default_value_t = ramhold_master::DISK_EXPANSION,
         value_parser = clap::value_parser!(u32).range(1..=100)
     )]
     pub disk_expansion: u32,
-    /// How much of the log's memory is verified in a second, in the background, to find what has rotted there; 0: none.
+    /// Bytes of the log that are verified per second in the background, to find damaged memory; 0 turns this
+    /// off.
     #[arg(
-        long,
+        long, help_heading = "Memory and disk",
         env = "RAMHOLD_SCRUB_RATE",
         value_name = "SIZE",
-        default_value_t = ramhold_master::SCRUB_BYTES_PER_SECOND,
+        default_value = SCRUB_RATE,
         value_parser = parse_bytes
     )]
     pub scrub_rate: u64,
-    /// How much of closed segments whose replicas were lost with a backup this server copies again in a second, so that
-    /// clients' writes have the rest; 0: as fast as it goes.
-    #[arg(long, env = "RAMHOLD_COPY_RATE", value_name = "SIZE", default_value_t = 0, value_parser = parse_bytes)]
+    /// Bytes per second for new replicas of closed segments after a backup was lost. A limit leaves bandwidth
+    /// for clients' writes; 0 means no limit.
+    #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_COPY_RATE", value_name = "SIZE", default_value_t = 0, value_parser = parse_bytes)]
     pub copy_rate: u64,
-    /// What this server shares with others, and fails together with: host=NAME, rack=NAME.
+    /// Failure domain of this server, such as host=NAME or rack=NAME: servers with the same label fail
+    /// together. May be repeated.
     #[arg(
-        long,
+        long, help_heading = "Roles and failure domains",
         env = "RAMHOLD_LABEL",
         value_name = "NAME=VALUE",
         value_delimiter = ',',
         value_parser = parse_label
     )]
     pub label: Vec<Label>,
-    /// Hold no replicas of others.
-    #[arg(long, env = "RAMHOLD_NO_BACKUP")]
+    /// Hold no replicas of other servers.
+    #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_BACKUP")]
     pub no_backup: bool,
     /// Own no tablets.
-    #[arg(long, env = "RAMHOLD_NO_MASTER")]
+    #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_MASTER")]
     pub no_master: bool,
-    /// Allow replicas in this server's own failure domain. They die with it: for tests on one machine.
-    #[arg(long, env = "RAMHOLD_ALLOW_LOCAL_BACKUP")]
+    /// Allow replicas in this server's own failure domain, for tests on one machine. Such replicas die with
+    /// the server.
+    #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_ALLOW_LOCAL_BACKUP")]
     pub allow_local_backup: bool,
-    /// How long an acknowledged write may be in memory only, on all its backups.
+    /// Longest time for which an acknowledged write may be in memory only, on all its backups.
     #[arg(
-        long,
+        long, help_heading = "Memory and disk",
         env = "RAMHOLD_FLUSH_INTERVAL",
         value_name = "TIME",
         default_value = "100ms",
         value_parser = parse_duration
     )]
     pub flush_interval: Duration,
-    /// State that the buffers outlive a loss of power (battery, NVDIMM): writes to synced tables then wait for them, not
-    /// for the device.
-    #[arg(long, env = "RAMHOLD_BUFFERS_SURVIVE_POWER")]
+    /// State that the buffers survive a power cut (battery, NVDIMM). Writes to synced tables then wait for
+    /// the buffers, not for the device.
+    #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_BUFFERS_SURVIVE_POWER")]
     pub buffers_survive_power: bool,
-    /// Where else to listen for Redis clients, at the address of --bind: several servers of one machine may share a port,
-    /// and each connection goes to one of them, also to one that is stopped. Redis clients are heard at --bind too.
-    #[arg(long, env = "RAMHOLD_RESP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Another port for Redis clients, at the address of --bind; the port of --bind serves them, too. Several
+    /// servers of one machine may share this port. The kernel then gives each connection to one of them, even
+    /// to one that is stopped.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub resp_port: Option<u16>,
-    /// A port of this server, at the address of --bind, for clients of Redis Cluster alone. CLUSTER SLOTS tells it instead of
-    /// the server's own port. A client that comes to it finds only this server's keys with SCAN, KEYS, RANDOMKEY and DBSIZE,
-    /// as such clients ask every server; without this port they meet each key as often as there are servers.
-    #[arg(long, env = "RAMHOLD_RESP_CLUSTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Port for clients of Redis Cluster alone, at the address of --bind. CLUSTER SLOTS then names this port.
+    /// SCAN, KEYS, RANDOMKEY and DBSIZE on it cover only this server's keys, because such clients ask every
+    /// server. Without this port, such clients meet each key once per server.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_CLUSTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub resp_cluster_port: Option<u16>,
-    /// The table of a Redis database, where it is not db0, db1 and so on: NUMBER=TABLE.
-    #[arg(long, env = "RAMHOLD_RESP_TABLE", value_name = "NUMBER=TABLE", value_delimiter = ',', value_parser = parse_database)]
+    /// Table of a Redis database: NUMBER=TABLE. May be repeated [default: database n is table db<n>]
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_TABLE", value_name = "NUMBER=TABLE", value_delimiter = ',', value_parser = parse_database)]
     pub resp_table: Vec<(u16, String)>,
-    /// Databases that Redis clients may select.
-    #[arg(long, env = "RAMHOLD_RESP_DATABASES", value_name = "COUNT", default_value_t = 16,
+    /// Number of databases that Redis clients may select (1 to 4096).
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_DATABASES", value_name = "COUNT", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub resp_databases: u16,
-    /// A file whose first line is the password that Redis clients must give. It guards Redis commands alone: native clients,
-    /// such as 'ramhold get', reach the same port without it until there are accounts.
-    #[arg(long, env = "RAMHOLD_RESP_PASSWORD_FILE", value_name = "FILE")]
+    /// File whose first line is the password for Redis clients. It guards Redis commands only: native
+    /// clients, such as 'ramhold get', use the same port without it until accounts are built.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_PASSWORD_FILE", value_name = "FILE")]
     pub resp_password_file: Option<PathBuf>,
-    /// End a Redis client's connection that has asked for nothing for so long, unless it listens to channels; without this
-    /// it may be silent for as long as it likes.
-    #[arg(long, env = "RAMHOLD_RESP_IDLE", value_name = "TIME", value_parser = parse_duration)]
+    /// Close the connection of a Redis client that has sent nothing for this time, unless it is subscribed to
+    /// channels [default: never]
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_IDLE", value_name = "TIME", value_parser = parse_duration)]
     pub resp_idle: Option<Duration>,
-    /// Whether a Redis command of several keys that takes effect as one, or a transaction, may have keys of different hash
-    /// slots: 'strict' refuses it with CROSSSLOT on any cluster; 'allow' carries it out if one server has all the keys, so
-    /// on a cluster of one server always.
-    #[arg(long, env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
+    /// Whether a transaction, or a Redis command that changes several keys as one, may have keys of several
+    /// hash slots. 'strict' refuses it with CROSSSLOT on every cluster. 'allow' carries it out if one server
+    /// has all the keys.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
         value_parser = parse_cross_slot)]
     pub resp_cross_slot: CrossSlot,
-    /// Allow Redis clients DEBUG.
-    #[arg(long, env = "RAMHOLD_RESP_DEBUG")]
+    /// Allow the command DEBUG to Redis clients.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_DEBUG")]
     pub resp_debug: bool,
-    /// Do not speak the Redis protocol.
-    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_cluster_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
+    /// Do not serve Redis clients.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_cluster_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
     pub no_resp: bool,
-    /// How to wait for work; busy takes a core for itself.
+    /// How to wait for work.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
     pub poll: PollMode,
-    /// Allow addresses that other machines can reach. There is neither encryption nor any account yet.
-    #[arg(long, env = "RAMHOLD_INSECURE_NETWORK")]
+    /// Allow addresses that other machines can reach. There is no encryption and there are no accounts yet.
+    #[arg(long, help_heading = "Network", env = "RAMHOLD_INSECURE_NETWORK")]
     pub insecure_network: bool,
-    /// Where metrics (/metrics, for Prometheus) and health (/health) are told over HTTP, or 'off'; port 0 takes any that is
-    /// free.
-    #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
+    /// HTTP address for metrics (/metrics, for Prometheus) and health (/health), or 'off'; port 0 takes any
+    /// free port.
+    #[arg(long, help_heading = "Network", env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
     pub admin: Admin,
-    /// A file with options.
+    /// File with options: TOML, keys as the long options without --.
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Standard input is a socket that listens for Redis clients; other servers accept from it too.
@@ -189,9 +204,9 @@ pub enum ServerCommand {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PollMode {
-    /// Spins for a moment after each piece of work, then sleeps.
+    /// Spin briefly after each piece of work, then sleep.
     Adaptive,
-    /// Never sleeps; for a core of its own.
+    /// Never sleep; takes a whole core.
     Busy,
 }
 
@@ -202,7 +217,9 @@ impl Server {
 }
 
 fn parse_label(text: &str) -> Result<Label, String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is not a label like host=a"))?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("'{text}' is not a label like host=a: give NAME=VALUE"))?;
     let is_fitting = |part: &str| !part.is_empty() && part.len() <= LABEL_BYTES_MAX;
     if !is_fitting(name) || !is_fitting(value) {
         return Err(format!("the name and the value of a label have 1 to {LABEL_BYTES_MAX} bytes: '{text}'"));
@@ -217,7 +234,7 @@ fn parse_database(text: &str) -> Result<(u16, String), String> {
             Ok((number, table.to_owned()))
         }
         _ => Err(format!(
-            "'{text}' is not like 0=sessions: the number of a database and the name of its table"
+            "'{text}' is not like 0=sessions; give the number of a database and the name of its table"
         )),
     }
 }
@@ -225,6 +242,11 @@ fn parse_database(text: &str) -> Result<(u16, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_scrub_rate_is_that_of_the_master() {
+        assert_eq!(parse_bytes(SCRUB_RATE), Ok(ramhold_master::SCRUB_BYTES_PER_SECOND));
+    }
 
     #[test]
     fn labels_are_read() {

@@ -58,8 +58,8 @@ impl BufferPlace {
         let kind = u64::try_from(kind).expect("magic numbers are positive");
         if kind != TMPFS && kind != RAMFS {
             return Err(Failure::usage(format!(
-                "--buffer-dir {} is not in memory (tmpfs): whether buffers survived is told by their survival; \
-                 use a directory below {SHARED_MEMORY}",
+                "--buffer-dir {} is not in memory (tmpfs), so a server could not tell after a power cut that its buffers \
+                 are lost; use a directory below {SHARED_MEMORY}",
                 path.display()
             )));
         }
@@ -85,7 +85,7 @@ impl BufferPlace {
             Ok(BufferRoom::Reserved) => Ok(Buffers::Reserved { count: memory.buffer_count }),
             Ok(BufferRoom::TooSmall { available }) => {
                 crate::output::tell(&format!(
-                    "ramhold: {} has room for {} and not for {} of buffers; \
+                    "ramhold: {} has room for {}, but the buffers need {}; \
                      acknowledged writes wait in the page cache of the frames instead",
                     self.path.display(),
                     bytes_text(available),
@@ -141,8 +141,8 @@ fn abandoned_in(directory: &Path) -> Option<String> {
     paths.truncate(ABANDONED_NAMED);
     let more = if others > 0 { format!("\n         and {others} more like it") } else { String::new() };
     Some(format!(
-        "{} of memory are held by buffers of servers whose data directories are gone; \
-         if those will not come back, free it with: rm -r {}{more}",
+        "{} of memory are held by buffers of servers whose data directories do not exist any more; \
+         if these directories will not come back, free the memory with: rm -r {}{more}",
         bytes_text(held_bytes),
         paths.join(" ")
     ))
@@ -153,7 +153,8 @@ fn own_directory() -> Result<PathBuf, Failure> {
     let user = rustix::process::getuid().as_raw();
     let path = Path::new(SHARED_MEMORY).join(format!("ramhold-{user}"));
     let failed = |error: &io::Error| {
-        Failure::local(&path, error).about("no place for buffers; name one in memory with --buffer-dir")
+        Failure::local(&path, error)
+            .about("no place for buffers; name a directory in memory (tmpfs) with --buffer-dir")
     };
     match DirBuilder::new().mode(0o700).create(&path) {
         Ok(()) => {}

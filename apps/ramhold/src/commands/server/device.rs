@@ -48,23 +48,23 @@ pub fn frames_max(dir: &Path, disk_bytes: u64) -> Result<u32, Failure> {
     if held >= PLACE_BYTES && disk_bytes > room {
         let _ = writeln!(
             io::stderr(),
-            "ramhold: --disk {} is more than the file system of {} has room for now ({}): free space there, or give less; \
-             replicas beyond that wait until then",
+            "ramhold: --disk {} is more than the file system of {} has room for now ({}); free space there, or give less \
+             --disk; until then the server takes no more replicas than fit",
             bytes_text(disk_bytes),
             dir.display(),
             bytes_text(room)
         );
     } else if room < FRAMES_MIN_BYTES {
         return Err(Failure::usage(format!(
-            "the file system of {} has {} free, and a server needs {} for its first {FRAMES_MIN} frames; free space there, \
-             give another --dir, or --no-backup",
+            "the file system of {} has {} free, but a server needs {} for its first {FRAMES_MIN} frames; free space there, \
+             or give another --dir or --no-backup",
             dir.display(),
             bytes_text(room),
             bytes_text(FRAMES_MIN_BYTES)
         )));
     } else if disk_bytes > room {
         return Err(Failure::usage(format!(
-            "--disk {} is more than the file system of {} has room for ({}); give less, or another --dir",
+            "--disk {} is more than the file system of {} has room for ({}); give less --disk, or another --dir",
             bytes_text(disk_bytes),
             dir.display(),
             bytes_text(room)

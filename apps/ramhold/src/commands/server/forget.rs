@@ -9,18 +9,19 @@ use serde_json::json;
 
 /// Stop expecting a server that is gone for good.
 ///
-/// 'ramhold status' lists servers that died and did not come back. Starting such a server again on its data directory
-/// brings it back; forgetting it takes it off the list. Its data has been recovered to other servers before: nothing is
-/// lost by forgetting.
+/// 'ramhold status' lists servers that died and did not return. Such a server returns when it is started
+/// again on its data directory. Forget it if it never will. Its data has been recovered to other servers, so
+/// nothing is lost.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   ramhold status
   ramhold server forget s5
 
-Exit codes: 0 it is forgotten, 1 no such server is gone, 3 the server is up.")]
+Exit codes: 0 the server is forgotten, 1 no such server is gone, 3 the server is
+up or is being recovered.")]
 pub struct Forget {
-    /// The server, as 'ramhold status' names it: s5.
+    /// Id of the server, as 'ramhold status' shows it: s5.
     #[arg(value_name = "SERVER", value_parser = parse_server)]
     server: ServerId,
 }
@@ -30,7 +31,7 @@ pub fn parse_server(text: &str) -> Result<ServerId, String> {
     let number = text.strip_prefix('s').and_then(|number| number.parse().ok()).filter(|number| *number > 0);
     number
         .map(ServerId)
-        .ok_or_else(|| format!("'{text}' names no server; 'ramhold status' tells their names, like s5"))
+        .ok_or_else(|| format!("'{text}' is not the id of a server, like s5; 'ramhold status' shows the ids"))
 }
 
 impl Forget {
@@ -66,7 +67,7 @@ fn why_not(server: ServerId, status: &ClusterStatus) -> Failure {
             let gone: Vec<String> = gone.collect();
             let others = match gone.is_empty() {
                 true => "no server is gone".to_owned(),
-                false => format!("gone are {}", gone.join(", ")),
+                false => format!("these servers are gone: {}", gone.join(", ")),
             };
             Failure::new(NOT_FOUND, format!("{server} is not gone; {others}"))
         }

@@ -13,7 +13,7 @@ pub fn check_resp_ports(arguments: &Server) -> Result<(), Failure> {
     let others = [("--bind", Some(arguments.bind.port())), ("--resp-port", arguments.resp_port)];
     match others.into_iter().find(|(_, other)| *other == Some(port)) {
         Some((option, _)) => Err(Failure::usage(format!(
-            "--resp-cluster-port {port} is the port of {option}, too: give it one of its own"
+            "--resp-cluster-port {port} is also the port of {option}; choose another port"
         ))),
         None => Ok(()),
     }
@@ -22,18 +22,18 @@ pub fn check_resp_ports(arguments: &Server) -> Result<(), Failure> {
 /// Where Redis clients are heard.
 pub fn redis_line(arguments: &Server) -> String {
     if arguments.no_resp {
-        return "  redis        not spoken".to_owned();
+        return "  redis        off (--no-resp)".to_owned();
     }
     let at = |port| SocketAddr::new(arguments.bind.ip(), port);
-    let mut text = "  redis        there too".to_owned();
+    let mut text = "  redis        at the same address".to_owned();
     if arguments.resp_stdin {
-        text += ", and at the port that all servers share";
+        text += ", and at the port of all servers of this machine";
     }
     if let Some(port) = arguments.resp_port {
         text += &format!("; at {}", at(port));
     }
     if let Some(port) = arguments.resp_cluster_port {
-        text += &format!("; clients of Redis Cluster at {}", at(port));
+        text += &format!("; for clients of Redis Cluster at {}", at(port));
     }
     text
 }
@@ -66,7 +66,7 @@ fn password(path: &Path) -> Result<String, Failure> {
     let about = |text: String| Failure::usage(format!("--resp-password-file {}: {text}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| about(error.to_string()))?;
     match text.lines().next().map(str::trim_end) {
-        Some("") | None => Err(about("its first line is empty".into())),
+        Some("") | None => Err(about("the first line is empty; write the password there".into())),
         Some(password) => Ok(password.to_owned()),
     }
 }

@@ -49,13 +49,20 @@ impl Prepared {
         process::check_exposure(&addresses, arguments.insecure_network)?;
         let roles = Roles { master: !arguments.no_master, backup: !arguments.no_backup };
         if !roles.master && !roles.backup {
-            return Err(Failure::usage("--no-master with --no-backup leaves nothing to do"));
+            return Err(Failure::usage(
+                "--no-master with --no-backup leaves nothing to do; give one of them",
+            ));
         }
         if arguments.label.len() > LABEL_COUNT_MAX {
-            return Err(Failure::usage(format!("a server has at most {LABEL_COUNT_MAX} labels")));
+            return Err(Failure::usage(format!(
+                "a server has at most {LABEL_COUNT_MAX} labels; give fewer --label"
+            )));
         }
         if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
-            let text = format!("others cannot reach {}; say with --advertise where they can", arguments.bind);
+            let text = format!(
+                "others cannot reach {}; give an address at which they can with --advertise",
+                arguments.bind
+            );
             return Err(Failure::usage(text));
         }
         let coordinator = *parse_addresses(arguments.coordinator.as_deref().expect("the parser requires it"))
@@ -187,9 +194,9 @@ impl Prepared {
             ));
             lines.push(format!("  buffers      {}", self.mode_text()));
             lines.push(format!(
-                "  promise      an acknowledged write survives the death of every process at once; \
-                 a power cut of all its backups can take what is younger than {interval:?}, \
-                 of a synced table nothing"
+                "  promise      an acknowledged write survives the death of all processes at once; \
+                 a power cut of all its backups can lose writes younger than {interval:?}, \
+                 but none to a synced table"
             ));
         }
         crate::output::show(&lines.join("\n"));

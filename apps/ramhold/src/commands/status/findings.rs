@@ -84,7 +84,7 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
             Some(Err(why)) => found.push(finding(
                 Grade::Degraded,
                 format!("{} at {} does not tell its figures: {why}", server.id, server.address.0),
-                "see whether it is stopped or cut off; if it is dead, the cluster finds out by itself",
+                "check whether it is stopped or cut off from the network; if it is dead, the cluster notices by itself",
             )),
             Some(Ok(process)) => of_server(server, process, &mut found),
             None => {}
@@ -93,8 +93,8 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
     if cluster.servers.iter().any(|server| !server.address.0.ip().is_loopback()) {
         found.push(finding(
             Grade::Note,
-            "the cluster is reachable from other hosts, and nothing asks who connects",
-            "keep it in a network of your own",
+            "the cluster is reachable from other hosts, and connections are not authenticated",
+            "keep the cluster in a private network",
         ));
     }
     found.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
@@ -198,10 +198,10 @@ fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Find
         found.push(finding(
             Grade::Degraded,
             format!(
-                "{id} left {} writes unanswered: it remembers results of {} clients and had no room for more",
+                "{id} left {} writes unanswered, because it had no room for more results; it remembers those of {} clients",
                 results.dropped, results.leases
             ),
-            "let clients end that are not needed",
+            "stop clients that are not needed",
         ));
     }
     if let Some(failed) = process.backup.as_ref().and_then(|backup| backup.failed.as_ref()) {

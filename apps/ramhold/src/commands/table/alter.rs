@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 
 /// Change a table's durability or replica count online.
 ///
-/// Its tablets are moved one stretch after the other while everybody goes on reading and writing; a write to the stretch that
-/// is being moved waits for a fraction of a second. Waits until all are moved: as long as it takes, or for --timeout. Moving
-/// goes on in the background when this program ends. Not from or to 'none', nor to more copies than the servers that are up
+/// The tablets are moved one range of keys after the other, while clients read and write. A write to the
+/// range that is being moved waits for a fraction of a second. The command waits until all tablets are moved,
+/// without limit or for --timeout. If the command ends earlier, the move continues in the background.
+///
+/// A table cannot be altered from or to durability 'none', nor to more replicas than the servers that are up
 /// can keep.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -28,14 +30,15 @@ Examples:
 At least one of --durability and --replicas is needed.",
     group = clap::ArgGroup::new("change").required(true).multiple(true))]
 pub struct Alter {
+    /// Name of the table.
     name: String,
-    /// What an acknowledged write is good for.
-    #[arg(long, value_enum, group = "change")]
+    /// When a write is acknowledged.
+    #[arg(long, value_name = "HOW", value_enum, group = "change")]
     durability: Option<KeptArgument>,
-    /// Copies on backups.
-    #[arg(long, group = "change", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
+    /// Copies on backups, 1 to 7.
+    #[arg(long, value_name = "N", group = "change", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
-    /// Return when it is stored that the table is to be kept so.
+    /// Return as soon as the cluster has stored the new options.
     #[arg(long)]
     no_wait: bool,
 }
@@ -43,9 +46,9 @@ pub struct Alter {
 /// What a table that is kept on backups can be altered to.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum KeptArgument {
-    /// In the buffers of all replicas' backups.
+    /// When the buffers of all its backups have it.
     Buffered,
-    /// On the devices of all replicas' backups.
+    /// When the devices of all its backups have it.
     Synced,
 }
 
@@ -86,7 +89,7 @@ impl Alter {
             }
             let text = match (since.elapsed() < ALTER_SLOW, description.shortage) {
                 (true, _) => text,
-                (false, None) => format!("{text}; 'ramhold status' tells what is waited for"),
+                (false, None) => format!("{text}; 'ramhold status' shows what the move waits for"),
                 (false, Some(shortage)) => format!("{text}; {shortage}, {}", shortage.remedy()),
             };
             progress.show_text(|| text);
@@ -130,14 +133,14 @@ fn unfinished(name: &str, table: &TableDescription, before: &TableOptions, waite
 /// Why a table stays as it is kept.
 fn unaltered(name: &str, replicas: u8, error: Error) -> Failure {
     if let Error::Refused { status: Status::Unsupported, .. } = error {
-        let text = "a table cannot be altered from or to 'none'; make a new one and copy what is to be kept";
+        let text = "a table cannot be altered from or to 'none'; create another table and copy the objects with 'ramhold export' and 'ramhold import'";
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     if let Error::Refused { shortage: Some(shortage), .. } = error {
         let remedy = shortage.remedy();
         let text = match shortage.up {
             _ if shortage.replicas != replicas => {
-                format!("not altered while it lacks backups: {shortage}; {remedy} first")
+                format!("not altered, because the table lacks backups now: {shortage}; {remedy} first")
             }
             0 => format!("not altered: {shortage}; {remedy}"),
             up => format!("not altered: {shortage}; {remedy}, or give --replicas {up}"),

@@ -12,7 +12,7 @@ use ramhold_client::{Client, Error, Status, TableId};
 use serde_json::json;
 use std::time::Duration;
 
-/// Make a table.
+/// Create a table.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,17 +22,17 @@ Examples:
   ramhold table create users --wait --timeout 5m
   ramhold table create sessions --slots")]
 pub struct Create {
-    /// 1 to 255 bytes.
+    /// Name of the table, 1 to 255 bytes.
     name: String,
     #[command(flatten)]
     options: OptionArguments,
-    /// Parts to begin with; 0: one per server.
-    #[arg(long, default_value_t = 0)]
+    /// Number of tablets to begin with; 0 means one per server.
+    #[arg(long, value_name = "N", default_value_t = 0)]
     tablets: u32,
-    /// A table of this name that exists already is fine, if it has the options that are given here.
+    /// Succeed if the table exists already and has the options given here.
     #[arg(long)]
     if_absent: bool,
-    /// When too few servers are up for the replicas, wait until there are enough: as long as it takes, or for --timeout.
+    /// Wait until enough servers are up for the replicas, without limit or for --timeout.
     #[arg(long)]
     wait: bool,
 }
@@ -114,7 +114,10 @@ fn create_when_possible(
         match wish.create(client, name) {
             Err(Error::Refused { shortage: Some(shortage), .. }) if !is_over => {
                 if told.replace(shortage) != Some(shortage) {
-                    progress.tell(&format!("table '{name}' waits: {shortage}; {}", shortage.remedy()));
+                    progress.tell(&format!(
+                        "table '{name}' is not created yet: {shortage}; {}",
+                        shortage.remedy()
+                    ));
                 }
                 progress.show_text(|| shortage.to_string());
                 std::thread::sleep(WAIT_POLL);
@@ -131,16 +134,15 @@ fn create_when_possible(
 fn refused(name: &str, error: Error) -> Failure {
     // This is the only reason for `NotAllowed` when a table is created.
     if let Error::Refused { status: Status::NotAllowed, .. } = error {
-        let text = "this cluster gives tables no replicas by default; say how many with --replicas";
+        let text = "this cluster gives tables no replicas by default; give their number with --replicas";
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     if let Error::Refused { shortage: Some(shortage), .. } = error {
         let fewer = match shortage.up {
-            0 => "give --replicas 0 to keep it in one server's memory alone".to_owned(),
+            0 => "give --replicas 0 to keep the table in one server's memory alone".to_owned(),
             up => format!("give --replicas {up}"),
         };
-        let text =
-            format!("not made: {shortage}; {}, wait for it with --wait, or {fewer}", shortage.remedy());
+        let text = format!("not created: {shortage}; {}, wait with --wait, or {fewer}", shortage.remedy());
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     table_failure(name, error)

@@ -15,13 +15,20 @@ const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// List all tables.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  ramhold table list --json")]
+#[command(after_help = "\
+Examples:
+  ramhold table list
+  ramhold table list --json")]
 pub struct List;
 
-/// Show a table's options, its objects, and who owns what of it.
+/// Show a table's options, object count, tablets and owners.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  ramhold table describe users")]
+#[command(after_help = "\
+Examples:
+  ramhold table describe users
+  ramhold table describe users --json")]
 pub struct Describe {
+    /// Name of the table.
     name: String,
 }
 

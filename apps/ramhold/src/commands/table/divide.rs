@@ -12,8 +12,9 @@ use serde_json::json;
 
 /// Cut a table's tablets into smaller ones.
 ///
-/// They stay on their servers; nothing moves and nobody waits. Smaller tablets are recovered, counted and later moved each by itself. Without --at each
-/// is cut where its bytes lie, as far as its server knows: tables of less than some 10 MB are cut into equal ranges of hashes.
+/// The new tablets stay on their servers: no data is copied, and no client waits. Each tablet is recovered
+/// and counted on its own. Without --at, each tablet is cut into parts with equally many bytes, as far as its
+/// server knows where the bytes are. Tablets of tables below about 10 MB are cut into equal ranges of hashes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,16 +23,18 @@ Examples:
   ramhold table split users --at 8000000000000000
   ramhold table split sessions --at 8192")]
 pub struct Split {
+    /// Name of the table.
     name: String,
-    /// How many with as many bytes each a tablet becomes.
-    #[arg(long, default_value_t = 2, conflicts_with = "at", value_parser = clap::value_parser!(u32).range(2..))]
+    /// Number of tablets that each tablet becomes.
+    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "at", value_parser = clap::value_parser!(u32).range(2..))]
     parts: u32,
-    /// Where a tablet is to begin: a hash as 'describe' shows it, or a slot of a table by slots.
-    #[arg(long)]
+    /// Begin a tablet here: at a hash as 'ramhold table describe' shows it, or at a slot if the table is by
+    /// slots.
+    #[arg(long, value_name = "PLACE")]
     at: Option<String>,
 }
 
-/// Join a table's neighbouring tablets that one server has.
+/// Join neighbouring tablets that are on one server.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,10 +42,11 @@ Examples:
   ramhold table merge users --at 8000000000000000
   ramhold table merge sessions --at 8192")]
 pub struct Merge {
+    /// Name of the table.
     name: String,
-    /// Where two tablets meet that are to be one: a hash as 'describe' shows it, or a slot of a table by slots; by
-    /// default everywhere.
-    #[arg(long)]
+    /// Join the two tablets that meet here: at a hash as 'ramhold table describe' shows it, or at a slot if
+    /// the table is by slots [default: join everywhere]
+    #[arg(long, value_name = "PLACE")]
     at: Option<String>,
 }
 
@@ -92,19 +96,27 @@ fn place(text: &str, slots: bool) -> Result<KeyHash, Failure> {
     if slots {
         let slot = text.parse().ok().filter(|slot| *slot < SLOT_COUNT);
         let wrong = || {
-            Failure::usage(format!("--at {text}: this table is by slots, which are 0 to {}", SLOT_COUNT - 1))
+            Failure::usage(format!(
+                "--at {text}: this table is by slots; give a slot from 0 to {}",
+                SLOT_COUNT - 1
+            ))
         };
         return slot.map(first_hash_of).ok_or_else(wrong);
     }
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let hash = u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16);
-    hash.map(KeyHash).ok_or_else(|| Failure::usage(format!("--at {text}: a hash has 16 hexadecimal digits")))
+    hash.map(KeyHash).ok_or_else(|| {
+        Failure::usage(format!(
+            "--at {text}: give a hash of 16 hexadecimal digits, as 'ramhold table describe' shows it"
+        ))
+    })
 }
 
 /// Why a table's tablets stay as they are.
 fn undivided(name: &str, error: Error) -> Failure {
     if let Error::Refused { status: Status::NotAllowed, .. } = error {
-        let text = "the tablets that would be joined there are not on one server";
+        let text =
+            "the tablets that meet there are on different servers; 'ramhold table describe' shows the owners";
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     table_failure(name, error)

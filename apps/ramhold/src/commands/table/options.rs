@@ -10,25 +10,25 @@ use ramhold_client::{
 /// How a table keeps what is written to it.
 #[derive(Args, Clone, Debug)]
 pub struct OptionArguments {
-    /// Copies on backups: 1 to 7, or 0 for a table in one server's memory alone; by default what the cluster was
-    /// started with ('ramhold coordinator --default-replicas', 'ramhold dev --replicas').
-    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
+    /// Copies on backups, 0 to 7; 0 keeps the table in one server's memory alone [default: the cluster's,
+    /// see 'ramhold coordinator --default-replicas']
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
-    /// What an acknowledged write is good for; by default 'buffered', and 'none' without replicas.
-    #[arg(long, value_enum)]
+    /// When a write is acknowledged [default: buffered, or none with --replicas 0]
+    #[arg(long, value_name = "HOW", value_enum)]
     durability: Option<DurabilityArgument>,
-    /// Place keys by the hash slots of Redis Cluster: keys with the same {tag} are on one server.
+    /// Place keys by the hash slots of Redis Cluster, so that keys with the same {tag} are on one server.
     #[arg(long)]
     slots: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum DurabilityArgument {
-    /// In the buffers of all replicas' backups.
+    /// When the buffers of all its backups have it.
     Buffered,
-    /// On the devices of all replicas' backups.
+    /// When the devices of all its backups have it.
     Synced,
-    /// In one server's memory alone: gone when that server dies.
+    /// When one server's memory has it; it is lost when that server dies.
     None,
 }
 
@@ -52,10 +52,12 @@ impl OptionArguments {
         let replicas = match (durability, self.replicas) {
             (Durability::None, None | Some(0)) => 0,
             (Durability::None, Some(_)) => {
-                return Err(Failure::usage("--durability none keeps no replicas; leave --replicas out"));
+                return Err(Failure::usage("--durability none keeps no replicas; leave out --replicas"));
             }
             (Durability::Buffered | Durability::Synced, Some(0)) => {
-                return Err(Failure::usage("without replicas nothing is durable; use --durability none"));
+                return Err(Failure::usage(
+                    "--replicas 0 keeps nothing durable; use --durability none, or more replicas",
+                ));
             }
             // The cluster decides an option that is left open. An older coordinator takes this value.
             (Durability::Buffered | Durability::Synced, replicas) => {

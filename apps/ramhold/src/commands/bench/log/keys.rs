@@ -6,7 +6,7 @@ use ramhold_base::Rng;
 /// How often which key is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Keys {
-    /// All equally often.
+    /// All objects equally often.
     Uniform,
     /// The k-th most popular key in proportion to 1 / k^0.99; popular keys lie anywhere.
     Zipf,

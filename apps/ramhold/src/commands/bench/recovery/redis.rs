@@ -42,7 +42,7 @@ pub fn check_installed() -> Result<(), Failure> {
     match ["redis-server", "redis-cli"].into_iter().find(|program| !is_installed(program)) {
         None => Ok(()),
         Some(program) => Err(Failure::usage(format!(
-            "{program} is not installed: 'apt-get install redis-server' brings it on Debian; or leave out --beside-redis"
+            "{program} is not installed; install it ('apt-get install redis-server' on Debian), or leave out --beside-redis"
         ))),
     }
 }

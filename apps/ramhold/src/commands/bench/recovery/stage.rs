@@ -120,7 +120,7 @@ impl Stage {
             .map_err(|error| Failure::local(&self.work_dir, &error))?;
         if free < disk {
             return Err(Failure::usage(format!(
-                "{} has only {} of {} free; name another place with --work-dir",
+                "{} has {} free, but {} are needed; name another directory with --work-dir",
                 self.work_dir.display(),
                 bytes_text(free),
                 bytes_text(disk)
@@ -174,7 +174,9 @@ impl Stage {
                 let entry = servers.iter().find(|entry| entry.id == owner.server);
                 let port = entry.map_or(0, |entry| entry.address.0.port());
                 let member = self.cluster.plan.ports.iter().position(|p| *p == port);
-                return member.ok_or_else(|| Failure::usage("the server with the data is not of this run"));
+                return member.ok_or_else(|| {
+                    Failure::usage("the server with the data was not started by this benchmark")
+                });
             }
             if began.elapsed() > SETTLE_WITHIN {
                 let text =

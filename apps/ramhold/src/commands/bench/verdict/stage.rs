@@ -109,7 +109,7 @@ impl Stage {
             }
             if began.elapsed() > WHOLE_WITHIN {
                 let recoveries = status.recoveries.len();
-                let text = format!("{up} of {count} servers are up and {recoveries} recoveries not over");
+                let text = format!("{up} of {count} servers are up and {recoveries} recoveries are not done");
                 return Err(Failure::usage(format!("{text} after {WHOLE_WITHIN:?}")));
             }
             std::thread::sleep(LOOK_INTERVAL);
