@@ -85,7 +85,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What somebody who meets this refusal at a terminal can do.
+/// The way out for a person who meets this refusal at a terminal.
 fn way_out(status: Status) -> &'static str {
     match status {
         Status::UnknownTable => "'ramhold table list' shows the tables, 'ramhold table create' creates one",
@@ -103,7 +103,7 @@ fn way_out(status: Status) -> &'static str {
 }
 
 impl From<io::Error> for Failure {
-    /// Of writing to stdout: whoever read it has seen enough, or the disk is full.
+    /// A failed write to stdout: its reader has ended, or the disk is full.
     fn from(error: io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::told(0),

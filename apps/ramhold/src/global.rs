@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The heading of these options in every help.
 const HEADING: &str = "Common options";
 
-/// What every command understands.
+/// The options that every command understands.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
     /// Address of the coordinator: HOST or HOST:PORT.

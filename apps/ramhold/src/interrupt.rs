@@ -5,7 +5,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What a shell expects of a command that Ctrl-C has ended.
+/// The exit code that a shell expects of a command that Ctrl-C has ended.
 const EXIT_INTERRUPTED: u8 = 130;
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();

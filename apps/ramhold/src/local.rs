@@ -42,7 +42,7 @@ const RESP_WAITING_COUNT_MAX: i32 = 1024;
 /// How often a wait looks again.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a cluster on this machine is made of.
+/// The parts of a cluster on this machine.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub dir: PathBuf,
@@ -52,7 +52,7 @@ pub struct Plan {
     /// For others' writes; none: what a server takes by default.
     pub buffer_bytes: Option<u64>,
     pub disk_bytes: u64,
-    /// Of tables that are made without a number; at most one per server but the one that keeps the data.
+    /// Replicas of a table that is made without a number; at most one per server but the one that keeps the data.
     pub default_replicas: u8,
     pub placement: ReplicaPlacement,
     /// Where Redis clients are heard beside the servers' own ports. This process listens there and hands the socket to all
@@ -266,7 +266,7 @@ impl LocalCluster {
     }
 
     /// Ends all in order: the coordinator first, so that it declares nobody dead, then all servers at once, which flush.
-    /// Whoever has not ended within `patience`, or when `gives_up` says so, is killed; gives their names.
+    /// A member that has not ended within `patience`, or when `gives_up` says so, is killed. Returns the names of those.
     pub fn stop(&mut self, patience: Duration, gives_up: &mut dyn FnMut() -> bool) -> Vec<String> {
         let servers: Vec<usize> = (1..self.members.len()).collect();
         // Each member is asked once, because a second signal ends it without flushing.

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use std::backtrace::Backtrace;
 use std::net::SocketAddr;
 
-/// What a shell says of a process that a signal ended: 128 and the signal's number.
+/// A shell reports a process that a signal ended by 128 and the signal's number.
 const ENDED_BY_SIGNAL: i32 = 128;
 
 /// From now on a panic prints where it was and aborts.

@@ -77,7 +77,7 @@ fn shortest_way_round(imports: &Imports, files: &[String]) -> Vec<String> {
     ways.min_by_key(Vec::len).unwrap_or_default().into_iter().cloned().collect()
 }
 
-/// What is wrong with a crate whose circles may have the `listed` sizes, the largest first.
+/// The faults of a crate whose circles may have the `listed` sizes, the largest first.
 pub fn faults(place: &str, circles: &[Circle], listed: &[usize]) -> Vec<String> {
     let sizes: Vec<usize> = circles.iter().map(|circle| circle.files.len()).collect();
     if sizes == listed {

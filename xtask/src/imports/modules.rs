@@ -87,7 +87,7 @@ impl Modules {
         imports
     }
 
-    /// What a path names, seen from a module.
+    /// Follows a path, seen from a module.
     fn resolve(&self, from: usize, path: &[String], hops: usize) -> Option<Found> {
         let mut names = path.iter();
         let first = names.next()?;
@@ -102,14 +102,14 @@ impl Modules {
                 Found::Module(module) if name == "super" => Found::Module(self.modules[module].parent?),
                 Found::Module(module) if name == "self" => Found::Module(module),
                 Found::Module(module) => self.find(module, name, hops + 1)?,
-                // What follows is a variant, a constant or a function of the item.
+                // The rest is a variant, a constant or a function of the item.
                 Found::ItemOf(module) => return Some(Found::ItemOf(module)),
             };
         }
         Some(place)
     }
 
-    /// What a name means inside a module.
+    /// Looks up a name inside a module.
     fn find(&self, module: usize, name: &str, hops: usize) -> Option<Found> {
         if hops > HOP_COUNT_MAX {
             return None;

@@ -103,7 +103,7 @@ struct Tables {
     writes: TableId,
 }
 
-/// What is told at the end.
+/// The results, told at the end.
 #[derive(Default)]
 struct Summary {
     objects: u64,
@@ -155,7 +155,7 @@ fn play(scene: &mut Scene, tree: &Tree, sabotage: Option<Sabotage>) -> Result<()
     if faults == 0 {
         return Ok(());
     }
-    Err(Failure::new(NOT_FOUND, format!("{faults} things were lost or wrong; the output above names them")))
+    Err(Failure::new(NOT_FOUND, format!("lost or wrong: {faults}; the output above names them")))
 }
 
 fn begin(scene: &mut Scene) -> Result<(Client, Tables), Failure> {
@@ -219,7 +219,7 @@ fn check(
     let after = files::verify(scene, client, tables.files, tree, imported, patience)?;
     scene.tell_differences(&after, "after the loss of everything");
     let writes = journal::verify(client, tables.writes, journal, patience)?;
-    scene.tell_differences(&writes, "in the journal, after the loss of everything");
+    scene.tell_differences(&writes, "in the journal after the loss of everything");
     let losses = client.cluster_status()?.losses;
     for loss in &losses {
         scene.tell(&format!("the cluster reports a loss: {}", loss.reason));

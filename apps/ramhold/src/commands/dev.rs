@@ -312,8 +312,8 @@ impl Row {
     }
 }
 
-/// What `--replicas` says, or what fits. Writes to a table wait until each of its copies has a server of its own, so a
-/// default beyond that would serve nobody.
+/// The number of `--replicas`, or as many as fit. Writes to a table wait until each of its copies has a server of its
+/// own, so a larger default would serve nobody.
 fn default_replicas(said: Option<u8>, servers: u16) -> Result<u8, String> {
     let others = u8::try_from(servers.saturating_sub(1)).unwrap_or(u8::MAX);
     let replicas = said.unwrap_or(REPLICA_COUNT_DEFAULT.min(others));

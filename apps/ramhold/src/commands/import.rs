@@ -155,7 +155,7 @@ struct Run {
     skipped: SkipCounts,
     lists_skipped: bool,
     bad_lines: u64,
-    /// Of what Redis left on disk.
+    /// Everything that was left out of Redis's files.
     left_out: Option<redis::LeftOut>,
 }
 

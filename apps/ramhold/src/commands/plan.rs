@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(["1", "4", "5", "64"].map(spread), [1, 1, 2, 16].map(|rings| Spread::Copysets { rings }));
     }
 
-    /// What the option does to the numbers, end to end: a thousand servers, ten of which do not return.
+    /// The effect of the option on the numbers, end to end: a thousand servers, ten of which do not return.
     // D4, O4
     #[test]
     fn copysets_are_safer_in_a_power_cut_and_lose_more_then() {

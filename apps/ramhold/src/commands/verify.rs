@@ -48,7 +48,7 @@ pub struct Verify {
     limits: Limits,
 }
 
-/// What a scan of the table met, held against the files.
+/// The objects that a scan of the table met, compared with the files.
 #[derive(Default)]
 struct Exact {
     /// How often each file's object was met.

@@ -14,7 +14,7 @@ const LOG_BYTES_MAX: u64 = 16 << 20;
 const TAIL_LINE_COUNT: usize = 4;
 const TAIL_BYTES_MAX: u64 = 4096;
 
-/// What of a child's lines goes to the terminal too.
+/// The lines of a child that also go to the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
     /// Warnings and errors.

@@ -9,7 +9,7 @@ use ramhold_client::{Operation, Outcome, RejectRules, TableId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What each thread does.
+/// The task of each thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub table: TableId,
@@ -27,7 +27,7 @@ pub struct Load {
     pub rate: Option<u64>,
 }
 
-/// What came of it, of one thread or of all.
+/// The results of one thread or of all.
 #[derive(Debug)]
 pub struct Measured {
     /// Nanoseconds.
@@ -151,14 +151,14 @@ struct Worker<'a> {
     pipeline: Pipeline<(Kind, Instant)>,
     rng: Rng,
     measured: Measured,
-    /// What is to be started together with those that follow.
+    /// Operations to be started together with those that follow.
     collected: Vec<(Operation, u64, (Kind, Instant))>,
     began: Instant,
     values: Values,
 }
 
-/// What is written: random bytes, the same for an object each time, so that values differ, cannot be compressed, and can
-/// be compared with what is read.
+/// The values to write: random bytes, the same for an object each time, so that values differ, cannot be compressed, and
+/// can be compared with those that are read.
 pub struct Values {
     material: Vec<u8>,
     bytes: usize,

@@ -29,7 +29,7 @@ const LOG_BYTES_MIN: u64 = 4 << 20;
 /// The largest log that the log's references allow.
 const LOG_BYTES_MAX: u64 = 4 << 40;
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
-/// What the program needs beside the log and its index.
+/// Memory that the program needs beside the log and its index.
 const PROGRAM_BYTES: u64 = 32 << 20;
 /// Bytes of the index per object, for telling whether the machine has the memory.
 const INDEX_BYTES_PER_OBJECT: u64 = 16;

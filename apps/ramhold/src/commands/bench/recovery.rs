@@ -108,7 +108,7 @@ fn parse_buffers(text: &str) -> Result<Buffers, String> {
     if text == "all" { Ok(Buffers::All) } else { parse_bytes(text).map(Buffers::Bytes) }
 }
 
-/// What is told at the end.
+/// The results, told at the end.
 struct Outcome {
     objects: u64,
     /// From the kill until the first, the middle and the last key was read.
@@ -117,7 +117,7 @@ struct Outcome {
     over: Duration,
     report: RecoveryReport,
     floor: Floor,
-    /// What all servers that are left have for others' writes.
+    /// The buffers of all servers that are left.
     buffer_bytes: u64,
     wrong: u64,
     steal: Option<f64>,

@@ -33,11 +33,11 @@ const SEED: PlacementSeed = PlacementSeed(0x5EED);
 const KEY_BYTES_MIN: usize = 8;
 /// Partitions that segments are divided into, for its part of the cost.
 const PARTITIONS: u32 = 8;
-/// What the log needs beside the entries: its reserve, and segments that are not quite full.
+/// Segments that the log needs beside the entries: its reserve, and segments that are not quite full.
 const SPARE_SEGMENTS: u64 = 16;
-/// What the program needs besides.
+/// Memory that the program needs besides.
 const PROGRAM_BYTES: u64 = 32 << 20;
-/// What the index may take per entry.
+/// Memory that the index may take per entry.
 const INDEX_BYTES_PER_RECORD: u64 = 16;
 
 const HELP: &str = "\
@@ -173,7 +173,7 @@ impl Replay {
         Ok(Outcome { object_bytes, records, log_bytes: total, times })
     }
 
-    /// What a server would have written, in random order of segments.
+    /// The log that a server would have written, in random order of segments.
     fn segments(&self, object_bytes: u32, records: u64) -> Vec<Vec<u8>> {
         let mut rng = Rng::new(self.seed);
         let mut segments: Vec<Vec<u8>> = Vec::new();

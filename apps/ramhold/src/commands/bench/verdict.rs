@@ -81,7 +81,7 @@ pub struct Verdict {
     keep: bool,
 }
 
-/// What is told at the end.
+/// The results, told at the end.
 struct Outcome {
     seed: u64,
     busy: u16,

@@ -55,7 +55,7 @@ impl Differences {
     }
 }
 
-/// What a read of one key came to.
+/// The result of reading one key.
 pub enum Seen {
     Value {
         version: u64,

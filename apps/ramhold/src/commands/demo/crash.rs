@@ -16,7 +16,7 @@ pub struct Times {
     pub detect: Duration,
     /// From the verdict until everything was served again.
     pub recover: Duration,
-    /// What was recovered.
+    /// A description of the recovered data.
     pub what: String,
 }
 

@@ -20,7 +20,7 @@ const PIPELINE_BYTES: usize = 16 << 20;
 pub struct Object {
     /// Its place in the tree.
     pub file: usize,
-    /// Of its bytes as they were stored.
+    /// Hash of its bytes as they were stored.
     pub hash: u64,
 }
 

@@ -26,7 +26,7 @@ pub struct Journal {
     longest_gap_millis: u64,
 }
 
-/// What is known of one key.
+/// Everything that is known of one key.
 #[derive(Default, Debug)]
 pub struct KeyHistory {
     /// Version and hash of the last acknowledged write.
@@ -111,7 +111,7 @@ impl KeyHistory {
         }
     }
 
-    /// What is wrong with what was found under the key.
+    /// The fault of the value that was found under the key, if it has one.
     fn judge(&self, seen: &Seen) -> Option<String> {
         if let Some((before, after)) = self.backwards {
             return Some(format!("went back from version {before} to {after}"));

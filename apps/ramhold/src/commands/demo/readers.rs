@@ -19,7 +19,7 @@ const READER_COUNT: u64 = 2;
 /// Leaves the cores to the cluster; short against any gap worth telling.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// What the readers have seen.
+/// The observations of the readers.
 #[derive(Default)]
 pub struct Read {
     pub count: u64,

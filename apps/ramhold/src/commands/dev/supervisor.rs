@@ -24,7 +24,7 @@ const COORDINATOR_PORT: u16 = 7400;
 /// How often the supervisor looks after its children.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What becomes of a process that has died.
+/// The treatment of a process that has died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dead {
     StartAgain,

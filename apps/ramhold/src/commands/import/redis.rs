@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 const HEAD: &[u8] = b"REDIS";
 
-/// What is left out, and why.
+/// Everything that is left out, by reason.
 #[derive(Debug, Default)]
 pub struct LeftOut {
     /// Values of other types.
@@ -124,7 +124,7 @@ fn read_rdb_from(
     Ok(())
 }
 
-/// What append-only files come to: a file, with or without a dump at its beginning; a manifest; or a folder with one.
+/// The result of append-only files: a file, with or without a dump at its beginning; a manifest; or a folder with one.
 pub fn read_aof(
     path: &Path,
     now_millis: u64,

@@ -9,10 +9,10 @@ use std::time::Duration;
 pub struct Hardware {
     /// In each direction.
     pub network: f64,
-    /// Of all its disks together.
+    /// Rate of all its disks together.
     pub disk_read: f64,
     pub disk_write: f64,
-    /// Of one core that replays.
+    /// Rate of one core that replays.
     pub replay: f64,
     pub replay_records: f64,
     pub cores: u32,

@@ -25,7 +25,7 @@ pub struct Layout {
     pub servers: u64,
     /// On backups; the copy in DRAM comes on top.
     pub replicas: u64,
-    /// Of each master.
+    /// Segments of each master.
     pub segments: f64,
     pub spread: Spread,
 }
@@ -64,7 +64,7 @@ impl Layout {
         }
     }
 
-    /// Of a given master: those without itself.
+    /// Sets of a given master: those without itself.
     fn possible_sets_of_a_master(&self) -> f64 {
         self.possible_sets() * (self.servers - self.replicas) as f64 / self.servers as f64
     }
@@ -98,7 +98,7 @@ impl Layout {
         all * all_failed(self.servers, failed, self.replicas)
     }
 
-    /// So many servers die at the same moment; the DRAM of the others stays.
+    /// The probability when `failed` servers die at the same moment and the others keep their DRAM.
     pub fn at_once(&self, failed: u64) -> f64 {
         let Some(masters) = failed.checked_sub(self.replicas).filter(|masters| *masters > 0) else {
             return 0.0;
@@ -168,7 +168,7 @@ fn happens(ln_none: f64) -> f64 {
     0.0 - ln_none.exp_m1()
 }
 
-/// Of `places` places those that are hit, expected, when `count` times one is drawn.
+/// The expected number of places that are hit when one of `places` is drawn `count` times.
 fn occupied(places: f64, count: f64) -> f64 {
     places * at_least_one(count, 1.0 / places)
 }

@@ -12,10 +12,10 @@
 use super::hardware::Hardware;
 use ramhold_base::limits::SEGMENT_BYTES;
 
-/// What is to be recovered, and by whom.
+/// The data to be recovered, and the servers that recover it.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Of the dead log.
+    /// Bytes of the dead log.
     pub log_bytes: f64,
     /// The share of it that is live: only that is written anew.
     pub live: f64,

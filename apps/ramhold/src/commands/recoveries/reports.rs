@@ -81,7 +81,7 @@ pub fn reports_columns_wide(recoveries: &[RecoveryReport]) -> Columns {
     columns
 }
 
-/// What is missing, who is away or was given up, and what can be done.
+/// The missing parts, the servers that are away or were given up, and the way out.
 pub fn waits_text(report: &RecoveryReport) -> String {
     let list = |some: &[AwayReport]| some.iter().map(away_text).collect::<Vec<_>>().join(", ");
     let mut text = String::new();

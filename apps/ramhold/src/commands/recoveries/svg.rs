@@ -14,7 +14,7 @@ const ROW_HEIGHT: f64 = 22.0;
 const TOP: f64 = 70.0;
 /// Rows of partitions, and of backups, that are drawn; the rest is counted in words.
 const ROW_COUNT_MAX: usize = 200;
-/// Of steps that no partition and no backup has.
+/// Colour of steps that no partition and no backup has.
 const STEP_COLOR: &str = "#76b7b2";
 
 /// A color for each kind of span, and in which part of a row it is drawn: those that overlap lie below each other.
@@ -37,7 +37,7 @@ struct Row {
     /// At the right.
     amount: String,
     spans: Vec<Span>,
-    /// Of all together, so it has a row for itself.
+    /// The row is about all together, so it stands alone.
     is_step: bool,
 }
 

@@ -7,7 +7,8 @@ use crate::size::bytes_text;
 use ramhold_client::{BackupReport, PartReport, RecoveryReport, WorkReport};
 use serde_json::{Value, json};
 
-/// What was done from when to when, in milliseconds after the verdict; an end that is not reached yet is missing.
+/// A piece of work from its begin to its end, in milliseconds after the verdict; an end that is not reached yet is
+/// missing.
 pub struct Span {
     pub name: &'static str,
     pub from: f64,
@@ -18,7 +19,7 @@ pub struct Span {
 /// How much of it. What is not known, or means nothing, is missing.
 #[derive(Clone, Copy, Default)]
 pub struct Amount {
-    /// Of what.
+    /// The count and its unit.
     pub count: Option<(u64, &'static str)>,
     pub bytes: Option<u64>,
     /// Microseconds, of all backups together.
@@ -112,7 +113,7 @@ fn told_from(part: &PartReport) -> Option<(&PartReport, f64)> {
     Some((part, accepted.min(latest.max(part.assigned as f64))))
 }
 
-/// What a recovery master did for its partition.
+/// The work of a recovery master for its partition.
 pub fn part_spans(part: &PartReport) -> Vec<Span> {
     let Some(accepted) = part.accepted.map(|millis| millis as f64) else {
         return vec![span("assign", part.assigned as f64, None)];
@@ -134,7 +135,7 @@ pub fn part_spans(part: &PartReport) -> Vec<Span> {
     ]
 }
 
-/// What a backup did for the recovery.
+/// The work of a backup for the recovery.
 pub fn backup_spans(backup: &BackupReport) -> Vec<Span> {
     let work = |name, work: &WorkReport, what| {
         let to = work.to.map(|to| to as f64);

@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const SHARED_MEMORY: &str = "/dev/shm";
-/// So many abandoned directories are named, the others counted.
+/// Abandoned directories beyond this number are only counted.
 const ABANDONED_NAMED: usize = 4;
 /// The file in a default directory that names the data directory it belongs to.
 const OWNER: &str = "owner";

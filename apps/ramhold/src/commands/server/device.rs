@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What a device is taken to read when measuring it failed: a disk of the paper's time, MB/s.
+/// The read speed that is assumed when measuring failed: a disk of the paper's time, MB/s.
 const READ_SPEED_DEFAULT: u32 = 200;
 /// Long enough that the device's own latency hardly counts, short enough not to delay a start: 0.1 s at 160 MB/s.
 const PROBE_BYTES: usize = 16 << 20;

@@ -31,7 +31,7 @@ const ENLIST_INTERVAL: Duration = Duration::from_millis(250);
 /// How often another port is tried when somebody else takes the one that was just found free.
 const PORT_ATTEMPT_COUNT: u32 = 16;
 
-/// What was found and chosen before the start.
+/// Everything that was found and chosen before the start.
 pub struct Prepared {
     coordinator: SocketAddr,
     memory: MemoryPlan,
@@ -172,7 +172,7 @@ impl Prepared {
         }
     }
 
-    /// What an operator must know about this process, on stdout.
+    /// Prints the facts that an operator must know about this process.
     pub fn tell(&self, arguments: &Server, listens: Option<SocketAddr>, admin: Option<SocketAddr>) {
         let interval = arguments.flush_interval;
         let mut lines = vec![

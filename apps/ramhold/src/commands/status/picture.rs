@@ -16,7 +16,7 @@ const ASKED_COUNT_MAX: usize = 500;
 pub struct Picture {
     pub cluster: ClusterStatus,
     pub tables: Vec<TableSummary>,
-    /// What each server says of itself, or why it says nothing.
+    /// The status of each server, or the reason why there is none.
     pub processes: BTreeMap<ServerId, Result<ProcessStatus, String>>,
 }
 

@@ -43,7 +43,7 @@ pub struct Alter {
     no_wait: bool,
 }
 
-/// What a table that is kept on backups can be altered to.
+/// The durability to which a table that is kept on backups can be altered.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum KeptArgument {
     /// When the buffers of all its backups have it.

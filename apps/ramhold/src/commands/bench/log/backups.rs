@@ -36,7 +36,7 @@ pub fn address(server: ServerId) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, server.raw() as u8], 7401))
 }
 
-/// What a process of a cluster with the master and `backups` others knows.
+/// The view of a process in a cluster of the master and `backups` others.
 pub fn view(me: ServerId, backups: u64) -> View {
     let mut view = View::new(address(ServerId::NONE));
     (view.cluster, view.me, view.term) = (CLUSTER, me, Term(1));
@@ -69,7 +69,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
     view
 }
 
-/// What a backup says to the master: an answer, or a request over the connection that bears the backup's id.
+/// A message of a backup to the master: an answer, or a request over the connection that bears the backup's id.
 pub struct Said {
     pub by: ServerId,
     pub frame: Vec<u8>,
@@ -178,7 +178,7 @@ impl Backups {
         self.append_bytes
     }
 
-    /// What the backups have said since this was asked last, in order.
+    /// Takes the messages of the backups since the last call, in order.
     pub fn take_said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
     }

@@ -58,7 +58,7 @@ pub struct ShardConfig {
     pub touched: bool,
 }
 
-/// What the requests since `start_counting` took.
+/// The time of the requests since `start_counting`.
 pub struct Service {
     /// Nanoseconds in the master, per request.
     pub nanos: Histogram<u64>,

@@ -21,9 +21,9 @@ use ramhold_workload::{KEY_BYTES, KeyId};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Of the live bytes, how much is overwritten before anything is counted, beyond what was free.
+/// How many times the live bytes are overwritten before anything is counted, beyond the bytes that were free.
 const WARM_TIMES: f64 = 1.0;
-/// Of the live bytes, how much the baseline overwrites and counts: there is nothing that it has to come to.
+/// How many times the baseline overwrites and counts the live bytes: it has no steady state to reach.
 const BASELINE_TIMES: f64 = 0.5;
 /// Requests between two looks at signals, at the time limit and at the free memory.
 const REQUESTS_PER_LOOK: u64 = 1024;
@@ -33,13 +33,13 @@ const REQUESTS_PER_LOOK: u64 = 1024;
 pub struct Case {
     pub log_bytes: u64,
     pub segment_bytes: Option<u32>,
-    /// Of the log, how much live entries take, in percent.
+    /// Share of the log that live entries take, in percent.
     pub utilisation: u32,
     pub value_bytes: u32,
     pub keys: Keys,
     pub two_level: bool,
     pub replicas: u8,
-    /// Of the live bytes, how much is overwritten while it is counted.
+    /// How many times the live bytes are overwritten while it is counted.
     pub write_times: f64,
     /// Warming up ends after this, and so does what is counted.
     pub time_max: Duration,
@@ -48,7 +48,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Of a new entry.
+    /// Bytes of a new entry.
     pub fn entry_bytes(&self) -> u64 {
         OBJECT_OVERHEAD_BYTES as u64 + u64::from(KEY_BYTES + self.value_bytes)
     }
@@ -93,18 +93,18 @@ impl Case {
     }
 }
 
-/// What was counted.
+/// The counted work.
 pub struct Counted {
     pub writes: u64,
     pub refused: u64,
-    /// Of the shard's thread, without the client's share and the backups'.
+    /// Time of the shard's thread, without the client's share and the backups'.
     pub cpu_nanos: f64,
     /// By the shard's clock.
     pub seconds: f64,
     pub service: Service,
     pub cleaning: CleaningCounters,
     pub append_bytes: u64,
-    /// Of live entries, at the end.
+    /// Bytes of live entries, at the end.
     pub live_bytes: u64,
     pub free_bytes_mean: f64,
     pub log_bytes: u64,
@@ -164,7 +164,7 @@ impl Outcome {
         self.counted.cleaning.entries_moved as f64 / self.counted.writes.max(1) as f64
     }
 
-    /// What cleaning took, for each entry that it moved; `None` when it moved none.
+    /// The time of cleaning for each entry that it moved; `None` when it moved none.
     pub fn nanos_per_moved(&self) -> Option<f64> {
         let more = self.counted.cpu_nanos_per_write() - self.baseline_nanos_per_write;
         (self.counted.cleaning.entries_moved > 0).then(|| more / self.moved_per_write())
@@ -174,7 +174,8 @@ impl Outcome {
         self.counted.live_bytes as f64 / self.counted.log_bytes as f64
     }
 
-    /// Of what is not free: the log leaves some memory free for its passes, and that is none of the model's.
+    /// The share of the memory that is not free: the log leaves some memory free for its passes, which the model does
+    /// not know.
     pub fn utilisation_of_used(&self) -> f64 {
         self.counted.live_bytes as f64 / (self.counted.log_bytes as f64 - self.counted.free_bytes_mean)
     }

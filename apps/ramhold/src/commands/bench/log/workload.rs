@@ -23,7 +23,7 @@ const READINGS_PER_LIVE: u64 = 32;
 /// Steps between two looks at signals and at the progress line.
 const STEPS_PER_LOOK: u64 = 4096;
 
-/// What the log held at one moment, and what memory the process took.
+/// The contents of the log at one moment, and the memory of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Keys and values.
@@ -64,7 +64,7 @@ pub struct Outcome {
     pub cleaning: CleaningCounters,
 }
 
-/// What the log holds, by its answers.
+/// The contents of the log, by its answers.
 #[derive(Default)]
 struct Held {
     bytes: u64,

@@ -93,7 +93,7 @@ impl Drop for Asking {
     }
 }
 
-/// What one connection asks for, and where.
+/// The keys that one connection asks for, and the port.
 struct Share {
     ports: Vec<u16>,
     turn: usize,

@@ -29,7 +29,7 @@ pub struct Floor {
     processors: usize,
     fetched: u64,
     replicated: u64,
-    /// What has to leave the buffers.
+    /// Bytes that have to leave the buffers.
     flushed: u64,
 }
 
@@ -70,7 +70,7 @@ impl Floor {
         (sent + worked) / 1e9 / self.processors as f64
     }
 
-    /// What it takes to fetch and take in alone.
+    /// Seconds to fetch and take in alone.
     pub fn fetching_seconds(&self) -> f64 {
         let each = self.loopback_nanos + self.checksum_nanos + self.copy_nanos;
         self.fetched as f64 * each / 1e9 / self.processors as f64
@@ -134,7 +134,7 @@ fn nanos_per_byte(bytes: usize, work: impl FnOnce()) -> f64 {
     (process_cpu_nanos() - before) / bytes as f64
 }
 
-/// What sender and receiver take together.
+/// Time of sender and receiver together.
 fn loopback() -> Result<f64, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("measuring the loopback: {error}"));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;

@@ -29,10 +29,10 @@ const FILL_BATCH: usize = 64;
 /// Milliseconds until a replica must have everything.
 const WAIT_MILLIS: &[u8] = b"60000";
 
-/// What came of one of the two.
+/// The result of one of the two.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// What the dead server held.
+    /// Objects that the dead server held.
     pub objects: u64,
     pub read: Read,
 }

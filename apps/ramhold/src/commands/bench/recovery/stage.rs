@@ -22,7 +22,7 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 /// A slow device needs long for gigabytes.
 const SETTLE_WITHIN: Duration = Duration::from_secs(600);
 const OVER_WITHIN: Duration = Duration::from_secs(600);
-/// Of a server's memory, beside log and buffers, in hundredths of all.
+/// Share of a server's memory beside log and buffers, in hundredths.
 const OTHER_PERCENT: u64 = 26;
 const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// Segments that a master may have open or half full at once.
@@ -49,7 +49,7 @@ pub enum Buffers {
     Bytes(u64),
 }
 
-/// What is filled: in one tablet.
+/// The table that is filled: one tablet.
 #[derive(Clone, Copy)]
 pub struct Table {
     pub name: &'static str,
@@ -139,7 +139,7 @@ impl Stage {
         Ok(self.client()?.create_table(name, options)?)
     }
 
-    /// What a command of a user would be told to reach this cluster.
+    /// The options with which a user's command would reach this cluster.
     pub fn global(&self, global: &Global) -> Global {
         Global { cluster: self.cluster.plan.coordinator().to_string(), ..global.clone() }
     }
@@ -191,7 +191,7 @@ impl Stage {
         self.cluster.kill(member);
     }
 
-    /// Of all servers but one.
+    /// Ports of all servers but one.
     pub fn ports_without(&self, member: usize) -> Vec<u16> {
         let ports = self.cluster.plan.ports.iter().enumerate().skip(1);
         ports.filter(|(other, _)| *other != member).map(|(_, port)| *port).collect()
@@ -223,14 +223,14 @@ impl Stage {
         }
     }
 
-    /// What is told now of a recovery that is over.
+    /// The present report of a recovery that is over.
     pub fn report_of(&self, member: usize) -> Result<Option<RecoveryReport>, Failure> {
         let port = self.cluster.plan.ports[member];
         let reports = self.client()?.recoveries()?;
         Ok(reports.into_iter().find(|r| r.address.0.port() == port && r.phase == RecoveryPhase::Done))
     }
 
-    /// What all that are up have for others' writes.
+    /// The buffers of all servers that are up.
     pub fn buffer_bytes(&self) -> Result<u64, Failure> {
         let statuses = self.statuses()?;
         let backups = statuses.iter().filter_map(|status| status.backup.as_ref());

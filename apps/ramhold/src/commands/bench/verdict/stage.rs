@@ -22,7 +22,7 @@ const VERDICT_WITHIN: Duration = Duration::from_secs(120);
 /// The smallest with buffers of its own.
 const MEMORY_BYTES: u64 = 512 << 20;
 const DISK_BYTES: u64 = 1 << 30;
-/// What a server with little data really takes.
+/// The memory that a server with little data really takes.
 const RESIDENT_BYTES: u64 = 64 << 20;
 const REPLICAS: u8 = 2;
 
@@ -86,7 +86,7 @@ impl Stage {
         self.wait_whole()
     }
 
-    /// What a command of a user would be told to reach this cluster.
+    /// The options with which a user's command would reach this cluster.
     pub fn global(&self, global: &Global) -> Global {
         Global { cluster: self.cluster.plan.coordinator().to_string(), ..global.clone() }
     }

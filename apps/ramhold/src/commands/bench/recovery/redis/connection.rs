@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Longer than any command takes that is answered at all.
 const READ_WITHIN: Duration = Duration::from_secs(120);
-/// Of a bulk string: none here is longer.
+/// Longest bulk string: none here is longer.
 const BULK_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// What somebody is told who expected another one.
+    /// The reply in words, for an error about an unexpected one.
     pub fn text(&self) -> String {
         match self {
             Reply::Text(text) => String::from_utf8_lossy(text).into_owned(),
