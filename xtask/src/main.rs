@@ -20,31 +20,58 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  check      before every commit: format, clippy, unit tests, import rules, a few simulator seeds (< 2 minutes warm)
-  imports    the import rules alone: between crates, and no circles between the files of a crate (a second)
-  demo       builds and runs `ramhold demo`: a cluster, real data, kill -9, recovery, cold start (arguments are passed on)
-  test       everything that CI runs: check, then simulator seeds, real processes, the demo and its sabotage
-  soak       long runs, never in CI: seeds and kill rounds until stopped   [--minutes N]
-  world      simulator seeds: world --seeds A..B [--seconds 60] [--into FILE] [--replay SEED --verbose]
-  mutants    plants defects one by one and tells which seeds find them   [--seeds A..B] [--defect NAME]
-  rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]; with [--data MB] [--rate PERCENT]
-             how long clients wait when servers with much data die
-  histories  client processes write down what they are told while servers are killed, stopped and cut off, and a
-             checker in Go judges it   [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
-  clients    sessions of redis-cli, redis-benchmark, redis-py, go-redis and ioredis against five servers, and servers
-             killed under their load   [--only NAME] [--at ADDRESS,...] [--kills N]
-  differential  the same random commands to redis-server and to a cluster of five, every reply compared
-             [--commands N] [--seed N] [--servers N] [--right ADDRESS] [--every-row] [--tally]
-  fuzz       whatever reads bytes from outside under libFuzzer, guided by coverage; fails on a finding and keeps it
-             [resp_parse|resp_front|frame|requests|entry|rdb|aof|all] [--executions N]
-  bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
-             redis-server and memcached; bench resp: over Redis's protocol, beside redis-server and an empty
-             server, the floor; bench limits: that floor alone; bench shard: what one operation costs, without sockets;
-             bench figures: the papers' figures and 1,000 servers, simulated   [--quick] [--only NAMES] [--into DIR]
-  fix        formats the code (the only command that writes)
+Checks:
+  check         before every commit: format, import rules, clippy, unit tests, a
+                few simulator seeds (below 2 minutes when warm)
+  imports       the import rules alone: between crates, and no circles between
+                the files of a crate (a second)
+  test          everything that CI runs: check, more seeds, real processes, the
+                demo and its sabotage
+  fix           formats the code; the only command that writes to the sources
 
-`test` needs only the Rust toolchain. What else is missing (Go, redis-server, memcached) is skipped by name;
-with CI=true a skip is a failure.";
+Simulator:
+  world         runs simulator seeds
+                --seeds A..B [--seconds 60] [--into FILE]
+                --replay SEED --verbose
+  mutants       plants defects one by one and tells which seeds find them
+                [--seeds A..B] [--defect NAME]
+
+Real processes:
+  demo          builds and runs `ramhold demo`, with these arguments
+  rounds        kill rounds [--rounds N] [--servers N] [--victims N]
+                [--data MB] [--rate PERCENT]: also measures how long clients
+                wait when servers with much data die
+  soak          seeds and kill rounds until stopped; never in CI [--minutes N]
+  histories     clients record their answers while servers are killed, stopped
+                and cut off; a checker in Go judges the histories
+                [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
+  clients       sessions of redis-cli, redis-benchmark, redis-py, go-redis and
+                ioredis on five servers, and kills under their load
+                [--only NAME] [--at ADDRESS,...] [--kills N]
+  differential  sends the same random commands to redis-server and to a cluster
+                of five, and compares every reply
+                [--commands N] [--seed N] [--servers N] [--right ADDRESS]
+                [--every-row] [--tally]
+
+Fuzzing and benchmarks:
+  fuzz          all code that reads bytes from outside, under libFuzzer; keeps
+                each finding and fails
+                [resp_parse|resp_front|frame|requests|entry|rdb|aof|all]
+                [--executions N]
+  bench compare            speed beside redis-server
+  bench compare memory     live data by resident memory, beside redis-server
+                           and memcached
+  bench compare cleaning   a nearly full server beside one that never cleans
+  bench resp               Redis's protocol, beside redis-server and an empty
+                           server, the floor
+  bench limits             that floor alone
+  bench shard              cost of one operation, without sockets
+  bench figures            the papers' figures and 1,000 servers, simulated
+                           [--quick] [--only NAMES] [--into DIR]
+
+`test` needs only the Rust toolchain. A step that needs another program (Go,
+redis-server, memcached) is skipped by name if it is missing; with CI=true a
+skip is a failure.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,7 +99,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         other => {
-            eprintln!("xtask: there is no command '{other}'; `cargo xtask` lists them");
+            eprintln!("xtask: there is no command '{other}'; `cargo xtask` lists the commands");
             return ExitCode::from(2);
         }
     };

@@ -147,8 +147,8 @@ fn kill_rounds(arguments: &[&str]) -> Result<(), Failure> {
 pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let Some((which, rest)) = arguments.split_first() else {
         return Err(Failure(
-            "bench takes 'compare' (beside redis-server), 'compare memory', 'compare cleaning', 'resp' (Redis's protocol, beside \
-             redis-server and an empty server), 'limits' (the empty server), 'shard' (one operation's cost) or 'figures' (simulated recoveries)"
+            "bench needs a benchmark: compare, compare memory, compare cleaning, resp, limits, shard or figures; \
+             `cargo xtask` explains them"
                 .into(),
         ));
     };
@@ -159,7 +159,7 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
         "limits" => ("compare", &["limits"]),
         _ => {
             return Err(Failure(format!(
-                "there is no benchmark '{which}'; there are compare, resp, limits, shard and figures"
+                "there is no benchmark '{which}'; the benchmarks are compare, resp, limits, shard and figures"
             )));
         }
     };

@@ -13,26 +13,28 @@ use crate::ramhold::Cluster;
 use clap::Args;
 use serde_json::Value;
 
-/// Writes to a nearly full server, beside the same writes to one that never cleans.
+/// Compare writes to a nearly full server with writes to one that never cleans.
 #[derive(Args, Debug)]
 pub struct Cleaning {
-    /// Memory of the server that cleans.
+    /// Memory of the server that cleans, in MiB.
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u64).range(128..=65_536))]
     memory_mebibytes: u64,
-    /// How much of the log live objects fill, in hundredths.
+    /// Share of the log that live objects fill, in percent.
     #[arg(long, value_delimiter = ',', default_values_t = [80, 90])]
     used: Vec<u64>,
+    /// Bytes of a value.
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 100])]
     value_bytes: Vec<u64>,
-    /// What is overwritten before anything is measured, in times the live data: cleaning is steady after about two.
+    /// Overwrites before the measurement, as a multiple of the live data; cleaning is steady after about two.
     #[arg(long, default_value_t = 2.0)]
     warm: f64,
-    /// Of each run.
+    /// Duration of each run in seconds.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Of each kind; medians are printed.
+    /// Runs of each kind; medians are printed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     runs: u16,
+    /// Writes in flight.
     #[arg(long, default_value_t = 16)]
     pipeline: u16,
 }

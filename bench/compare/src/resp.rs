@@ -21,26 +21,27 @@ use clap::Args;
 use load::{Load, Request};
 use std::time::Duration;
 
-/// Operations per second and CPU per operation over Redis's protocol, beside redis-server and the empty server.
+/// Measure operations and CPU over Redis's protocol, beside redis-server and the empty server.
 #[derive(Args, Clone, Debug)]
 pub struct Resp {
-    /// Keys, all of them written before anything is measured.
+    /// Number of keys, all of them written before the measurement.
     #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     keys: u64,
-    /// Of each run.
+    /// Duration of each run in seconds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Of each test; the median is printed.
+    /// Runs of each test; the median is printed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     runs: u16,
+    /// Connections of the load.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     connections: u16,
-    /// Few keys, one run of a second each: that it works, not how fast.
+    /// Few keys and one run of one second per test: shows that the benchmark works, not the speed.
     #[arg(long)]
     smoke: bool,
 }
 
-/// What a machine answers at most: the empty server alone.
+/// Measure the empty server alone: the most that this machine can answer.
 #[derive(Args, Clone, Debug)]
 pub struct Limits {
     #[command(flatten)]

@@ -14,13 +14,13 @@ use clap::Args;
 /// Operations per second and latency, beside redis-server.
 #[derive(Args, Debug)]
 pub struct Speed {
-    /// Of each run.
+    /// Duration of each run in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Of each test; the median is printed.
+    /// Runs of each test; the median is printed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     runs: u16,
-    /// One run of a second each: that it works, not how fast.
+    /// One run of one second per test: shows that the benchmark works, not the speed.
     #[arg(long)]
     smoke: bool,
 }

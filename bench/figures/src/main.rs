@@ -30,36 +30,36 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use table::Table;
 
-/// Simulated recoveries: the figures of the papers, and a thousand servers of today.
+/// Simulate recoveries: the figures of the papers, and a thousand servers of today.
 #[derive(Parser, Debug)]
 #[command(name = "figures")]
 struct Arguments {
-    /// Fewer points and runs, no thousand servers: a minute or two.
+    /// Fewer points and runs, without the thousand servers: a minute or two.
     #[arg(long)]
     quick: bool,
-    /// As little as shows that every figure can be made.
+    /// The least that shows that every figure can be made.
     #[arg(long, conflicts_with = "quick")]
     smoke: bool,
-    /// Only these, by name: fig06 to fig12, tut15, tut15-scale, now.
+    /// Make only these figures: fig06 to fig12, tut15, tut15-scale, now.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Where to write tables (CSV, figures.json) and pictures (SVG); without it they are only printed.
+    /// Directory to write tables (CSV, figures.json) and pictures (SVG) to [default: print tables only]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
     /// Print tables as in docs/measurements/simulated-clusters.md.
     #[arg(long)]
     markdown: bool,
-    /// Only one recovery, explained: so many servers of the profile 2026, gigabytes on the one that dies, and how many
-    /// segments are simulated as one.
+    /// Explain one recovery only: number of servers of profile 2026, gigabytes on the dead server, and number
+    /// of segments that are simulated as one.
     #[arg(long, value_name = "SERVERS:GB[:GRAIN]", conflicts_with_all = ["only", "into"])]
     one: Option<String>,
-    /// Only measure here what encoding and decoding of messages costs (see bench/figures/src/costs.rs).
+    /// Only measure the cost of encoding and decoding messages on this machine (bench/figures/src/costs.rs).
     #[arg(long)]
     costs: bool,
-    /// Print where the time of each recovery goes: its steps, and what processors and ports are busy with.
+    /// Print where the time of each recovery goes: its steps, and the work of processors and ports.
     #[arg(long)]
     explain: bool,
-    /// Recoveries that are computed side by side.
+    /// Recoveries that are simulated in parallel.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
 }
@@ -89,7 +89,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if let Some(one) = &arguments.one {
         let plan = figures::one(one).ok_or_else(|| {
-            format!("'{one}' is not so many servers, at least 4, gigabytes, and perhaps a grain: 1000:64:16")
+            format!(
+                "'{one}' is not SERVERS:GB or SERVERS:GB:GRAIN with at least 4 servers, such as 1000:64:16"
+            )
         })?;
         let measured = plan.measure();
         println!("{}", plan.profile);
@@ -105,7 +107,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(unknown) =
         arguments.only.iter().find(|only| !known.iter().any(|name| name.starts_with(only.as_str())))
     {
-        return Err(format!("there is no figure '{unknown}'; there are {}", known.join(", ")));
+        return Err(format!("there is no figure '{unknown}'; the figures are {}", known.join(", ")));
     }
     all.retain(|figure| is_wanted(figure.name));
     let begun = std::time::Instant::now();

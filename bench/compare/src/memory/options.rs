@@ -15,37 +15,41 @@ pub const ENTRY_OVERHEAD_BYTES: u32 = 22;
 /// estimate the duration.
 const STEPS_PER_SECOND_ABOUT: u64 = 500_000;
 
-/// Live data divided by resident memory, under workloads that fragment.
+/// Compare live data with resident memory, under workloads that fragment memory.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   cargo xtask bench compare memory --log 512M
-  cargo xtask bench compare memory --workloads W2,W8 --stores redis,ramhold --json memory.json
+  cargo xtask bench compare memory --workloads W2,W8 --stores redis,ramhold \\
+      --json memory.json
 
-'fill' only fills with 30 B keys and 100 B values and shows the bytes beyond them. W1 to W8 fill, delete a share, then \
-write twice the live bytes with other sizes while as many old bytes are deleted at random.")]
+The workload 'fill' only writes objects with keys of 30 bytes and values of 100
+bytes; it shows the bytes beyond these. The workloads W1 to W8 write objects,
+delete a share of them, and then write twice the live bytes in other sizes,
+while as many old bytes are deleted at random.")]
 pub struct Memory {
-    /// fill and W1 to W8, separated by commas.
+    /// Workloads, separated by commas: fill, W1 to W8.
     #[arg(long, value_delimiter = ',', default_values_t = Workload::ALL)]
     workloads: Vec<Workload>,
-    /// redis, redis+defrag, memcached, ramhold.
+    /// Stores, separated by commas: redis, redis+defrag, memcached, ramhold.
     #[arg(long, value_delimiter = ',', default_values_t = Store::ALL)]
     stores: Vec<Store>,
-    /// Ramhold's log; unless --live is given, live bytes are chosen so that they make its log 90 % full.
+    /// Memory of Ramhold's log. Without --live, the live bytes fill 90 % of the log.
     #[arg(long, default_value = "2G", value_parser = parse_bytes)]
     log: u64,
-    /// Bytes of keys and values that are live.
+    /// Bytes of live keys and values.
     #[arg(long, value_parser = parse_bytes)]
     live: Option<u64>,
-    /// Objects of the workload 'fill', whose log is made as large as they need at 90 %.
+    /// Objects of the workload 'fill'; its log is as large as they need at 90 %.
     #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     objects: u64,
+    /// Seed of the workloads.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A file for the rows as JSON.
+    /// File to write the rows to, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// A few MiB of each: that it works, not what it tells.
+    /// A few MiB of each: shows that the benchmark works, not the results.
     #[arg(long)]
     smoke: bool,
 }
@@ -85,7 +89,7 @@ impl Memory {
             // A hundred objects at least: with fewer, one object more or less would be the result.
             let live_min = workload.object_bytes_max() * 100;
             if bytes.live < live_min {
-                return Err(format!("{workload} needs {live_min} live bytes at least, not {}", bytes.live));
+                return Err(format!("{workload} needs at least {live_min} live bytes, not {}", bytes.live));
             }
             if bytes.live > LIVE_BYTES_MAX {
                 return Err(format!("{workload}: {} live bytes are too many", bytes.live));
