@@ -114,10 +114,7 @@ fn create_when_possible(
         match wish.create(client, name) {
             Err(Error::Refused { shortage: Some(shortage), .. }) if !is_over => {
                 if told.replace(shortage) != Some(shortage) {
-                    progress.tell(&format!(
-                        "table '{name}' is not created yet: {shortage}; {}",
-                        shortage.remedy()
-                    ));
+                    progress.tell(&format!("table '{name}' waits: {shortage}; {}", shortage.remedy()));
                 }
                 progress.show_text(|| shortage.to_string());
                 std::thread::sleep(WAIT_POLL);
