@@ -162,6 +162,30 @@ mod tests {
     }
 
     #[test]
+    fn an_exported_macro_belongs_to_the_file_that_defines_it() {
+        let root = ("lib.rs", "mod a; mod b;");
+        let with = ("a.rs", "#[macro_export] macro_rules! m { () => { $crate::b::f() } }");
+        assert_eq!(
+            found(&[root, with, ("b.rs", "pub fn f() {} fn g() { crate::m!() }")]),
+            [["a.rs", "b.rs"]]
+        );
+        assert_eq!(found(&[root, with, ("b.rs", "pub fn f() {}")]).len(), 0);
+    }
+
+    #[test]
+    fn a_star_brings_in_only_the_names_that_are_used() {
+        let root = ("lib.rs", "mod a; mod b;");
+        let from =
+            ("b.rs", "pub struct B; pub const fn b() {} static mut S: u8 = 0; pub fn c() { crate::a::d() }");
+        let using =
+            |body: &str| found(&[root, ("a.rs", &format!("use crate::b::*; pub fn d() {{ {body} }}")), from]);
+        assert_eq!(using("B::new()"), [["a.rs", "b.rs"]]);
+        assert_eq!(using("b()"), [["a.rs", "b.rs"]]);
+        assert_eq!(using("unsafe { S }"), [["a.rs", "b.rs"]]);
+        assert_eq!(using("const fn e() {} other.b()").len(), 0);
+    }
+
+    #[test]
     fn programs_beside_each_other_are_crates_of_their_own() {
         let files = [
             ("lib.rs", "mod a; pub use a::A;"),

@@ -16,6 +16,8 @@ pub type Sources = BTreeMap<String, String>;
 #[derive(Default)]
 pub struct Modules {
     modules: Vec<Module>,
+    /// Macros by name, with the module that defines each. An exported one is named as an item of the root.
+    macros: BTreeMap<String, usize>,
 }
 
 #[derive(Default)]
@@ -37,7 +39,14 @@ struct Module {
 struct Use {
     name: String,
     path: Vec<String>,
-    is_visible: bool,
+    reach: Reach,
+}
+
+/// How far a name reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Module,
+    Beyond,
 }
 
 #[derive(Clone, Copy)]
@@ -68,11 +77,11 @@ impl Modules {
         let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (index, module) in self.modules.iter().enumerate() {
             let to = imports.entry(module.file.clone()).or_default();
-            let front_door = |it: &&Use| !it.is_visible || module.words.contains(&it.name);
+            let front_door = |it: &&Use| it.reach == Reach::Module || module.words.contains(&it.name);
             let named = module.uses.iter().filter(front_door).filter(|it| it.name != "*");
             let paths = named.map(|it| &it.path).chain(&module.paths);
             let mut found: Vec<Found> = paths.filter_map(|path| self.resolve(index, path, 0)).collect();
-            for glob in module.uses.iter().filter(|it| it.name == "*" && !it.is_visible) {
+            for glob in module.uses.iter().filter(|it| it.name == "*" && it.reach == Reach::Module) {
                 if let Some(Found::Module(from)) = self.resolve(index, &glob.path, 0) {
                     found.extend(module.words.iter().filter_map(|word| self.find(from, word, 0)));
                 }
@@ -121,6 +130,9 @@ impl Modules {
         if own.items.contains(name) {
             return Some(Found::ItemOf(module));
         }
+        if let Some(definition) = self.macros.get(name).filter(|_| own.root == module) {
+            return Some(Found::ItemOf(*definition));
+        }
         let named = own.uses.iter().filter(|it| it.name == name && it.path != [name]);
         let globs = own.uses.iter().filter(|it| it.name == "*");
         let named = named.filter_map(|it| self.resolve(module, &it.path, hops + 1)).next();
@@ -138,69 +150,88 @@ impl Modules {
         let mut index = 0;
         let mut depth = 0_u32;
         while let Some(token) = tokens.get(index) {
-            let next = tokens.get(index + 1);
-            let keyword = token.word().filter(|_| !tokens[..index].last().is_some_and(|it| it.is('.')));
-            match (keyword, next) {
-                (Some("use"), Some(next)) if !next.is('<') => {
-                    let is_visible = is_visible(tokens, index);
-                    let end = index + tokens[index..].iter().take_while(|it| !it.is(';')).count();
-                    self.modules[module].uses.extend(uses(&tokens[index + 1..end], is_visible));
-                    index = end;
-                    continue;
-                }
+            index = match (token.word(), tokens.get(index + 1)) {
+                (Some("use"), Some(next)) if !next.is('<') => self.take_use(module, tokens, index),
                 (Some("mod"), Some(Token::Word(name))) => {
-                    let child = self.modules.len();
-                    let root = self.modules[module].root;
-                    let below = format!("{folder}{name}/");
-                    let mut file = self.modules[module].file.clone();
-                    let mut body: Vec<Token> = Vec::new();
-                    let mut end = index + 2;
-                    if tokens.get(end).is_some_and(|it| it.is('{')) {
-                        end = group_end(tokens, end);
-                        body.extend_from_slice(&tokens[index + 3..end - 1]);
-                    } else {
-                        let places = [format!("{folder}{name}.rs"), format!("{below}mod.rs")];
-                        if let Some((path, text)) = places.iter().find_map(|it| sources.get_key_value(it)) {
-                            file = path.clone();
-                            body = tokens::code(text);
-                        }
-                    }
-                    self.modules.push(Module { file, parent: Some(module), root, ..Module::default() });
-                    self.modules[module].children.insert(name.clone(), child);
-                    self.fill(child, &body, &below, sources);
-                    index = end;
-                    continue;
-                }
-                (
-                    Some("fn" | "struct" | "enum" | "trait" | "type" | "const" | "static" | "union"),
-                    Some(Token::Word(name)),
-                ) if depth == 0 => {
-                    self.modules[module].items.insert(name.clone());
+                    self.take_module(module, name, &tokens[index + 2..], folder, sources);
+                    let is_inside = tokens.get(index + 2).is_some_and(|it| it.is('{'));
+                    if is_inside { group_end(tokens, index + 2) } else { index + 2 }
                 }
                 (Some("macro_rules"), _) => {
-                    let name = tokens.get(index + 2).and_then(Token::word).unwrap_or_default().to_owned();
-                    // An exported macro is named as an item of the root, wherever it is defined.
-                    self.modules[module].items.insert(name);
+                    let name = tokens.get(index + 2).and_then(Token::word).unwrap_or_default();
+                    self.modules[module].items.insert(name.to_owned());
+                    self.macros.insert(name.to_owned(), module);
+                    index + 1
                 }
-                _ => {}
-            }
-            match token {
-                Token::Sign('{') => depth += 1,
-                Token::Sign('}') => depth = depth.saturating_sub(1),
-                Token::Word(word) => {
-                    let is_inside_path = index > 0 && tokens[index - 1] == Token::Path;
-                    let is_field = index > 0 && tokens[index - 1].is('.');
-                    if !is_inside_path && !is_field {
-                        self.modules[module].words.insert(word.clone());
-                        let path = path(&tokens[index..]);
-                        if path.len() > 1 {
-                            self.modules[module].paths.insert(path);
-                        }
+                (Some(word), next) => {
+                    self.take_definition(module, word, next.and_then(Token::word), depth);
+                    self.take_name(module, tokens, index);
+                    index + 1
+                }
+                (None, _) => {
+                    match token {
+                        Token::Sign('{') => depth += 1,
+                        Token::Sign('}') => depth = depth.saturating_sub(1),
+                        Token::Word(_) | Token::Path | Token::Sign(_) => {}
                     }
+                    index + 1
                 }
-                Token::Path | Token::Sign(_) => {}
             }
-            index += 1;
+        }
+    }
+
+    /// Takes the `use` at `index`; returns where it ends.
+    fn take_use(&mut self, module: usize, tokens: &[Token], index: usize) -> usize {
+        let end = index + tokens[index..].iter().take_while(|it| !it.is(';')).count();
+        self.modules[module].uses.extend(uses(&tokens[index + 1..end], reach(&tokens[..index])));
+        end
+    }
+
+    /// Takes `mod name`, with the body that follows or with a file of its own.
+    fn take_module(&mut self, parent: usize, name: &str, rest: &[Token], folder: &str, sources: &Sources) {
+        let below = format!("{folder}{name}/");
+        let own = &self.modules[parent];
+        let (root, mut file) = (own.root, own.file.clone());
+        let mut body: Vec<Token> = Vec::new();
+        if rest.first().is_some_and(|it| it.is('{')) {
+            body.extend_from_slice(&rest[1..group_end(rest, 0) - 1]);
+        } else {
+            let places = [format!("{folder}{name}.rs"), format!("{below}mod.rs")];
+            if let Some((path, text)) = places.iter().find_map(|it| sources.get_key_value(it)) {
+                file = path.clone();
+                body = tokens::code(text);
+            }
+        }
+        let child = self.modules.len();
+        self.modules.push(Module { file, parent: Some(parent), root, ..Module::default() });
+        self.modules[parent].children.insert(name.to_owned(), child);
+        self.fill(child, &body, &below, sources);
+    }
+
+    /// Takes the name of an item if a definition outside of all braces begins with this keyword.
+    fn take_definition(&mut self, module: usize, keyword: &str, name: Option<&str>, depth: u32) {
+        const KEYWORDS: [&str; 7] = ["fn", "struct", "enum", "trait", "type", "const", "static"];
+        // In `const fn name` and `static mut NAME` the name comes later.
+        const NO_NAMES: [&str; 6] = ["fn", "mut", "unsafe", "async", "extern", "_"];
+        if let Some(name) = name.filter(|name| depth == 0 && !NO_NAMES.contains(name))
+            && (KEYWORDS.contains(&keyword) || keyword == "mut")
+        {
+            self.modules[module].items.insert(name.to_owned());
+        }
+    }
+
+    /// Takes the name at `index`, and the path that begins with it.
+    fn take_name(&mut self, module: usize, tokens: &[Token], index: usize) {
+        let before = index.checked_sub(1).and_then(|before| tokens.get(before));
+        let is_method = before.is_some_and(|it| it.is('.'));
+        if is_method || before == Some(&Token::Path) {
+            return;
+        }
+        let path = path(&tokens[index..]);
+        let own = &mut self.modules[module];
+        own.words.extend(path.first().cloned());
+        if path.len() > 1 {
+            own.paths.insert(path);
         }
     }
 }
@@ -218,17 +249,17 @@ fn path(tokens: &[Token]) -> Vec<String> {
     path
 }
 
-/// Whether the item at `index` has `pub` or `pub(...)` in front.
-fn is_visible(tokens: &[Token], index: usize) -> bool {
-    match &tokens[..index] {
-        [.., Token::Word(word)] => word == "pub",
-        [.., Token::Word(word), Token::Sign('('), _, Token::Sign(')')] => word == "pub",
-        _ => false,
+/// The reach of the item that these tokens precede: `pub` and `pub(...)` reach beyond the module.
+fn reach(before: &[Token]) -> Reach {
+    match before {
+        [.., Token::Word(word)] if word == "pub" => Reach::Beyond,
+        [.., Token::Word(word), Token::Sign('('), _, Token::Sign(')')] if word == "pub" => Reach::Beyond,
+        _ => Reach::Module,
     }
 }
 
 /// The names that the tree of one `use` brings in.
-fn uses(tree: &[Token], is_visible: bool) -> Vec<Use> {
+fn uses(tree: &[Token], reach: Reach) -> Vec<Use> {
     let mut found = Vec::new();
     let mut paths: Vec<Vec<String>> = Vec::new();
     branch(tree, &mut Vec::new(), &mut paths);
@@ -244,7 +275,7 @@ fn uses(tree: &[Token], is_visible: bool) -> Vec<Use> {
         if name == "*" {
             path.pop();
         }
-        found.push(Use { name, path, is_visible });
+        found.push(Use { name, path, reach });
     }
     found
 }

@@ -34,7 +34,7 @@ fn the_strings_of_a_dump_are_imported_and_everything_else_is_listed() {
     let text = ran.text();
     assert!(text.starts_with("imported 13 objects, "), "{text}");
     let left_out = "left out: 2 of type list, 2 of type set, 3 of type zset, 2 of type hash, 2 of type stream, \
-                    1 libraries of functions; 0 had expired, 0 failed";
+                    1 function libraries; 0 had expired, 0 failed";
     assert!(text.trim_end().ends_with(left_out), "{text}");
     assert_eq!(get(&played, "db0", "text"), b"hello");
     assert_eq!(get(&played, "db0", "binary"), b"a\0b\r\n\xff");

@@ -48,10 +48,10 @@ impl LeftOut {
         parts.extend(self.commands.iter().map(|(name, count)| format!("{count} commands {name}")));
         let counted = [
             (self.too_long, "too long"),
-            (self.dropped, "changed by such a command"),
+            (self.dropped, "keys that such a command changed"),
             (self.refused, "commands that cannot be carried out"),
-            (self.functions, "libraries of functions"),
-            (self.module_data, "of modules"),
+            (self.functions, "function libraries"),
+            (self.module_data, "records of modules"),
             (self.cut_off.len() as u64, "cut off at the end"),
         ];
         parts.extend(
