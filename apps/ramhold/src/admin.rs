@@ -31,7 +31,8 @@ impl Admin {
         let Admin::At(address) = self else { return Ok(None) };
         process::check_exposure(&[address], is_network_allowed)?;
         let failed = |error: std::io::Error| {
-            Failure::usage(format!("cannot listen on {address}: {error}")).about("--admin")
+            Failure::usage(format!("cannot listen on {address}: {error}; choose another address or port"))
+                .about("--admin")
         };
         Door::open(address).map(Some).map_err(failed)
     }

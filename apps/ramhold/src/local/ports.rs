@@ -38,7 +38,9 @@ pub fn find_free(count: u16) -> Result<Vec<u16>, Failure> {
             return Ok(ports);
         }
     }
-    Err(Failure::usage(format!("no {count} free ports in a row from {FIRST} on")))
+    Err(Failure::usage(format!(
+        "no {count} free ports in a row from {FIRST} on; stop programs that hold ports there"
+    )))
 }
 
 #[cfg(test)]

@@ -209,7 +209,9 @@ fn settle(bind: SocketAddr) -> Result<SocketAddr, Failure> {
         return Ok(bind);
     }
     let free = TcpListener::bind(bind).and_then(|listener| listener.local_addr());
-    free.map_err(|error| Failure::usage(format!("cannot listen on {bind}: {error}")))
+    free.map_err(|error| {
+        Failure::usage(format!("cannot listen on {bind}: {error}; choose another address with --bind"))
+    })
 }
 
 #[cfg(test)]
