@@ -1,6 +1,5 @@
 //! The configuration of one shard's master, with the defaults that follow from the size of its memory.
 
-use crate::division::RECOUNT_BUCKETS;
 use ramhold_base::ShardId;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_log::Geometry;
@@ -101,6 +100,8 @@ impl MasterConfig {
     }
 }
 
+/// Index buckets that one turn of the recount looks at: some 2000 objects, each of which is read and verified.
+const RECOUNT_BUCKETS: u64 = 256;
 /// Bytes of one stretch: copying and replicating it takes some tens of milliseconds.
 pub const MIGRATION_STRETCH_BYTES: u64 = 4 * 1024 * 1024;
 /// The memory of tablet profiles, in thousandths of the log's memory.

@@ -21,9 +21,6 @@ use ramhold_wire::table::{TabletDivide, TabletWeights, TabletsWeighed};
 use ramhold_wire::{Header, Step, decode, reply, reply_with};
 use std::collections::BTreeSet;
 
-/// Index buckets that one turn looks at: some 2000 objects, each of which is read and verified.
-pub(crate) const RECOUNT_BUCKETS: u64 = 256;
-
 /// A division that is being carried out.
 #[derive(Debug)]
 struct Dividing {
