@@ -14,7 +14,8 @@
 //!
 //! Protocol: docs/protocols/recovery.md, "Accepting a loss". Catalogue: F2, D2. See faults B3.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use crate::state::{Key, RecoveryRecord};
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
@@ -50,8 +51,8 @@ impl Coordinator {
         };
         let mut directories = self.silent_directories(record, recovery);
         // The dead server's own directory is included: the dead server may have been no backup.
-        let own = self.state.servers.get(&record.crashed).map(|s| s.entry.directory);
-        let is_back = |d: &DirectoryId| self.state.all_up().any(|s| s.entry.directory == *d);
+        let own = self.desk.state.servers.get(&record.crashed).map(|s| s.entry.directory);
+        let is_back = |d: &DirectoryId| self.desk.state.all_up().any(|s| s.entry.directory == *d);
         let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
         directories.extend(own.filter(|d| !is_back(d) && !is_given_up(d)));
         directories.into_iter().map(|directory| self.last_on(directory)).collect()
@@ -59,8 +60,8 @@ impl Coordinator {
 
     /// The last server that ran on a directory.
     fn last_on(&self, directory: DirectoryId) -> AwayReport {
-        let listed = self.state.servers.values().rev().find(|s| s.entry.directory == directory);
-        let departed = self.state.meta.departed.iter().find(|d| d.directory == directory);
+        let listed = self.desk.state.servers.values().rev().find(|s| s.entry.directory == directory);
+        let departed = self.desk.state.meta.departed.iter().find(|d| d.directory == directory);
         let (server, address) = match (listed, departed) {
             (Some(server), _) => (server.entry.id, Some(server.entry.address)),
             (None, Some(departed)) => (departed.server, departed.address),
@@ -76,11 +77,11 @@ impl Coordinator {
         header: &Header,
         message: LossAccept,
     ) -> Result<(), Status> {
-        let record = self.state.recoveries.get(&message.recovery).ok_or(Status::NotFound)?;
+        let record = self.desk.state.recoveries.get(&message.recovery).ok_or(Status::NotFound)?;
         let named: BTreeSet<DirectoryId> = message.directories.iter().copied().collect();
         let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
         if !named.is_empty() && named.iter().all(is_given_up) {
-            self.outbox.reply_with(Peer::Conn(from), header, &LossAccepted::default());
+            self.desk.outbox.reply_with(Peer::Conn(from), header, &LossAccepted::default());
             return Ok(());
         }
         let same = |a: &Acceptance| {
@@ -104,12 +105,12 @@ impl Coordinator {
             .iter()
             .filter_map(|away| Some(ReachTarget { server: away.server, address: away.address? }))
             .collect();
-        let up: BTreeSet<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
+        let up: BTreeSet<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
         for target in &servers {
-            self.ping(now, target.address.0, CHECK_TIMEOUT, Asked::Away(target.server));
+            self.desk.ping(now, target.address.0, CHECK_TIMEOUT, Asked::Away(target.server));
         }
         for server in &up {
-            if !self.ask(now, *server, Asked::Reach(*server), &Reach { servers: servers.clone() }) {
+            if !self.desk.ask(now, *server, Asked::Reach(*server), &Reach { servers: servers.clone() }) {
                 return Err(Status::FrameTooLarge);
             }
         }
@@ -154,20 +155,20 @@ impl Coordinator {
         let to = Peer::Conn(from);
         let is_off = (unsure.is_empty() && answering.is_empty()) || planted(Defect::AwayBelieved);
         if is_off && !self.give_up(now, id, away) {
-            return self.outbox.reply(to, &header, Status::Retry);
+            return self.desk.outbox.reply(to, &header, Status::Retry);
         }
         let accepted =
             LossAccepted { answering: answering.into_iter().collect(), unsure: unsure.into_iter().collect() };
-        self.outbox.reply_with(to, &header, &accepted);
+        self.desk.outbox.reply_with(to, &header, &accepted);
     }
 
     /// `false`: other servers are away by now.
     fn give_up(&mut self, now: Instant, id: RecoveryId, away: Vec<AwayReport>) -> bool {
-        let is_same = self.state.recoveries.get(&id).is_some_and(|record| self.away(record) == away);
+        let is_same = self.desk.state.recoveries.get(&id).is_some_and(|record| self.away(record) == away);
         let Some(recovery) = self.recoveries.get_mut(&id).filter(|_| is_same) else { return false };
         recovery.look_anew(now + READ_LEASE);
         self.wake_recovery(id, Instant::ZERO);
-        let record = self.state.recoveries.get_mut(&id).expect("it was there above");
+        let record = self.desk.state.recoveries.get_mut(&id).expect("it was there above");
         let names: Vec<String> =
             away.iter().map(|away| format!("{} ({})", away.server, away.directory)).collect();
         record.given_up.extend(away);
@@ -176,8 +177,8 @@ impl Coordinator {
             record.crashed,
             names.join(", ")
         );
-        self.outbox.report(Level::Warn, text);
-        self.outbox.touch(Key::Recovery(id));
+        self.desk.outbox.report(Level::Warn, text);
+        self.desk.outbox.touch(Key::Recovery(id));
         true
     }
 }

@@ -15,7 +15,8 @@
 //!
 //! Not here: taking the copies back (`rebuild`). Catalogue: G1, G3.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use crate::retry::Retry;
 use ramhold_base::limits::STATE_PART_BYTES;
 use ramhold_base::planted::{Defect, planted};
@@ -79,7 +80,7 @@ impl Coordinator {
     pub(crate) fn resume_copies(&mut self, records: &[(String, Vec<u8>)]) {
         let shared = |(key, value): &(String, Vec<u8>)| (key.clone(), Arc::from(value.as_slice()));
         self.copies.records = records.iter().map(shared).collect();
-        self.copies.lineage = self.outbox.lineage.clone();
+        self.copies.lineage = self.desk.outbox.lineage.clone();
         let begins = self.copies.lineage.position().number;
         (self.copies.begun, self.copies.released, self.copies.gate) = (begins, begins, begins + 1);
     }
@@ -105,7 +106,7 @@ impl Coordinator {
 
     /// A server comes to the list: every holder has to know it before anybody is told anything more.
     pub(crate) fn note_new_holder(&mut self) {
-        self.copies.gate = self.outbox.next_state();
+        self.copies.gate = self.desk.outbox.next_state();
     }
 
     /// The servers that are to hold copies now.
@@ -156,7 +157,7 @@ impl Coordinator {
             return;
         }
         for id in wanted {
-            let config = &self.config;
+            let config = &self.desk.config;
             let holder = self.copies.holders.entry(id).or_insert_with(|| Holder::new(Retry::new(config), 0));
             if holder.sending.is_none() && holder.reached < state.number {
                 holder.prepare(&self.copies.records, &self.copies.lineage);
@@ -168,7 +169,7 @@ impl Coordinator {
             let is_due = holder.retry.take(now, config);
             self.copies.wake = self.copies.wake.min(holder.retry.next());
             if is_due && let Some(message) = holder.sending.clone() {
-                self.ask_at_once(now, id, Asked::Copy(id), &message);
+                self.desk.ask_at_once(now, id, Asked::Copy(id), &message);
             }
         }
     }
@@ -187,7 +188,7 @@ impl Coordinator {
                     _ => "its version cannot",
                 };
                 let text = format!("{id} holds no copy of the coordinator's state: {text}");
-                self.outbox.report(Level::Warn, text);
+                self.desk.outbox.report(Level::Warn, text);
             }
             Status::StateIsOld => {
                 let held = decode::<StateCopied>(body).ok().and_then(|copied| copied.held);
@@ -216,7 +217,7 @@ impl Coordinator {
     /// This holder begins with nothing. Its messages go on with the next number after those that it has had.
     fn copy_anew(&mut self, id: ServerId, heard: u64) {
         if let Some(holder) = self.copies.holders.get_mut(&id) {
-            *holder = Holder::new(Retry::new(&self.config), holder.number.max(heard));
+            *holder = Holder::new(Retry::new(&self.desk.config), holder.number.max(heard));
         }
         self.copies.wake = Instant::ZERO;
     }
@@ -225,27 +226,27 @@ impl Coordinator {
     fn confirm_reign(&mut self) {
         if self.is_copied() {
             self.copies.lineage.confirm();
-            self.outbox.lineage.confirm();
+            self.desk.outbox.lineage.confirm();
         }
     }
 
     /// A server of this cluster may have an id that was not given out by this state. The coordinator asks at the
     /// address that the request tells whether there is such a server: a request alone ends nobody.
     pub(crate) fn look_at_stranger(&mut self, now: Instant, header: &Header, body: &[u8]) {
-        if header.cluster != self.state.meta.cluster || header.sender <= self.state.meta.servers {
+        if header.cluster != self.desk.state.meta.cluster || header.sender <= self.desk.state.meta.servers {
             return;
         }
         let Some(address) = decode::<MembershipVerify>(body).ok().and_then(|message| message.address) else {
             return;
         };
-        let to = (address.0, self.header_to(header.sender));
-        self.ask_address(now, to, Asked::Tell(header.sender), &StateTell {});
+        let to = (address.0, self.desk.header_to(header.sender));
+        self.desk.ask_address(now, to, Asked::Tell(header.sender), &StateTell {});
     }
 
     pub(crate) fn on_stranger_told(&mut self, id: ServerId, body: &[u8]) {
         if let Ok(told) = decode::<StateTold>(body)
             && told.server == id
-            && id > self.state.meta.servers
+            && id > self.desk.state.meta.servers
         {
             self.outdated(id, told.held);
         }
@@ -283,11 +284,11 @@ impl Coordinator {
         }
         let after = Some(message.after.as_str()).filter(|after| !after.is_empty());
         let (records, last) = part(records, after);
-        let part = StatePart { cluster: self.state.meta.cluster, position: *position, records, last };
+        let part = StatePart { cluster: self.desk.state.meta.cluster, position: *position, records, last };
         if last {
             self.copies.pinned = None;
         }
-        self.outbox.reply_with(to, header, &part);
+        self.desk.outbox.reply_with(to, header, &part);
         Ok(())
     }
 }

@@ -8,7 +8,8 @@
 //! Not here: how pieces are cut (`pieces`), what they weigh (`weighing`), the cutting for a recovery (`divide`).
 //! Protocol: docs/protocols/tablets.md. Catalogue: A8, B3, G3.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use crate::pieces::{Pieces, tablets, whole};
 use crate::retry::Retry;
 use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
@@ -42,9 +43,9 @@ impl Coordinator {
         message: &TableDivide,
         weights: &[TabletStat],
     ) -> Result<UpdateResult, Status> {
-        let table = self.state.tables.get(&message.table).filter(|t| !t.dropping);
+        let table = self.desk.state.tables.get(&message.table).filter(|t| !t.dropping);
         let table = table.ok_or(Status::UnknownTable)?;
-        if !concerned(&table.tablets, message.division).all(|t| t.taken && self.state.is_up(t.owner)) {
+        if !concerned(&table.tablets, message.division).all(|t| t.taken && self.desk.state.is_up(t.owner)) {
             // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
@@ -82,16 +83,16 @@ impl Coordinator {
             return Ok(UpdateResult::TableDivided(message.table, division, count));
         }
         let division = division.next();
-        let record = self.state.tables.get_mut(&message.table).expect("found above");
+        let record = self.desk.state.tables.get_mut(&message.table).expect("found above");
         (record.tablets, record.division) = (now, division);
         let text = format!("table {} '{}' has {count} tablets now", record.id, record.name.escape_debug());
         let has_two_positions = tablets(&record.tablets).any(|tablet| tablet.len() > 1);
-        self.outbox.report(Level::Info, text);
-        self.outbox.mark(Mark::TableDivided);
+        self.desk.outbox.report(Level::Info, text);
+        self.desk.outbox.mark(Mark::TableDivided);
         if has_two_positions {
-            self.outbox.mark(Mark::TabletOfPieces);
+            self.desk.outbox.mark(Mark::TabletOfPieces);
         }
-        self.outbox.touch(Key::Table(message.table));
+        self.desk.outbox.touch(Key::Table(message.table));
         self.want_told(message.table, changed);
         Ok(UpdateResult::TableDivided(message.table, division, count))
     }
@@ -100,25 +101,25 @@ impl Coordinator {
     fn has_too_many(&self, table: &TableRecord, after: &Pieces, owner: ServerId) -> bool {
         let before = table.whole_tablets().filter(|t| t.owner == owner).count();
         let more = after.of(owner).saturating_sub(before) as u64;
-        let present = self.state.tablets_by_master().get(&owner).copied().unwrap_or(0);
-        let most = u64::from(self.config.segment_bytes / STATS_SHARE / STAT_BYTES).max(1);
+        let present = self.desk.state.tablets_by_master().get(&owner).copied().unwrap_or(0);
+        let most = u64::from(self.desk.config.segment_bytes / STATS_SHARE / STAT_BYTES).max(1);
         more > 0 && u64::from(present) + more > most
     }
 
     /// After a start: the owners of a table that was ever divided may not know of it, so all are told.
     pub(crate) fn resume_divisions(&mut self) {
-        let divided = self.state.tables.values().filter(|t| !t.dropping && !t.division.is_none());
+        let divided = self.desk.state.tables.values().filter(|t| !t.dropping && !t.division.is_none());
         let owners = divided.map(|t| (t.id, t.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect()));
         for (table, owners) in owners.collect::<Vec<(TableId, BTreeSet<ServerId>)>>() {
-            self.outbox.mark(Mark::DivisionToldAgain);
+            self.desk.outbox.mark(Mark::DivisionToldAgain);
             self.want_told(table, owners);
         }
     }
 
     fn want_told(&mut self, table: TableId, owners: BTreeSet<ServerId>) {
-        let Some(division) = self.state.tables.get(&table).map(|t| t.division) else { return };
+        let Some(division) = self.desk.state.tables.get(&table).map(|t| t.division) else { return };
         for owner in owners {
-            let telling = Telling { retry: Retry::new(&self.config), division };
+            let telling = Telling { retry: Retry::new(&self.desk.config), division };
             self.progress.telling.insert((table, owner), telling);
         }
         self.progress.wake = Instant::ZERO;
@@ -128,14 +129,14 @@ impl Coordinator {
         let mut telling = std::mem::take(&mut self.progress.telling);
         let mut wake = Instant::FAR;
         telling.retain(|(table, owner), telling| {
-            let table = self.state.tables.get(table).filter(|t| !t.dropping);
-            let (Some(table), true) = (table, self.state.is_up(*owner)) else { return false };
-            if telling.retry.take(now, &self.config) {
+            let table = self.desk.state.tables.get(table).filter(|t| !t.dropping);
+            let (Some(table), true) = (table, self.desk.state.is_up(*owner)) else { return false };
+            if telling.retry.take(now, &self.desk.config) {
                 let message = told(table, *owner);
                 let asked =
                     Asked::Divide { table: message.table, division: message.division, server: *owner };
                 // There are at most `TABLET_COUNT_MAX` ranges by cuts, and a few by recoveries: they always fit.
-                let _ = self.ask(now, *owner, asked, &message);
+                let _ = self.desk.ask(now, *owner, asked, &message);
             }
             wake = wake.min(telling.retry.next());
             true
@@ -153,7 +154,7 @@ impl Coordinator {
     ) {
         if status != Status::Ok {
             let text = format!("{server} does not divide {table} yet: {status}");
-            return self.outbox.report(Level::Debug, text);
+            return self.desk.outbox.report(Level::Debug, text);
         }
         let heard = self.progress.telling.get(&(table, server)).is_some_and(|t| t.division <= division);
         if heard {

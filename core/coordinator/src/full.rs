@@ -49,13 +49,13 @@ impl Coordinator {
     ) {
         let since = self.full_store.as_ref().map(|full| full.since);
         if since.is_none() {
-            self.outbox.report(
+            self.desk.outbox.report(
                 Level::Warn,
                 format!(
                     "the store has no room: {reason}; no change of the cluster is made: free space there"
                 ),
             );
-            self.outbox.mark(Mark::CoordinatorStoreFull);
+            self.desk.outbox.mark(Mark::CoordinatorStoreFull);
         }
         let again = Some((now + STORE_PAUSE, token, request));
         self.full_store = Some(FullStore { since: since.unwrap_or(now), reason, again });
@@ -66,7 +66,7 @@ impl Coordinator {
         if let Some(full) = &mut self.full_store
             && let Some((_, token, request)) = full.again.take_if(|(at, ..)| *at <= now)
         {
-            self.outbox.store_again(token, request);
+            self.desk.outbox.store_again(token, request);
         }
     }
 
@@ -78,7 +78,9 @@ impl Coordinator {
     pub(crate) fn store_has_room(&mut self, now: Instant) {
         if let Some(full) = self.full_store.take() {
             let seconds = now.since(full.since).as_secs();
-            self.outbox.report(Level::Info, format!("the store was full for {seconds} s and has room again"));
+            self.desk
+                .outbox
+                .report(Level::Info, format!("the store was full for {seconds} s and has room again"));
         }
     }
 
@@ -98,17 +100,17 @@ impl Coordinator {
         message: MembershipVerify,
     ) -> Result<(), Status> {
         let sender = sender_of(header)?;
-        let state = &self.state;
+        let state = &self.desk.state;
         self.full_disks.retain(|server, _| *server != sender && state.is_up(*server));
         if let Some(full) = message.full {
             self.full_disks.insert(sender, (now, full));
         }
-        self.outbox.reply_with(to, header, &Empty {});
+        self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
     pub(crate) fn warn_of_full_disks(&self, now: Instant, warnings: &mut Vec<String>) {
-        let full = self.full_disks.iter().filter(|(server, _)| self.state.is_up(**server));
+        let full = self.full_disks.iter().filter(|(server, _)| self.desk.state.is_up(**server));
         for (server, (told, full)) in full.take(NAMED_COUNT_MAX) {
             let since_millis = full.since_millis.saturating_add(millis(now.since(*told)));
             let full = DiskFull { since_millis, ..full.clone() };

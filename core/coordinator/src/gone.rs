@@ -40,7 +40,7 @@ impl Coordinator {
     /// between.
     pub(crate) fn resume_gone(&mut self) {
         let up: Vec<(DirectoryId, ServerId)> =
-            self.state.all_up().map(|server| (server.entry.directory, server.entry.id)).collect();
+            self.desk.state.all_up().map(|server| (server.entry.directory, server.entry.id)).collect();
         for (directory, id) in up {
             self.is_back(directory, id);
         }
@@ -48,16 +48,16 @@ impl Coordinator {
 
     /// The recovery of a server is over: unless another life has its directory, the server is gone.
     pub(crate) fn note_gone(&mut self, id: RecoveryId, crashed: ServerId) {
-        let Some(record) = self.state.recoveries.get(&id) else { return };
-        let Some(server) = self.state.servers.get(&crashed) else { return };
+        let Some(record) = self.desk.state.recoveries.get(&id) else { return };
+        let Some(server) = self.desk.state.servers.get(&crashed) else { return };
         let directory = server.entry.directory;
         // A late copy of an older life's `Enlist` makes a life that is later by its number alone. So a life that is up
         // counts, whatever its number.
-        if self.state.all_up().any(|other| other.entry.directory == directory) {
+        if self.desk.state.all_up().any(|other| other.entry.directory == directory) {
             return;
         }
-        let listed = self.state.servers.values().map(|other| (other.entry.directory, other.entry.id));
-        let noted = self.state.gone.values().map(|gone| (gone.directory, gone.server));
+        let listed = self.desk.state.servers.values().map(|other| (other.entry.directory, other.entry.id));
+        let noted = self.desk.state.gone.values().map(|gone| (gone.directory, gone.server));
         // A later life may be over already, and its recovery may have ended before this one.
         if listed.chain(noted).any(|(of, id)| of == directory && id > crashed) {
             return;
@@ -71,39 +71,40 @@ impl Coordinator {
             cause: record.cause.clone(),
         };
         self.drop_notes(|gone| gone.directory == directory);
-        if self.state.gone.len() >= GONE_COUNT_MAX
+        if self.desk.state.gone.len() >= GONE_COUNT_MAX
             && let Some(oldest) =
-                self.state.gone.values().min_by_key(|gone| gone.since).map(|gone| gone.server)
+                self.desk.state.gone.values().min_by_key(|gone| gone.since).map(|gone| gone.server)
         {
             self.drop_notes(|gone| gone.server == oldest);
             let text =
                 format!("{oldest} is expected no more: {GONE_COUNT_MAX} servers are gone, it is the oldest");
-            self.outbox.report(Level::Warn, text);
+            self.desk.outbox.report(Level::Warn, text);
         }
         let text = format!(
             "{crashed} at {} is gone until its directory {directory} is started again",
             report.address.0
         );
-        self.outbox.report(Level::Warn, text);
-        self.state.gone.insert(crashed, report);
-        self.outbox.touch(Key::Gone(crashed));
+        self.desk.outbox.report(Level::Warn, text);
+        self.desk.state.gone.insert(crashed, report);
+        self.desk.outbox.touch(Key::Gone(crashed));
     }
 
     /// A server enlisted with this directory.
     pub(crate) fn is_back(&mut self, directory: DirectoryId, as_id: ServerId) {
         for before in self.drop_notes(|gone| gone.directory == directory) {
-            self.outbox.report(Level::Info, format!("{before} was gone and is back as {as_id}"));
+            self.desk.outbox.report(Level::Info, format!("{before} was gone and is back as {as_id}"));
         }
     }
 
     /// An operator does not expect this server back any more.
     pub(crate) fn forget_server(&mut self, message: &ServerForget) -> Result<UpdateResult, Status> {
         if !self.drop_notes(|gone| gone.server == message.server).is_empty() {
-            self.outbox
+            self.desk
+                .outbox
                 .report(Level::Info, format!("{} is expected no more: an operator said so", message.server));
             return Ok(UpdateResult::ServerForgotten);
         }
-        let entry = self.state.servers.get(&message.server).map(|server| &server.entry);
+        let entry = self.desk.state.servers.get(&message.server).map(|server| &server.entry);
         match entry.filter(|entry| !entry.kept).map(|entry| entry.state) {
             Some(ServerState::Up) => Err(Status::NotAllowed),
             // Its recovery is not over.
@@ -114,7 +115,7 @@ impl Coordinator {
 
     /// The latest of the servers that are gone, newest last.
     pub(crate) fn gone_reports(&self) -> Vec<GoneReport> {
-        let mut gone: Vec<&GoneReport> = self.state.gone.values().collect();
+        let mut gone: Vec<&GoneReport> = self.desk.state.gone.values().collect();
         gone.sort_by_key(|gone| (gone.since, gone.server));
         let excess = gone.len().saturating_sub(GONE_TOLD_MAX);
         gone.into_iter().skip(excess).cloned().collect()
@@ -122,10 +123,10 @@ impl Coordinator {
 
     fn drop_notes(&mut self, which: impl Fn(&GoneReport) -> bool) -> Vec<ServerId> {
         let dropped: Vec<ServerId> =
-            self.state.gone.values().filter(|gone| which(gone)).map(|gone| gone.server).collect();
+            self.desk.state.gone.values().filter(|gone| which(gone)).map(|gone| gone.server).collect();
         for server in &dropped {
-            self.state.gone.remove(server);
-            self.outbox.touch(Key::Gone(*server));
+            self.desk.state.gone.remove(server);
+            self.desk.outbox.touch(Key::Gone(*server));
         }
         dropped
     }

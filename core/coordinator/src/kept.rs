@@ -46,7 +46,7 @@ pub(crate) struct EarlierPlan {
 impl Coordinator {
     /// All pieces that are not being dropped.
     pub(crate) fn live_pieces(&self) -> impl Iterator<Item = &TabletRecord> {
-        self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets)
+        self.desk.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets)
     }
 
     /// Whether a piece names this log as an earlier position.
@@ -62,11 +62,11 @@ impl Coordinator {
 
     /// All of this log is live, and not all of it is on devices.
     pub(crate) fn keep_log(&mut self, now: Instant, crashed: ServerId) {
-        let Some(server) = self.state.servers.get_mut(&crashed) else { return };
+        let Some(server) = self.desk.state.servers.get_mut(&crashed) else { return };
         server.entry.kept = true;
         self.give_turns(now);
-        self.list_changed(crashed);
-        self.outbox.mark(Mark::LogKept);
+        self.desk.list_changed(crashed);
+        self.desk.outbox.mark(Mark::LogKept);
     }
 
     /// The master of a position tells that devices have all of it (`flushed`), or only buffers so far.
@@ -78,7 +78,7 @@ impl Coordinator {
         message: &Settled,
     ) -> Result<(), Status> {
         let server = sender_of(header)?;
-        self.state.up(server).ok_or(Status::Fenced)?;
+        self.desk.state.up(server).ok_or(Status::Fenced)?;
         let Settled { shard, stream, first_segment, flushed } = *message;
         let is_there = |piece: &TabletRecord| {
             (piece.owner, piece.shard, piece.stream, piece.first_segment)
@@ -86,12 +86,12 @@ impl Coordinator {
         };
         if flushed {
             self.change_earlier(is_there, |_| None);
-            self.outbox.mark(Mark::Settled);
+            self.desk.outbox.mark(Mark::Settled);
         } else {
             self.change_earlier(is_there, |earlier| Some(EarlierRecord { replicated: true, ..earlier }));
             self.give_turns(now);
         }
-        self.outbox.reply_with(to, header, &Empty {});
+        self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Coordinator {
         change: impl Fn(EarlierRecord) -> Option<EarlierRecord>,
     ) -> bool {
         let mut changed: Vec<TableId> = Vec::new();
-        for (id, table) in &mut self.state.tables {
+        for (id, table) in &mut self.desk.state.tables {
             let mut is_changed = false;
             for piece in table.tablets.iter_mut().filter(|piece| which(piece)) {
                 let after = piece.earlier.and_then(&change);
@@ -120,7 +120,7 @@ impl Coordinator {
         if changed.is_empty() {
             return false;
         }
-        changed.into_iter().for_each(|table| self.outbox.touch(Key::Table(table)));
+        changed.into_iter().for_each(|table| self.desk.outbox.touch(Key::Table(table)));
         self.look_at_kept();
         true
     }
@@ -138,7 +138,7 @@ impl Coordinator {
             return;
         }
         let kept: Vec<ServerId> =
-            self.state.servers.values().filter(|s| s.entry.kept).map(|s| s.entry.id).collect();
+            self.desk.state.servers.values().filter(|s| s.entry.kept).map(|s| s.entry.id).collect();
         if kept.is_empty() {
             return;
         }
@@ -148,7 +148,7 @@ impl Coordinator {
             if needed.contains(&server) || self.progress.is_dropping_at(server) {
                 continue;
             }
-            if let Some(id) = self.state.recovery_of(server).map(|record| record.id) {
+            if let Some(id) = self.desk.state.recovery_of(server).map(|record| record.id) {
                 self.note_step(now, id, |steps| &mut steps.settled);
                 self.recoveries.remove(&id);
                 self.let_go_of(now, id, server);
@@ -158,9 +158,9 @@ impl Coordinator {
 
     /// No piece needs anything of this log: its replicas are freed.
     pub(crate) fn let_go_of(&mut self, now: Instant, id: RecoveryId, crashed: ServerId) {
-        if let Some(record) = self.state.recoveries.get_mut(&id) {
+        if let Some(record) = self.desk.state.recoveries.get_mut(&id) {
             record.ends.clear();
-            self.outbox.touch(Key::Recovery(id));
+            self.desk.outbox.touch(Key::Recovery(id));
         }
         self.room_may_be_free();
         self.watch_freeing(now, id);
@@ -183,11 +183,11 @@ impl Coordinator {
         self.ask_backups(now, id, crashed, recovery);
         self.look(now, id, recovery);
         if recovery.proof.is_some() && !recovery.all_answered() {
-            recovery.wake = recovery.wake.min(now + self.config.ask_wait);
+            recovery.wake = recovery.wake.min(now + self.desk.config.ask_wait);
         }
         if recovery.proof.is_some() || was_proven {
             for (other, waiting) in &mut self.recoveries {
-                if self.state.recoveries.get(other).is_some_and(|record| !record.done) {
+                if self.desk.state.recoveries.get(other).is_some_and(|record| !record.done) {
                     waiting.wake = Instant::ZERO;
                 }
             }
@@ -198,7 +198,7 @@ impl Coordinator {
     /// Whether a piece whose owner is being recovered names this log.
     fn is_needed_by_dead(&self, crashed: ServerId) -> bool {
         let naming = self.live_pieces().filter(|piece| piece.is_recovered_from(crashed));
-        naming.map(|piece| piece.owner).any(|owner| !self.state.is_up(owner))
+        naming.map(|piece| piece.owner).any(|owner| !self.desk.state.is_up(owner))
     }
 
     /// Whether older logs are let go, for want of frames, as soon as this one is at hand.
@@ -209,7 +209,7 @@ impl Coordinator {
 
     /// Whether some log is kept.
     pub(crate) fn has_kept(&self) -> bool {
-        self.state.servers.values().any(|server| server.entry.kept)
+        self.desk.state.servers.values().any(|server| server.entry.kept)
     }
 
     /// Backups have lacked frames since `since`. After a while (`KEPT_PATIENCE`) kept logs may be what takes the
@@ -229,7 +229,7 @@ impl Coordinator {
         let mut let_go: BTreeSet<ServerId> = BTreeSet::new();
         let mut anew: Vec<RecoveryId> = Vec::new();
         for owner in naming {
-            if self.state.is_up(owner) {
+            if self.desk.state.is_up(owner) {
                 // R buffers had the pieces. Some of those backups may have died since, and their replicas found no
                 // frames elsewhere.
                 if self.lone_segments_of(owner) == Some(0) {
@@ -237,7 +237,7 @@ impl Coordinator {
                 }
                 continue;
             }
-            let Some(id) = self.state.recovery_of(owner).map(|record| record.id) else { continue };
+            let Some(id) = self.desk.state.recovery_of(owner).map(|record| record.id) else { continue };
             if self.recoveries.get(&id).is_some_and(|open| self.is_at_hand_alone(owner, open)) {
                 let_go.insert(owner);
                 anew.push(id);
@@ -258,7 +258,7 @@ impl Coordinator {
         let mut whole_logs: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
         for piece in self.live_pieces() {
             let Some((_, whole)) = whole_log(piece) else { continue };
-            let recovery = |server| self.state.recovery_of(server).map(|record| record.id);
+            let recovery = |server| self.desk.state.recovery_of(server).map(|record| record.id);
             owners.entry(piece.owner).or_insert_with(|| recovery(piece.owner));
             whole_logs.entry(whole).or_insert_with(|| recovery(whole));
         }
@@ -271,7 +271,7 @@ impl Coordinator {
         owners.retain(|_, id| !open(id).and_then(|open| open.plan.as_ref()).is_some_and(Plan::is_running));
         let mut changed: BTreeSet<TableId> = BTreeSet::new();
         let mut anew: BTreeSet<RecoveryId> = BTreeSet::new();
-        for (id, table) in &mut self.state.tables {
+        for (id, table) in &mut self.desk.state.tables {
             for piece in &mut table.tablets {
                 let Some((at, whole)) = whole_log(piece) else { continue };
                 let Some(recovery) = owners.get(&piece.owner).filter(|_| whole_logs.contains_key(&whole))
@@ -286,7 +286,7 @@ impl Coordinator {
         if changed.is_empty() {
             return false;
         }
-        changed.into_iter().for_each(|table| self.outbox.touch(Key::Table(table)));
+        changed.into_iter().for_each(|table| self.desk.outbox.touch(Key::Table(table)));
         self.plan_anew(anew);
         self.look_at_kept();
         true
@@ -304,24 +304,25 @@ impl Coordinator {
     fn report_let_go(&mut self) {
         let text =
             "dead logs are let go for want of room, though devices may not have all that was recovered";
-        self.outbox.report(Level::Warn, text);
-        self.outbox.mark(Mark::KeptLogLetGo);
+        self.desk.outbox.report(Level::Warn, text);
+        self.desk.outbox.mark(Mark::KeptLogLetGo);
     }
 
     /// Whether a dead log would do by itself. It is proven without loss by what is known just now. Two servers that are
     /// up have each segment, if it has replicas on as many. And nobody is replaying it together with another log.
     fn is_at_hand_alone(&self, crashed: ServerId, recovery: &Recovery) -> bool {
         let Some(proof) = recovery.proof.as_ref().filter(|proof| !proof.has_loss()) else { return false };
-        let Some(server) = self.state.servers.get(&crashed) else { return false };
+        let Some(server) = self.desk.state.servers.get(&crashed) else { return false };
         let is_held = |stream: &StreamProof| {
             let own = server.streams.iter().find(|s| (s.shard, s.stream) == (stream.shard, stream.stream));
             let wanted = own.map_or(2, |own| usize::from(own.replicas).min(2));
-            let has =
-                |s: &SegmentProof| s.sources.iter().filter(|source| self.state.is_up(source.backup)).count();
+            let has = |s: &SegmentProof| {
+                s.sources.iter().filter(|source| self.desk.state.is_up(source.backup)).count()
+            };
             stream.segments.iter().all(|segment| has(segment) >= wanted)
         };
         let is_running = recovery.plan.as_ref().is_some_and(Plan::is_running);
-        !is_running && recovery.is_of(self.state.meta.list_version) && proof.streams.iter().all(is_held)
+        !is_running && recovery.is_of(self.desk.state.meta.list_version) && proof.streams.iter().all(is_held)
     }
 
     /// Whether the other logs that parts of this one are to be recovered from are proven. Backups are asked about those
@@ -333,12 +334,12 @@ impl Coordinator {
         let mut all = true;
         recovery.lacking.clear();
         for server in self.earlier_logs_of(crashed) {
-            let Some(id) = self.state.recovery_of(server).map(|record| record.id) else { continue };
+            let Some(id) = self.desk.state.recovery_of(server).map(|record| record.id) else { continue };
             let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
             if kept.is_lacking() {
                 recovery.lacking.insert(server);
             } else {
-                all &= kept.is_proven(now, &self.config);
+                all &= kept.is_proven(now, &self.desk.config);
             }
         }
         if !all || !recovery.lacking.is_empty() {
@@ -363,9 +364,11 @@ impl Coordinator {
     pub(crate) fn refresh_earlier(&mut self, now: Instant, recovery: &mut Recovery) {
         let Some(plan) = &mut recovery.plan else { return };
         let (mut is_other, mut has_moved) = (false, false);
-        let is_there = |earlier: &&mut EarlierPlan| self.state.servers.contains_key(&earlier.crashed);
+        let is_there = |earlier: &&mut EarlierPlan| self.desk.state.servers.contains_key(&earlier.crashed);
         for earlier in plan.earlier.iter_mut().filter(is_there) {
-            let Some(id) = self.state.recovery_of(earlier.crashed).map(|record| record.id) else { continue };
+            let Some(id) = self.desk.state.recovery_of(earlier.crashed).map(|record| record.id) else {
+                continue;
+            };
             // That recovery may have been at work for itself until now.
             let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
             let Some(proof) = kept.proof.as_ref().filter(|proof| **proof != earlier.proof) else { continue };
@@ -376,7 +379,7 @@ impl Coordinator {
         if is_other {
             recovery.plan = None;
         } else if has_moved {
-            self.outbox.mark(Mark::EarlierLogMoved);
+            self.desk.outbox.mark(Mark::EarlierLogMoved);
         }
     }
 
@@ -384,10 +387,10 @@ impl Coordinator {
     pub(crate) fn ask_anew(&mut self, id: RecoveryId) {
         let plan = self.recoveries.get(&id).and_then(|recovery| recovery.plan.as_ref());
         let others: Vec<ServerId> = plan.iter().flat_map(|p| &p.earlier).map(|e| e.crashed).collect();
-        let others = others.into_iter().filter_map(|server| Some(self.state.recovery_of(server)?.id));
+        let others = others.into_iter().filter_map(|server| Some(self.desk.state.recovery_of(server)?.id));
         for id in others.chain([id]).collect::<Vec<_>>() {
             if let Some(recovery) = self.recoveries.get_mut(&id) {
-                recovery.ask_anew(&self.config);
+                recovery.ask_anew(&self.desk.config);
             }
         }
     }
@@ -411,26 +414,26 @@ impl Coordinator {
         }
         let mut plans = Vec::new();
         for (server, ranges) in by_log {
-            let Some(id) = self.state.recovery_of(server).map(|record| record.id) else { continue };
+            let Some(id) = self.desk.state.recovery_of(server).map(|record| record.id) else { continue };
             let Some(proof) = self.recoveries.get(&id).and_then(|kept| kept.proof.clone()) else { continue };
             let ends = proof.ends();
-            if self.state.recoveries.get(&id).is_some_and(|record| record.ends != ends) {
+            if self.desk.state.recoveries.get(&id).is_some_and(|record| record.ends != ends) {
                 let losses = self.file_losses(id, server, time, &proof);
-                let record = self.state.recoveries.get_mut(&id).expect("looked at before");
+                let record = self.desk.state.recoveries.get_mut(&id).expect("looked at before");
                 record.ends = ends;
                 record.losses = losses.unwrap_or(std::mem::take(&mut record.losses));
-                self.outbox.touch(Key::Recovery(id));
+                self.desk.outbox.touch(Key::Recovery(id));
             }
-            let number = self.state.meta.recoveries.next();
-            self.state.meta.recoveries = number;
-            self.outbox.mark(Mark::RecoveredFromTwoLogs);
+            let number = self.desk.state.meta.recoveries.next();
+            self.desk.state.meta.recoveries = number;
+            self.desk.outbox.mark(Mark::RecoveredFromTwoLogs);
             plans.push(EarlierPlan { id: number, crashed: server, ranges, proof });
         }
         plans
     }
 
     fn piece_of(&self, crashed: ServerId, range: &PartitionRange) -> Option<&TabletRecord> {
-        let table = self.state.tables.get(&range.table)?;
+        let table = self.desk.state.tables.get(&range.table)?;
         table.tablets.get(table.covering(crashed, range.first, range.last)?)
     }
 
@@ -444,7 +447,7 @@ impl Coordinator {
 
     /// The statistics of a table in the head of a dead log.
     fn stats_in(&self, table: TableId, position: &EarlierRecord) -> Vec<TabletStat> {
-        let id = self.state.recovery_of(position.server).map(|record| record.id);
+        let id = self.desk.state.recovery_of(position.server).map(|record| record.id);
         let proof = id.and_then(|id| self.recoveries.get(&id)).and_then(|kept| kept.proof.as_ref());
         let streams = proof.into_iter().flat_map(|proof| &proof.streams);
         let own = streams.filter(|s| (s.shard, s.stream) == (position.shard, position.stream));

@@ -60,7 +60,7 @@ impl Coordinator {
     /// Gives every lease a whole term from now on.
     pub(crate) fn resume_leases(&mut self, now: Instant) {
         self.leases = Leases { updates_dropped: self.leases.updates_dropped, ..Leases::default() };
-        for record in self.state.leases.values() {
+        for record in self.desk.state.leases.values() {
             self.leases.renew(record.id, now + Duration::from_millis(record.term_millis));
             self.leases.update_count += record.updates.len();
         }
@@ -73,18 +73,19 @@ impl Coordinator {
         header: &Header,
         message: &LeaseOpen,
     ) -> Result<(), Status> {
-        if self.state.leases.len() >= LEASE_COUNT_MAX {
+        if self.desk.state.leases.len() >= LEASE_COUNT_MAX {
             return Err(Status::TooMany);
         }
-        let (least, most) = (millis(self.config.lease_term_min), millis(self.config.lease_term_max));
+        let (least, most) =
+            (millis(self.desk.config.lease_term_min), millis(self.desk.config.lease_term_max));
         let term_millis = message.term_millis.clamp(least, most);
-        self.state.meta.leases = self.state.meta.leases.next();
-        let lease = self.state.meta.leases;
-        self.state.leases.insert(lease, LeaseRecord::new(lease, term_millis));
-        self.outbox.touch(Key::Meta);
-        self.outbox.touch(Key::Lease(lease));
+        self.desk.state.meta.leases = self.desk.state.meta.leases.next();
+        let lease = self.desk.state.meta.leases;
+        self.desk.state.leases.insert(lease, LeaseRecord::new(lease, term_millis));
+        self.desk.outbox.touch(Key::Meta);
+        self.desk.outbox.touch(Key::Lease(lease));
         self.leases.renew(lease, now + Duration::from_millis(term_millis));
-        self.outbox.reply_with(to, header, &LeaseOpened { lease, term_millis });
+        self.desk.outbox.reply_with(to, header, &LeaseOpened { lease, term_millis });
         Ok(())
     }
 
@@ -95,10 +96,10 @@ impl Coordinator {
         header: &Header,
         message: &LeaseRenew,
     ) -> Result<(), Status> {
-        let record = self.state.leases.get(&message.lease).ok_or(Status::LeaseOver)?;
+        let record = self.desk.state.leases.get(&message.lease).ok_or(Status::LeaseOver)?;
         let term_millis = record.term_millis;
         self.leases.renew(record.id, now + Duration::from_millis(term_millis));
-        self.outbox.reply_with(to, header, &LeaseRenewed { term_millis });
+        self.desk.outbox.reply_with(to, header, &LeaseRenewed { term_millis });
         Ok(())
     }
 
@@ -117,11 +118,11 @@ impl Coordinator {
             let more = if planted(Defect::LeaseToldTooLong) { 10_000 } else { 0 };
             Some(LiveLease { lease: *lease, millis: millis(end.since(now)) + more })
         });
-        let last = self.state.meta.leases;
+        let last = self.desk.state.meta.leases;
         let never = message.leases.iter().copied().filter(|lease| *lease > last).collect();
         let checked = LeasesChecked { live: live.collect(), never };
         if planted(Defect::DeposedTellsLeases) {
-            self.outbox.reply_with(to, header, &checked);
+            self.desk.outbox.reply_with(to, header, &checked);
             return Ok(());
         }
         // Masters rely on this answer under later coordinators, too.
@@ -138,10 +139,10 @@ impl Coordinator {
             }
             self.leases.by_end.pop_first();
             self.leases.ends.remove(&lease);
-            let record = self.state.leases.remove(&lease);
+            let record = self.desk.state.leases.remove(&lease);
             self.leases.update_count -= record.map_or(0, |record| record.updates.len());
-            self.outbox.touch(Key::Lease(lease));
-            self.outbox.mark(Mark::LeaseOver);
+            self.desk.outbox.touch(Key::Lease(lease));
+            self.desk.outbox.mark(Mark::LeaseOver);
         }
     }
 }

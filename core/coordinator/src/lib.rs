@@ -10,9 +10,12 @@
 //! Catalogue: B1, B3, A1, F1-F3, F5-F7, D8, G1.
 
 mod accept;
+mod asked;
 mod clock;
 mod config;
 mod copies;
+mod desk;
+mod list;
 mod machine;
 mod outbox;
 mod rebuild;

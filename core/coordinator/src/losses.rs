@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Coordinator {
     /// The operator has seen a report. A report that was acknowledged before stays so.
     pub(crate) fn acknowledge_loss(&mut self, message: &LossAcknowledge) -> Result<UpdateResult, Status> {
-        if message.id == 0 || message.id > self.state.meta.losses {
+        if message.id == 0 || message.id > self.desk.state.meta.losses {
             return Err(Status::NotFound);
         }
-        if self.state.losses.remove(&message.id).is_some() {
-            self.outbox.touch(Key::Loss(message.id));
+        if self.desk.state.losses.remove(&message.id).is_some() {
+            self.desk.outbox.touch(Key::Loss(message.id));
         }
         Ok(UpdateResult::LossAcknowledged)
     }
@@ -37,7 +37,7 @@ impl Coordinator {
         crash: ClusterTime,
         proof: &Proof,
     ) -> Option<Vec<u64>> {
-        let record = self.state.recoveries.get(&id)?;
+        let record = self.desk.state.recoveries.get(&id)?;
         let mut filed = Vec::new();
         if !record.published.is_empty() {
             if proof.streams.iter().all(|stream| stream.loss.is_none()) {
@@ -46,8 +46,8 @@ impl Coordinator {
             filed.clone_from(&record.losses);
         } else {
             for old in record.losses.clone() {
-                self.state.losses.remove(&old);
-                self.outbox.touch(Key::Loss(old));
+                self.desk.state.losses.remove(&old);
+                self.desk.outbox.touch(Key::Loss(old));
             }
         }
         for stream in &proof.streams {
@@ -57,8 +57,14 @@ impl Coordinator {
                 let earlier = t.earlier_positions().map(|e| (e.server, e.shard, e.stream));
                 [own].into_iter().chain(earlier).any(|place| place == (crashed, stream.shard, stream.stream))
             };
-            let tables =
-                self.state.tables.values().filter(|t| t.tablets.iter().any(here)).map(|t| t.id).collect();
+            let tables = self
+                .desk
+                .state
+                .tables
+                .values()
+                .filter(|t| t.tablets.iter().any(here))
+                .map(|t| t.id)
+                .collect();
             let report = LossReport {
                 id: 0,
                 crashed,
@@ -75,8 +81,8 @@ impl Coordinator {
     }
 
     fn file_loss(&mut self, report: LossReport) -> u64 {
-        self.state.meta.losses += 1;
-        let id = self.state.meta.losses;
+        self.desk.state.meta.losses += 1;
+        let id = self.desk.state.meta.losses;
         let text = format!(
             "loss report {id}: {} {} of {}, {} tables: {}",
             report.durability.name(),
@@ -85,17 +91,21 @@ impl Coordinator {
             report.tables.len(),
             report.reason
         );
-        self.outbox.report(Level::Error, text);
-        self.state.losses.insert(id, LossReport { id, ..report });
-        self.outbox.touch(Key::Meta);
-        self.outbox.touch(Key::Loss(id));
+        self.desk.outbox.report(Level::Error, text);
+        self.desk.state.losses.insert(id, LossReport { id, ..report });
+        self.desk.outbox.touch(Key::Meta);
+        self.desk.outbox.touch(Key::Loss(id));
         id
     }
 
     /// Whether a table without replicas has a tablet of this dead server.
     pub(crate) fn has_unreplicated(&self, crashed: ServerId) -> bool {
-        let of_caches =
-            self.state.tables.values().filter(|t| !t.dropping && t.options.durability == Durability::None);
+        let of_caches = self
+            .desk
+            .state
+            .tables
+            .values()
+            .filter(|t| !t.dropping && t.options.durability == Durability::None);
         of_caches.flat_map(|t| &t.tablets).any(|t| t.owner == crashed && t.taken)
     }
 
@@ -105,6 +115,7 @@ impl Coordinator {
         let lost = |t: &TabletRecord| t.owner == crashed && t.taken;
         let unreplicated = |d: Durability| d == Durability::None;
         let affected: Vec<TableId> = self
+            .desk
             .state
             .tables
             .values()
@@ -114,14 +125,14 @@ impl Coordinator {
         if affected.is_empty() {
             return true;
         }
-        let mut masters = self.state.tablets_by_master();
+        let mut masters = self.desk.state.tablets_by_master();
         if masters.is_empty() {
             return false;
         }
-        let ceiling = self.state.servers.get(&crashed).map(|s| s.ceiling).unwrap_or_default();
+        let ceiling = self.desk.state.servers.get(&crashed).map(|s| s.ceiling).unwrap_or_default();
         let mut by_stream: BTreeMap<StreamId, Vec<TableId>> = BTreeMap::new();
         for id in affected {
-            let Some(table) = self.state.tables.get_mut(&id) else { continue };
+            let Some(table) = self.desk.state.tables.get_mut(&id) else { continue };
             let mut streams = BTreeSet::new();
             for tablet in table.tablets.iter_mut().filter(|t| lost(t)) {
                 streams.insert(tablet.stream);
@@ -130,10 +141,10 @@ impl Coordinator {
                 tablet.version_floor = tablet.version_floor.max(ceiling);
             }
             streams.iter().for_each(|s| by_stream.entry(*s).or_default().push(id));
-            self.outbox.touch(Key::Table(id));
+            self.desk.outbox.touch(Key::Table(id));
             self.want_tablets(id);
         }
-        let crash = self.time(now);
+        let crash = self.desk.time(now);
         for (stream, tables) in by_stream {
             let reason =
                 "the tables are kept in the master's memory alone; they are there again, empty".into();

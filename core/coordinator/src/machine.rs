@@ -11,14 +11,15 @@
 //!
 //! Catalogue: B1, G1, G3.
 
-use crate::CoordinatorConfig;
 use crate::accept::Acceptance;
+use crate::asked::Asked;
 use crate::clock::Clock;
+use crate::config::CoordinatorConfig;
 use crate::copies::Copies;
+use crate::desk::Desk;
 use crate::full::{FullDisks, FullStore};
 use crate::leases::Leases;
-use crate::membership::{Link, ListHistory};
-use crate::outbox::Outbox;
+use crate::membership::Link;
 use crate::read_leases::ReadLeases;
 use crate::rebuild::Rebuilding;
 use crate::recovery::Recovery;
@@ -29,24 +30,17 @@ use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
 use crate::watching::Watch;
 use crate::weighing::Weighing;
-use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ClusterId, ClusterTime, ConnId, DivisionId, Effects, Input, Instant, KeyHash, Level, Machine, Mark, Peer,
-    RecoveryId, Rng, ServerId, Status, StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
+    ClusterId, ConnId, Effects, Input, Instant, Level, Machine, Mark, Peer, RecoveryId, ServerId, Status,
+    StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
 };
 use ramhold_wire::status::ClearedReport;
-use ramhold_wire::{Calls, Header, Kind, Message, Opcode, decode, frame, reply};
+use ramhold_wire::{Header, Kind, Opcode, decode, frame, reply};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The role number of the coordinator's calls.
-const CALLS_ROLE: u8 = 1;
-/// How long an answer is still taken. Messages are repeated much earlier, and an answer to any of them counts.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How far ahead of its use the ceiling of cluster time is stored.
-const TIME_STEP_MILLIS: u64 = 10_000;
 /// No wall clock beyond this (the year 2106) is believed: later seconds do not fit an object.
 const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
 const ROUNDS_MAX: u32 = 8;
@@ -57,70 +51,6 @@ const EXIT_STORE: u8 = 1;
 const EXIT_DEPOSED: u8 = 3;
 /// The store is an old copy: only an operator can go on.
 const EXIT_OUTDATED: u8 = 6;
-
-/// The question of a call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
-    Push(ServerId),
-    /// `named`: the server had told something under its id when it was asked, so an answer without an id comes from
-    /// another process.
-    Ping {
-        server: ServerId,
-        named: bool,
-    },
-    Verify {
-        server: ServerId,
-        named: bool,
-    },
-    Take {
-        table: TableId,
-        first: KeyHash,
-        last: KeyHash,
-        server: ServerId,
-    },
-    Drop {
-        table: TableId,
-        server: ServerId,
-    },
-    Divide {
-        table: TableId,
-        division: DivisionId,
-        server: ServerId,
-    },
-    Migrate {
-        table: TableId,
-        server: ServerId,
-    },
-    Fence {
-        recovery: RecoveryId,
-        server: ServerId,
-    },
-    /// Whether the server reaches any of the servers that are to be given up.
-    Reach(ServerId),
-    /// Whether this server, which is to be given up, answers.
-    Away(ServerId),
-    Room(ServerId),
-    /// A message with records of the state.
-    Copy(ServerId),
-    /// Which state the server holds; `Part` asks for a part of that state.
-    Tell(ServerId),
-    Part(ServerId),
-    Weights {
-        table: TableId,
-        server: ServerId,
-    },
-    Work {
-        recovery: RecoveryId,
-        server: ServerId,
-    },
-    Recover {
-        recovery: RecoveryId,
-        plan: RecoveryId,
-        partition: u32,
-        attempt: u32,
-        server: ServerId,
-    },
-}
 
 #[derive(Debug)]
 enum Phase {
@@ -143,30 +73,19 @@ enum Phase {
 }
 
 pub struct Coordinator {
-    pub(crate) config: CoordinatorConfig,
-    pub(crate) rng: Rng,
+    pub(crate) desk: Desk,
     phase: Phase,
-    pub(crate) term: Term,
     /// Tells this process from others that may have taken the same term on copies of one store.
     pub(crate) reign_mark: u64,
-    pub(crate) state: State,
-    pub(crate) outbox: Outbox,
-    calls: Calls<Asked>,
-    /// The cluster time at an instant of this process.
-    clock: Clock,
-    /// The ceiling of the clock that is stored and copied, so that nobody can forget it any more.
-    time_stored: ClusterTime,
-    /// A higher ceiling that is not stored and copied yet: the state that has it, and the ceiling.
-    time_raised: Option<(u64, ClusterTime)>,
-    started: Instant,
     /// The deadline that this process had promised to keep at the end of the last step.
     promised: Option<Instant>,
 
     /// One per Up server.
     pub(crate) links: BTreeMap<ServerId, Link>,
     pub(crate) copies: Copies,
-    pub(crate) history: ListHistory,
-    pub(crate) push_wake: Instant,
+    /// The version of the list that is being pushed.
+    pub(crate) push_version: u64,
+    pub(crate) push_at: Instant,
     pub(crate) ping_at: Instant,
     pub(crate) ping_last: ServerId,
     /// When any server last answered a ping under its own id.
@@ -200,31 +119,17 @@ pub struct Coordinator {
 
 impl Coordinator {
     pub fn new(config: CoordinatorConfig, seed: u64) -> Coordinator {
-        assert!(config.default_replicas <= REPLICA_COUNT_MAX);
-        assert!(
-            config.placement.copyset_rings().is_none_or(|rings| (1..=COPYSET_RINGS_MAX).contains(&rings))
-        );
-        let mut rng = Rng::new(seed);
-        let calls = Calls::new(CALLS_ROLE, rng.u64());
-        let reign_mark = rng.u64();
+        let mut desk = Desk::new(config, seed);
+        let reign_mark = desk.rng.u64();
         Coordinator {
-            config,
-            rng,
+            desk,
             phase: Phase::New,
-            term: Term::NONE,
             reign_mark,
-            state: State::default(),
-            outbox: Outbox::default(),
-            calls,
-            clock: Clock::default(),
-            time_stored: ClusterTime::default(),
-            time_raised: None,
-            started: Instant::ZERO,
             promised: None,
             links: BTreeMap::new(),
             copies: Copies::default(),
-            history: ListHistory::default(),
-            push_wake: Instant::FAR,
+            push_version: 0,
+            push_at: Instant::FAR,
             ping_at: Instant::FAR,
             ping_last: ServerId::NONE,
             heard: Instant::ZERO,
@@ -250,11 +155,11 @@ impl Coordinator {
 
     /// The state as it is in memory; its last changes may not be durable yet.
     pub fn state(&self) -> &State {
-        &self.state
+        &self.desk.state
     }
 
     pub fn term(&self) -> Term {
-        self.term
+        self.desk.term
     }
 
     pub fn is_active(&self) -> bool {
@@ -276,121 +181,18 @@ impl Coordinator {
         }
     }
 
-    /// The cluster time. Every time that is told to anybody is below the stored ceiling, so the time never goes back.
-    /// The ceiling is raised early, so that a time can be told without waiting for the store (`tells_time_at_once`).
-    pub(crate) fn time(&mut self, now: Instant) -> ClusterTime {
-        ClusterTime(self.time_micros(now) / 1000)
-    }
-
-    /// The cluster time in microseconds since 1970.
-    pub(crate) fn time_micros(&mut self, now: Instant) -> u64 {
-        let micros = self.clock.micros(now);
-        let time = ClusterTime(micros / 1000);
-        // A clock that stands still at its ceiling needs no higher one, and each start would add to the ceiling.
-        if !self.clock.is_standing(now) && time.0 + TIME_STEP_MILLIS / 2 > self.state.meta.time_ceiling.0 {
-            self.state.meta.time_ceiling = ClusterTime(time.0 + TIME_STEP_MILLIS);
-            self.outbox.touch(Key::Meta);
-            if self.time_raised.is_none() {
-                self.time_raised = Some((self.outbox.next_state(), self.state.meta.time_ceiling));
-            }
-        }
-        micros
-    }
-
-    /// The store and the holders have everything up to this state.
-    fn note_time_stored(&mut self, state: u64) {
-        if let Some((_, ceiling)) = self.time_raised.take_if(|(raised, _)| *raised <= state) {
-            self.time_stored = ceiling;
-        }
-    }
-
-    /// Whether a time is below the ceiling that nobody can forget any more.
-    pub(crate) fn tells_time_at_once(&self, micros: u64) -> bool {
-        micros / 1000 < self.time_stored.0
-    }
-
     /// For tests of what servers make of the clock.
     #[doc(hidden)]
     pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    pub(crate) fn uptime(&self, now: Instant) -> Duration {
-        now.since(self.started)
-    }
-
-    /// The header of a message to a server.
-    pub(crate) fn header_to(&self, target: ServerId) -> Header {
-        Header { cluster: self.state.meta.cluster, term: self.term, target, ..Header::default() }
-    }
-
-    /// Asks an Up server something. `false`: the message is too large to be sent at all.
-    pub(crate) fn ask<M: Message>(
-        &mut self,
-        now: Instant,
-        server: ServerId,
-        asked: Asked,
-        message: &M,
-    ) -> bool {
-        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return true };
-        let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
-        let header = self.header_to(server);
-        self.outbox.request(Peer::Addr(addr), &header, rpc, message)
-    }
-
-    /// Like `ask`, but the message is encoded by `encode`. It has about `about` bytes, and no more than a frame may
-    /// have.
-    pub(crate) fn ask_encoded<M: Message>(
-        &mut self,
-        now: Instant,
-        server: ServerId,
-        asked: Asked,
-        about: usize,
-        encode: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return };
-        let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
-        let header = self.header_to(server);
-        self.outbox.request_encoded::<M>(Peer::Addr(addr), &header, rpc, about, encode);
-    }
-
-    /// Pings an address at once; an answer counts within `timeout`.
-    pub(crate) fn ping(&mut self, now: Instant, addr: SocketAddr, timeout: Duration, asked: Asked) {
-        let rpc = self.calls.open(addr, now, now + timeout, asked);
-        let header = self.header_to(ServerId::NONE);
-        self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, &ramhold_wire::status::Ping {});
-    }
-
-    /// Like `ask`, but the message leaves before the store has the changes that were made before it.
-    pub(crate) fn ask_at_once<M: Message>(
-        &mut self,
-        now: Instant,
-        server: ServerId,
-        asked: Asked,
-        message: &M,
-    ) {
-        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return };
-        self.ask_address(now, (addr, self.header_to(server)), asked, message);
-    }
-
-    /// Like `ask_at_once`, to an address and with a header for the server there.
-    pub(crate) fn ask_address<M: Message>(
-        &mut self,
-        now: Instant,
-        (addr, header): (SocketAddr, Header),
-        asked: Asked,
-        message: &M,
-    ) {
-        let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
-        self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, message);
+        &self.desk.clock
     }
 
     // Start.
 
     fn on_start(&mut self, now: Instant, wall_millis: u64) {
-        self.started = now;
-        self.clock = Clock::new(now, wall_millis.min(WALL_MILLIS_MAX));
-        let token = self.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
+        self.desk.started = now;
+        self.desk.clock = Clock::new(now, wall_millis.min(WALL_MILLIS_MAX));
+        let token = self.desk.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
         self.phase = Phase::ReadingTerm(token);
     }
 
@@ -437,7 +239,7 @@ impl Coordinator {
                 let records = std::mem::take(records);
                 match result {
                     StoreResult::Committed => {
-                        self.outbox.term_version += 1;
+                        self.desk.outbox.term_version += 1;
                         self.on_loaded(now, &records);
                     }
                     StoreResult::Conflict { .. }
@@ -449,7 +251,7 @@ impl Coordinator {
             }
             Phase::Active | Phase::Stopping => match result {
                 StoreResult::Committed => {
-                    if let Some(puts) = self.outbox.committed(token) {
+                    if let Some(puts) = self.desk.outbox.committed(token) {
                         self.note_commit(puts);
                     }
                 }
@@ -478,12 +280,12 @@ impl Coordinator {
                 Err(error) => return self.end(EXIT_STORE, Level::Error, error.to_string()),
             },
         };
-        self.term = last.next();
-        self.outbox.term_version = version.unwrap_or(0) + 1;
+        self.desk.term = last.next();
+        self.desk.outbox.term_version = version.unwrap_or(0) + 1;
         let conditions = vec![StoreCondition { key: TERM_KEY.into(), version }];
-        let puts = vec![(TERM_KEY.into(), Some(encode_term(self.term)))];
-        self.outbox.mark(Mark::CoordinatorCommitsTerm);
-        let token = self.outbox.store(StoreRequest::Commit { conditions, puts });
+        let puts = vec![(TERM_KEY.into(), Some(encode_term(self.desk.term)))];
+        self.desk.outbox.mark(Mark::CoordinatorCommitsTerm);
+        let token = self.desk.outbox.store(StoreRequest::Commit { conditions, puts });
         self.phase = Phase::RaisingTerm(token);
     }
 
@@ -493,51 +295,54 @@ impl Coordinator {
             "meta" | LINEAGE_KEY => StoreRequest::Get { key: folder.into() },
             _ => StoreRequest::List { prefix: format!("{folder}/") },
         };
-        let token = self.outbox.store(request);
+        let token = self.desk.outbox.store(request);
         self.phase = Phase::Loading { token, rest, records };
     }
 
     fn on_loaded(&mut self, now: Instant, records: &[(String, Vec<u8>)]) {
         match State::load(records) {
             Ok(Some(state)) => {
-                self.state = state;
-                if self.config.rebuild.is_some() && !matches!(self.phase, Phase::StoringRebuilt(..)) {
+                self.desk.state = state;
+                if self.desk.config.rebuild.is_some() && !matches!(self.phase, Phase::StoringRebuilt(..)) {
                     let text = "the store is there, so the state is not made anew from the servers";
-                    self.outbox.report(Level::Warn, text);
+                    self.desk.outbox.report(Level::Warn, text);
                 }
             }
-            Ok(None) if self.config.rebuild.is_some() => {
+            Ok(None) if self.desk.config.rebuild.is_some() => {
                 self.phase = Phase::Rebuilding(Box::new(Rebuilding::new(now)));
-                self.outbox
+                self.desk
+                    .outbox
                     .report(Level::Info, "the state is to be made anew from the servers: waiting for them");
                 return;
             }
             Ok(None) => {
-                self.state.meta.cluster = ClusterId(self.rng.id());
-                self.outbox.touch(Key::Meta);
-                let text =
-                    format!("a new cluster: {} '{}'", self.state.meta.cluster, self.config.cluster_name);
-                self.outbox.report(Level::Info, text);
+                self.desk.state.meta.cluster = ClusterId(self.desk.rng.id());
+                self.desk.outbox.touch(Key::Meta);
+                let text = format!(
+                    "a new cluster: {} '{}'",
+                    self.desk.state.meta.cluster, self.desk.config.cluster_name
+                );
+                self.desk.outbox.report(Level::Info, text);
             }
             Err(error) => return self.end(EXIT_STORE, Level::Error, error.to_string()),
         }
         self.phase = Phase::Active;
-        self.clock.begin_above(now, self.state.meta.time_ceiling);
-        self.cold_until = now + self.config.cold_start_wait;
-        (self.outbox.cluster, self.outbox.term) = (self.state.meta.cluster, self.term);
-        let mut lineage = std::mem::take(&mut self.state.lineage);
-        lineage.begin(self.term, self.reign_mark);
-        self.outbox.resume(lineage);
+        self.desk.clock.begin_above(now, self.desk.state.meta.time_ceiling);
+        self.cold_until = now + self.desk.config.cold_start_wait;
+        (self.desk.outbox.cluster, self.desk.outbox.term) = (self.desk.state.meta.cluster, self.desk.term);
+        let mut lineage = std::mem::take(&mut self.desk.state.lineage);
+        lineage.begin(self.desk.term, self.reign_mark);
+        self.desk.outbox.resume(lineage);
         self.resume_copies(records);
         let text = format!(
             "coordinator of {} in {}: {} servers, {} tables, {} recoveries to finish",
-            self.state.meta.cluster,
-            self.term,
-            self.state.servers.len(),
-            self.state.tables.len(),
-            self.state.recoveries.values().filter(|r| !r.done).count(),
+            self.desk.state.meta.cluster,
+            self.desk.term,
+            self.desk.state.servers.len(),
+            self.desk.state.tables.len(),
+            self.desk.state.recoveries.values().filter(|r| !r.done).count(),
         );
-        self.outbox.report(Level::Info, text);
+        self.desk.outbox.report(Level::Info, text);
         self.note_placement();
         self.resume_leases(now);
         self.resume_read_leases(now);
@@ -552,12 +357,12 @@ impl Coordinator {
 
     /// If an operator gives another placement than before, a warning tells what that means.
     fn note_placement(&mut self) {
-        let rings = self.config.placement.copyset_rings().unwrap_or(0);
-        let before = self.state.meta.copyset_rings.replace(rings);
+        let rings = self.desk.config.placement.copyset_rings().unwrap_or(0);
+        let before = self.desk.state.meta.copyset_rings.replace(rings);
         if before == Some(rings) {
             return;
         }
-        self.outbox.touch(Key::Meta);
+        self.desk.outbox.touch(Key::Meta);
         if let Some(before) = before {
             let name = |rings| if rings == 0 { "scatter".to_owned() } else { format!("copyset:{rings}") };
             let text = format!(
@@ -566,12 +371,12 @@ impl Coordinator {
                 name(before),
                 name(rings)
             );
-            self.outbox.report(Level::Warn, text);
+            self.desk.outbox.report(Level::Warn, text);
         }
     }
 
     pub(crate) fn deposed(&mut self, why: &str) {
-        self.end(EXIT_DEPOSED, Level::Error, format!("{} is over: {why}", self.term));
+        self.end(EXIT_DEPOSED, Level::Error, format!("{} is over: {why}", self.desk.term));
     }
 
     pub(crate) fn end_outdated(&mut self, reason: String) {
@@ -585,20 +390,20 @@ impl Coordinator {
 
     /// Stores everything that was learned from the servers, under the term that they have heard of.
     pub(crate) fn store_rebuilt(&mut self, records: Vec<(String, Vec<u8>)>) {
-        let condition = StoreCondition { key: TERM_KEY.into(), version: Some(self.outbox.term_version) };
+        let condition = StoreCondition { key: TERM_KEY.into(), version: Some(self.desk.outbox.term_version) };
         let mut puts: Vec<_> =
             records.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
-        puts.push((TERM_KEY.into(), Some(encode_term(self.term))));
-        let token = self.outbox.store(StoreRequest::Commit { conditions: vec![condition], puts });
+        puts.push((TERM_KEY.into(), Some(encode_term(self.desk.term))));
+        let token = self.desk.outbox.store(StoreRequest::Commit { conditions: vec![condition], puts });
         self.phase = Phase::StoringRebuilt(token, records);
     }
 
     fn end(&mut self, code: u8, level: Level, reason: String) {
         self.phase = Phase::Ended;
         if code != EXIT_STOPPED {
-            self.outbox.report(level, reason.clone());
+            self.desk.outbox.report(level, reason.clone());
         }
-        self.outbox.exit(code, reason);
+        self.desk.outbox.exit(code, reason);
     }
 
     // Frames.
@@ -611,7 +416,7 @@ impl Coordinator {
         match header.kind {
             Kind::Reply if self.is_active() => self.on_reply(now, &header, body),
             Kind::Reply => self.while_rebuilding(|coordinator, rebuilding| {
-                if let Some(call) = coordinator.calls.answered(header.rpc) {
+                if let Some(call) = coordinator.desk.calls.answered(header.rpc) {
                     coordinator.on_rebuild_reply(rebuilding, call.context, header.status(), body);
                 }
             }),
@@ -637,7 +442,7 @@ impl Coordinator {
 
     fn on_request(&mut self, now: Instant, header: &Header, body: &[u8], from: ConnId) {
         if let Err(status) = self.answer_request(now, header, body, from) {
-            self.outbox.reply(Peer::Conn(from), header, status);
+            self.desk.outbox.reply(Peer::Conn(from), header, status);
         }
     }
 
@@ -743,11 +548,11 @@ impl Coordinator {
     /// Whether the sender may ask this at all. Pings are answered to everybody, and a server that enlists has no id
     /// yet.
     fn check_sender(&self, opcode: Opcode, header: &Header) -> Result<(), Status> {
-        let cluster = self.state.meta.cluster;
+        let cluster = self.desk.state.meta.cluster;
         if !header.cluster.is_none() && header.cluster != cluster {
             return Err(Status::WrongCluster);
         }
-        if header.term > self.term {
+        if header.term > self.desk.term {
             return Err(Status::NotCoordinator);
         }
         if header.sender.is_none() || matches!(opcode, Opcode::Ping | Opcode::Enlist) {
@@ -756,14 +561,14 @@ impl Coordinator {
         if header.cluster.is_none() {
             return Err(Status::WrongCluster);
         }
-        if header.sender > self.state.meta.servers {
+        if header.sender > self.desk.state.meta.servers {
             return Err(Status::NotInCluster);
         }
-        if self.state.is_up(header.sender) { Ok(()) } else { Err(Status::Fenced) }
+        if self.desk.state.is_up(header.sender) { Ok(()) } else { Err(Status::Fenced) }
     }
 
     fn on_reply(&mut self, now: Instant, header: &Header, body: &[u8]) {
-        let Some(call) = self.calls.answered(header.rpc) else { return };
+        let Some(call) = self.desk.calls.answered(header.rpc) else { return };
         let status = header.status();
         if status == Status::StaleTerm {
             return self.deposed(
@@ -797,7 +602,7 @@ impl Coordinator {
     }
 
     fn on_overdue(&mut self, now: Instant) {
-        while let Some(call) = self.calls.overdue(now) {
+        while let Some(call) = self.desk.calls.overdue(now) {
             match call.context {
                 Asked::Ping { server, .. } => self.on_ping_overdue(now, server),
                 // All other calls are repeated by the part that wants the answer.
@@ -822,7 +627,7 @@ impl Coordinator {
     }
 
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: ramhold_base::Lost) {
-        let calls = self.calls.lost(addr);
+        let calls = self.desk.calls.lost(addr);
         for call in calls {
             if let Asked::Verify { server, .. } = call.context {
                 self.on_verify_lost(now, server, how);
@@ -844,13 +649,16 @@ impl Coordinator {
     }
 
     fn check_invariants(&self) {
-        assert!(self.links.len() == self.state.all_up().count(), "every Up server has a link, nobody else");
+        assert!(
+            self.links.len() == self.desk.state.all_up().count(),
+            "every Up server has a link, nobody else"
+        );
         assert!(self.suspects.keys().all(|s| self.links.contains_key(s)), "only Up servers are suspects");
-        let open = self.state.recoveries.values().filter(|r| !r.done);
+        let open = self.desk.state.recoveries.values().filter(|r| !r.done);
         let is_at_work = |id| self.recoveries.contains_key(id);
         assert!(open.map(|r| &r.id).all(is_at_work), "every open recovery is at work");
-        let is_kept = |id: ServerId| self.state.servers.get(&id).is_some_and(|s| s.entry.kept);
-        let mut working = self.recoveries.keys().filter_map(|id| self.state.recoveries.get(id));
+        let is_kept = |id: ServerId| self.desk.state.servers.get(&id).is_some_and(|s| s.entry.kept);
+        let mut working = self.recoveries.keys().filter_map(|id| self.desk.state.recoveries.get(id));
         assert!(working.all(|r| !r.done || is_kept(r.crashed)), "what is over is at work for others alone");
     }
 }
@@ -865,7 +673,7 @@ impl Machine for Coordinator {
             return;
         }
         let late = self.promised.map_or(Duration::ZERO, |at| now.since(at));
-        if late > self.config.ping_timeout / 2 {
+        if late > self.desk.config.ping_timeout / 2 {
             self.on_stall(now);
         }
         if late > LEASE_STALL {
@@ -899,16 +707,16 @@ impl Machine for Coordinator {
         self.advance_store(now);
         if !matches!(self.phase, Phase::Ended) {
             let copied = self.released();
-            self.note_time_stored(copied.min(self.outbox.stored_state()));
-            self.outbox.flush(&self.state, copied, effects);
+            self.desk.note_time_stored(copied.min(self.desk.outbox.stored_state()));
+            self.desk.outbox.flush(&self.desk.state, copied, effects);
         }
         // A change that is not stored was told to nobody.
-        let may_stop = self.outbox.is_settled() || self.full_store.is_some();
+        let may_stop = self.desk.outbox.is_settled() || self.full_store.is_some();
         if matches!(self.phase, Phase::Stopping) && may_stop {
             self.end(EXIT_STOPPED, Level::Info, "stopped".into());
         }
         if matches!(self.phase, Phase::Ended) {
-            self.outbox.last_words(effects);
+            self.desk.outbox.last_words(effects);
         }
         self.promised = self.deadline().map(|at| at.max(now));
     }
@@ -922,7 +730,7 @@ impl Machine for Coordinator {
         }
         let wakes = [
             self.copies.wake,
-            self.push_wake,
+            self.push_wake(),
             self.verification_wake(),
             self.progress.wake,
             self.recovery_wake,
@@ -935,6 +743,6 @@ impl Machine for Coordinator {
             .into_iter()
             .filter(|at| *at != Instant::FAR)
             .chain(self.store_wake())
-            .fold(self.calls.deadline(), |a, b| earliest(a, Some(b)))
+            .fold(self.desk.calls.deadline(), |a, b| earliest(a, Some(b)))
     }
 }

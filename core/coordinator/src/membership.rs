@@ -11,7 +11,9 @@
 //!
 //! Not here: which servers are dead (`verify`). Protocol: docs/protocols/membership.md. Catalogue: B1, D8, F8.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::list::ListHistory;
+use crate::machine::Coordinator;
 use crate::recovery::Recovery;
 use crate::retry::Retry;
 use crate::state::{Departed, Key, RecoveryRecord, ServerRecord, StreamRecord};
@@ -19,21 +21,19 @@ use ramhold_base::limits::{
     LABEL_BYTES_MAX, LABEL_COUNT_MAX, REPLICA_COUNT_MAX, SERVER_COUNT_MAX, STREAM_COUNT_MAX,
 };
 use ramhold_base::{ClusterTime, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status, Version};
-use ramhold_wire::control::{Address, Empty};
+use ramhold_wire::control::Empty;
 use ramhold_wire::membership::{
     CeilingRaise, CeilingRaised, Durability, Enlist, Enlisted, HeadRecord, Label, ServerEntry,
-    ServerListReached, ServerListUpdate, ServerState, StreamRegister, SuspectServer,
+    ServerListReached, ServerState, StreamRegister, SuspectServer,
 };
 use ramhold_wire::status::RecoverySteps;
 use ramhold_wire::{Header, decode};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ceilings are raised in steps of this size, so that a master asks once in a million versions.
 const CEILING_STEP: u64 = 1 << 20;
 /// No honest server needs a version above this.
 const CEILING_NEEDED_MAX: u64 = 1 << 62;
-/// The most removals that are remembered, for differences of the list.
-const REMOVED_COUNT_MAX: usize = 4096;
 /// The most streams of one server over all its shards; bounds the server's record.
 const SERVER_STREAM_COUNT_MAX: usize = 8 * STREAM_COUNT_MAX as usize;
 /// After this time a live master that has heard that a server left the list has replaced its replicas on that server.
@@ -59,24 +59,15 @@ pub(crate) struct Link {
     pub holds: bool,
 }
 
-/// The changes of the list since this coordinator started, for differences.
-#[derive(Default, Debug)]
-pub(crate) struct ListHistory {
-    /// Differences can be told from this version on.
-    from: u64,
-    changed: BTreeMap<ServerId, u64>,
-    removed: VecDeque<(u64, ServerId)>,
-}
-
 impl Coordinator {
     pub(crate) fn resume_membership(&mut self, now: Instant) {
-        self.history.from = self.state.meta.list_version;
-        let up: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
+        self.desk.list = ListHistory::new(self.desk.state.meta.list_version);
+        let up: Vec<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
         for id in &up {
-            let link = Link { told: true, ..Link::new(Retry::new(&self.config)) };
+            let link = Link { told: true, ..Link::new(Retry::new(&self.desk.config)) };
             self.links.insert(*id, link);
         }
-        self.push_wake = now;
+        self.push_at = now;
         self.ping_at = now;
         self.begin_start_check(now, up);
     }
@@ -91,17 +82,17 @@ impl Coordinator {
         message: Enlist,
     ) -> Result<(), Status> {
         check_enlist(&message)?;
-        if header.cluster == self.state.meta.cluster
-            && let Some(newer) = message.replaces.filter(|id| *id > self.state.meta.servers)
+        if header.cluster == self.desk.state.meta.cluster
+            && let Some(newer) = message.replaces.filter(|id| *id > self.desk.state.meta.servers)
         {
             let text = format!(
                 "a server is not taken in: its last life was {newer}, which this coordinator's state has not given out; \
                  the state may be an old copy"
             );
-            self.outbox.report(Level::Warn, text);
+            self.desk.outbox.report(Level::Warn, text);
             return Err(Status::NotReady);
         }
-        if let Some(known) = self.state.servers.values().find(|s| s.token == message.token) {
+        if let Some(known) = self.desk.state.servers.values().find(|s| s.token == message.token) {
             let id = known.entry.id;
             if known.entry.state == ServerState::Crashed {
                 return Err(Status::Fenced);
@@ -109,13 +100,13 @@ impl Coordinator {
             self.answer_enlisted(now, to, header, id);
             return Ok(());
         }
-        if self.state.recoveries.values().any(|r| r.token == message.token) {
+        if self.desk.state.recoveries.values().any(|r| r.token == message.token) {
             return Err(Status::Fenced);
         }
-        if self.state.servers.len() >= SERVER_COUNT_MAX {
+        if self.desk.state.servers.len() >= SERVER_COUNT_MAX {
             return Err(Status::TooMany);
         }
-        if let Some(before) = message.replaces.and_then(|id| self.state.up(id)) {
+        if let Some(before) = message.replaces.and_then(|id| self.desk.state.up(id)) {
             let id = before.entry.id;
             if before.entry.directory != message.directory {
                 return Err(Status::NotAllowed);
@@ -133,20 +124,20 @@ impl Coordinator {
     fn suspect_namesakes(&mut self, now: Instant, message: &Enlist) {
         let same =
             |s: &&ServerRecord| s.entry.directory == message.directory || s.entry.address == message.address;
-        let namesakes: Vec<ServerId> = self.state.all_up().filter(same).map(|s| s.entry.id).collect();
+        let namesakes: Vec<ServerId> = self.desk.state.all_up().filter(same).map(|s| s.entry.id).collect();
         for id in namesakes {
             self.suspect(now, id, "another server enlisted with its directory or address".into());
         }
     }
 
     fn enter_server(&mut self, message: &Enlist) -> ServerId {
-        let id = self.state.meta.servers.next();
-        self.state.meta.servers = id;
-        if self.state.meta.index_secret == 0 {
+        let id = self.desk.state.meta.servers.next();
+        self.desk.state.meta.servers = id;
+        if self.desk.state.meta.index_secret == 0 {
             // The secret is stored together with the server's record, before anybody is told.
-            self.state.meta.index_secret = self.rng.id();
+            self.desk.state.meta.index_secret = self.desk.rng.id();
         }
-        self.state.meta.departed.retain(|d| d.directory != message.directory);
+        self.desk.state.meta.departed.retain(|d| d.directory != message.directory);
         self.is_back(message.directory, id);
         let entry = ServerEntry {
             id,
@@ -170,9 +161,9 @@ impl Coordinator {
             log_bytes: message.log_bytes,
             disk_bytes: message.disk_bytes,
         };
-        self.state.servers.insert(id, record);
-        self.links.insert(id, Link::new(Retry::new(&self.config)));
-        self.list_changed(id);
+        self.desk.state.servers.insert(id, record);
+        self.links.insert(id, Link::new(Retry::new(&self.desk.config)));
+        self.desk.list_changed(id);
         self.note_new_holder();
         self.wake_recoveries();
         self.progress.wake = Instant::ZERO;
@@ -182,95 +173,54 @@ impl Coordinator {
             message.directory,
             message.replaces.map(|old| format!(", after {old}")).unwrap_or_default()
         );
-        self.outbox.report(Level::Info, text);
+        self.desk.outbox.report(Level::Info, text);
         id
     }
 
     fn answer_enlisted(&mut self, now: Instant, to: Peer, header: &Header, id: ServerId) {
-        let list = self.list_update(now, 0);
+        let list = self.desk.list_update(now, 0);
         let enlisted = Enlisted {
             server: id,
-            cluster: self.state.meta.cluster,
-            term: self.term,
+            cluster: self.desk.state.meta.cluster,
+            term: self.desk.term,
             list,
-            ceiling: self.state.servers.get(&id).map(|s| s.ceiling).unwrap_or_default(),
-            index_secret: (self.state.meta.index_secret != 0).then_some(self.state.meta.index_secret),
+            ceiling: self.desk.state.servers.get(&id).map(|s| s.ceiling).unwrap_or_default(),
+            index_secret: (self.desk.state.meta.index_secret != 0)
+                .then_some(self.desk.state.meta.index_secret),
         };
-        self.outbox.reply_with(to, header, &enlisted);
+        self.desk.outbox.reply_with(to, header, &enlisted);
     }
 
     // The list.
 
-    /// This entry is new or different, so the list gets a new version, which is pushed to all servers.
-    pub(crate) fn list_changed(&mut self, id: ServerId) {
-        self.state.meta.list_version += 1;
-        self.history.changed.insert(id, self.state.meta.list_version);
-        self.outbox.touch(Key::Meta);
-        self.outbox.touch(Key::Server(id));
-        self.push_anew();
-    }
-
-    fn list_removed(&mut self, id: ServerId) {
-        self.state.meta.list_version += 1;
-        self.history.changed.remove(&id);
-        self.history.removed.push_back((self.state.meta.list_version, id));
-        if self.history.removed.len() > REMOVED_COUNT_MAX
-            && let Some((version, _)) = self.history.removed.pop_front()
-        {
-            self.history.from = version;
-        }
-        self.outbox.touch(Key::Meta);
-        self.outbox.touch(Key::Server(id));
-        self.push_anew();
-    }
-
-    fn push_anew(&mut self) {
-        for link in self.links.values_mut() {
-            link.push = Retry::new(&self.config);
-        }
-        self.push_wake = Instant::ZERO;
-    }
-
-    /// The part of the list that a server at version `reached` lacks; the whole list if differences do not go back that
-    /// far.
-    fn list_update(&mut self, now: Instant, reached: u64) -> ServerListUpdate {
-        let to = self.state.meta.list_version;
-        let whole = reached == 0 || reached < self.history.from || reached > to;
-        let changed_since = |id: &ServerId| self.history.changed.get(id).is_some_and(|v| *v > reached);
-        let changed = self.state.servers.values().map(|s| &s.entry);
-        let changed = changed.filter(|e| whole || changed_since(&e.id)).cloned().collect();
-        let removed = self.history.removed.iter().filter(|(v, _)| !whole && *v > reached).map(|(_, id)| *id);
-        let removed = removed.collect();
-        ServerListUpdate {
-            from: if whole { 0 } else { reached },
-            to,
-            changed,
-            removed,
-            issued: self.state.meta.servers,
-            time: self.time(now),
-            coordinator: Some(Address(self.config.advertise)),
-            copyset_rings: self.config.placement.copyset_rings(),
-        }
+    /// When servers are to be sent the list, or its differences.
+    pub(crate) fn push_wake(&self) -> Instant {
+        if self.push_version == self.desk.state.meta.list_version { self.push_at } else { Instant::ZERO }
     }
 
     pub(crate) fn advance_pushes(&mut self, now: Instant) {
-        if self.push_wake > now {
+        if self.push_wake() > now {
             return;
         }
-        let version = self.state.meta.list_version;
+        let version = self.desk.state.meta.list_version;
+        if std::mem::replace(&mut self.push_version, version) != version {
+            for link in self.links.values_mut() {
+                link.push = Retry::new(&self.desk.config);
+            }
+        }
         let mut due: BTreeMap<u64, Vec<ServerId>> = BTreeMap::new();
-        self.push_wake = Instant::FAR;
+        self.push_at = Instant::FAR;
         for (id, link) in self.links.iter_mut().filter(|(_, link)| link.reached != version) {
-            if link.push.take(now, &self.config) {
+            if link.push.take(now, &self.desk.config) {
                 due.entry(link.reached).or_default().push(*id);
             }
-            self.push_wake = self.push_wake.min(link.push.next());
+            self.push_at = self.push_at.min(link.push.next());
         }
         for (reached, servers) in due {
-            let update = self.list_update(now, reached);
+            let update = self.desk.list_update(now, reached);
             for id in servers {
-                if !self.ask(now, id, Asked::Push(id), &update) {
-                    self.outbox.report(Level::Error, "the server list does not fit a message");
+                if !self.desk.ask(now, id, Asked::Push(id), &update) {
+                    self.desk.outbox.report(Level::Error, "the server list does not fit a message");
                 }
             }
         }
@@ -283,7 +233,7 @@ impl Coordinator {
             }
             Status::Ok => {
                 let Ok(answer) = decode::<ServerListReached>(body) else { return };
-                let version = self.state.meta.list_version;
+                let version = self.desk.state.meta.list_version;
                 let Some(link) = self.links.get_mut(&id) else { return };
                 if !std::mem::replace(&mut link.told, true) {
                     self.copies.wake = Instant::ZERO;
@@ -293,11 +243,12 @@ impl Coordinator {
                 // is sent the whole list.
                 link.reached = if answer.version <= version { answer.version.max(link.reached) } else { 0 };
                 if link.reached != version {
-                    self.push_wake = self.push_wake.min(link.push.next());
+                    self.push_at = self.push_at.min(link.push.next());
                 }
                 let heard_now = before + 1..=link.reached;
-                let time = self.time(now);
-                for departed in self.state.meta.departed.iter_mut().filter(|d| heard_now.contains(&d.version))
+                let time = self.desk.time(now);
+                for departed in
+                    self.desk.state.meta.departed.iter_mut().filter(|d| heard_now.contains(&d.version))
                 {
                     departed.at = departed.at.max(time);
                 }
@@ -310,13 +261,14 @@ impl Coordinator {
 
     /// The verdict. From its commit on the server is fenced, and its recovery exists.
     pub(crate) fn declare_crashed(&mut self, now: Instant, id: ServerId, cause: &str) -> RecoveryId {
-        let detected = self.time(now);
+        let detected = self.desk.time(now);
         let directories = self.replica_directories(detected, id);
-        let tablets = self.state.tablets().filter(|t| t.owner == id && t.taken).count() as u32;
-        let recovery = self.state.meta.recoveries.next();
-        self.state.meta.recoveries = recovery;
+        let tablets = self.desk.state.tablets().filter(|t| t.owner == id && t.taken).count() as u32;
+        let recovery = self.desk.state.meta.recoveries.next();
+        self.desk.state.meta.recoveries = recovery;
         self.cleared.remove(&id);
-        let server = self.state.servers.get_mut(&id).expect("only servers in the list are declared crashed");
+        let server =
+            self.desk.state.servers.get_mut(&id).expect("only servers in the list are declared crashed");
         assert!(server.entry.state == ServerState::Up, "a server is declared crashed once");
         server.entry.state = ServerState::Crashed;
         let record = RecoveryRecord {
@@ -355,13 +307,13 @@ impl Coordinator {
         };
         let text =
             format!("{id} at {} is dead: {cause}; {recovery} begins, {tablets} tablets", record.address.0);
-        self.outbox.report(Level::Warn, text);
-        self.outbox.report(Level::Debug, format!("fact:dead {}", id.raw()));
-        self.state.recoveries.insert(recovery, record);
-        self.outbox.touch(Key::Recovery(recovery));
+        self.desk.outbox.report(Level::Warn, text);
+        self.desk.outbox.report(Level::Debug, format!("fact:dead {}", id.raw()));
+        self.desk.state.recoveries.insert(recovery, record);
+        self.desk.outbox.touch(Key::Recovery(recovery));
         self.links.remove(&id);
         self.suspects.remove(&id);
-        self.list_changed(id);
+        self.desk.list_changed(id);
         let lease_until = self.granted_until(id);
         self.recoveries.insert(recovery, Recovery::new(now, lease_until));
         self.watch(now, recovery);
@@ -377,42 +329,43 @@ impl Coordinator {
     /// server may go on with the replicas there, and be granted a lease by them.
     fn replica_directories(&self, now: ClusterTime, dying: ServerId) -> Vec<DirectoryId> {
         let reached = self.links.get(&dying).map_or(0, |link| link.reached);
-        let listed = self.state.servers.values().filter(|s| s.entry.backup).map(|s| s.entry.directory);
+        let listed = self.desk.state.servers.values().filter(|s| s.entry.backup).map(|s| s.entry.directory);
         let counts = |d: &&Departed| d.at.0 + DEPARTED_MILLIS > now.0 || d.version > reached;
-        let departed = self.state.meta.departed.iter().filter(counts);
+        let departed = self.desk.state.meta.departed.iter().filter(counts);
         listed.chain(departed.map(|d| d.directory)).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Nothing is left to recover of this server, so it leaves the list.
     pub(crate) fn remove_server(&mut self, now: Instant, id: ServerId) {
-        let at = self.time(now);
-        let Some(server) = self.state.servers.remove(&id) else { return };
+        let at = self.desk.time(now);
+        let Some(server) = self.desk.state.servers.remove(&id) else { return };
         let (directory, address) = (server.entry.directory, Some(server.entry.address));
         let all_reached = self.links.values().map(|link| link.reached).min().unwrap_or(u64::MAX);
         // The version of the list that this removal makes.
-        let version = self.state.meta.list_version + 1;
-        let departed = &mut self.state.meta.departed;
+        let version = self.desk.state.meta.list_version + 1;
+        let departed = &mut self.desk.state.meta.departed;
         let counts = |d: &Departed| d.at.0 + DEPARTED_MILLIS > at.0 || d.version > all_reached;
         departed.retain(|d| counts(d) && d.directory != directory);
-        if server.entry.backup && !self.state.servers.values().any(|s| s.entry.directory == directory) {
+        if server.entry.backup && !self.desk.state.servers.values().any(|s| s.entry.directory == directory) {
             departed.push(Departed { directory, at, version, server: id, address });
             let excess = departed.len().saturating_sub(DEPARTED_COUNT_MAX);
             departed.drain(..excess);
         }
-        self.list_removed(id);
+        self.desk.list_removed(id);
         self.forget_old_recoveries(at);
         self.progress.wake = Instant::ZERO;
     }
 
     fn forget_old_recoveries(&mut self, now: ClusterTime) {
         let ended = |r: &RecoveryRecord| r.detected.0.saturating_add(r.done_millis.unwrap_or(0));
-        let is_over = |r: &&RecoveryRecord| r.done && !self.state.servers.contains_key(&r.crashed);
-        let over: Vec<RecoveryId> = self.state.recoveries.values().filter(is_over).map(|r| r.id).collect();
+        let is_over = |r: &&RecoveryRecord| r.done && !self.desk.state.servers.contains_key(&r.crashed);
+        let over: Vec<RecoveryId> =
+            self.desk.state.recoveries.values().filter(is_over).map(|r| r.id).collect();
         let excess = over.len().saturating_sub(HISTORY_COUNT_MAX);
         for id in over.into_iter().take(excess) {
-            if self.state.recoveries.get(&id).is_some_and(|r| ended(r) + HISTORY_MILLIS < now.0) {
-                self.state.recoveries.remove(&id);
-                self.outbox.touch(Key::Recovery(id));
+            if self.desk.state.recoveries.get(&id).is_some_and(|r| ended(r) + HISTORY_MILLIS < now.0) {
+                self.desk.state.recoveries.remove(&id);
+                self.desk.outbox.touch(Key::Recovery(id));
             }
         }
     }
@@ -428,7 +381,7 @@ impl Coordinator {
     ) -> Result<(), Status> {
         let by = if header.sender.is_none() { "a client".into() } else { header.sender.to_string() };
         self.suspect(now, message.server, format!("reported by {by}"));
-        self.outbox.reply_with(to, header, &Empty {});
+        self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
@@ -438,7 +391,7 @@ impl Coordinator {
         header: &Header,
         message: &StreamRegister,
     ) -> Result<(), Status> {
-        let server = self.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
+        let server = self.desk.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
         check_durability(message.durability, message.replicas)?;
         if message.stream.is_none() || message.segment.is_none() {
             return Err(Status::BadRequest);
@@ -453,7 +406,7 @@ impl Coordinator {
             // A head that was opened again before it was registered has a higher epoch; the old epoch must not count.
             Some(known) if (message.segment, message.epoch) > (known.segment, known.epoch) => {
                 (known.segment, known.epoch) = (message.segment, message.epoch);
-                self.outbox.touch(Key::Server(header.sender));
+                self.desk.outbox.touch(Key::Server(header.sender));
             }
             Some(_) => {}
             None if full => return Err(Status::TooMany),
@@ -466,11 +419,11 @@ impl Coordinator {
                     segment: message.segment,
                     epoch: message.epoch,
                 });
-                self.outbox.touch(Key::Server(header.sender));
+                self.desk.outbox.touch(Key::Server(header.sender));
                 self.want_migrated_from(header.sender);
             }
         }
-        self.outbox.reply_with(to, header, &Empty {});
+        self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
@@ -480,15 +433,15 @@ impl Coordinator {
         header: &Header,
         message: &HeadRecord,
     ) -> Result<(), Status> {
-        let server = self.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
+        let server = self.desk.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
         let mut streams = server.streams.iter_mut();
         let stream = streams.find(|s| (s.shard, s.stream) == (message.shard, message.stream));
         let stream = stream.ok_or(Status::NotAllowed)?;
         if (message.segment, message.epoch) > (stream.segment, stream.epoch) {
             (stream.segment, stream.epoch) = (message.segment, message.epoch);
-            self.outbox.touch(Key::Server(header.sender));
+            self.desk.outbox.touch(Key::Server(header.sender));
         }
-        self.outbox.reply_with(to, header, &Empty {});
+        self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
@@ -498,16 +451,16 @@ impl Coordinator {
         header: &Header,
         message: &CeilingRaise,
     ) -> Result<(), Status> {
-        let server = self.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
+        let server = self.desk.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
         if message.needed.raw() > CEILING_NEEDED_MAX {
             return Err(Status::BadRequest);
         }
         if server.ceiling.raw() < message.needed.raw() + CEILING_STEP / 2 {
             server.ceiling = Version(message.needed.raw() + CEILING_STEP);
-            self.outbox.touch(Key::Server(header.sender));
+            self.desk.outbox.touch(Key::Server(header.sender));
         }
         let ceiling = server.ceiling;
-        self.outbox.reply_with(to, header, &CeilingRaised { ceiling });
+        self.desk.outbox.reply_with(to, header, &CeilingRaised { ceiling });
         Ok(())
     }
 }

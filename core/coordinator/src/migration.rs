@@ -13,7 +13,8 @@
 //!
 //! Protocol: docs/protocols/migration.md. Catalogue: A8, D2, G3.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use crate::membership::{check_durability, sender_of};
 use crate::retry::Retry;
 use crate::state::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
@@ -31,7 +32,7 @@ pub(crate) type Movers = BTreeMap<(TableId, ServerId), Retry>;
 
 impl Coordinator {
     pub(crate) fn alter_table(&mut self, message: &TableAlter) -> Result<UpdateResult, Status> {
-        let table = self.state.tables.get(&message.table).filter(|t| !t.dropping);
+        let table = self.desk.state.tables.get(&message.table).filter(|t| !t.dropping);
         let table = table.ok_or(Status::UnknownTable)?;
         let durability = message.durability.unwrap_or(table.options.durability);
         let replicas = message.replicas.unwrap_or(table.options.replicas);
@@ -41,7 +42,7 @@ impl Coordinator {
             return Err(Status::Unsupported);
         }
         check_durability(durability, replicas)?;
-        if !table.tablets.iter().all(|t| t.taken && self.state.is_up(t.owner)) {
+        if !table.tablets.iter().all(|t| t.taken && self.desk.state.is_up(t.owner)) {
             // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
@@ -54,14 +55,14 @@ impl Coordinator {
         if let Some(shortage) = left.chain([replicas]).max().and_then(|replicas| self.shortage(replicas)) {
             return Ok(UpdateResult::Lacking(shortage));
         }
-        let record = self.state.tables.get_mut(&message.table).expect("found above");
+        let record = self.desk.state.tables.get_mut(&message.table).expect("found above");
         (record.options.durability, record.options.replicas) = (durability, replicas);
         record.division = record.division.next();
         let name = record.name.escape_debug();
         let text = format!("table {} '{name}' is to be {durability:?} with {replicas} replicas", record.id);
-        self.outbox.report(Level::Info, text);
-        self.outbox.mark(Mark::TableAltered);
-        self.outbox.touch(Key::Table(message.table));
+        self.desk.outbox.report(Level::Info, text);
+        self.desk.outbox.mark(Mark::TableAltered);
+        self.desk.outbox.touch(Key::Table(message.table));
         self.want_migrated(message.table);
         Ok(result)
     }
@@ -75,7 +76,7 @@ impl Coordinator {
 
     /// The stream of a piece, if it is registered.
     fn stream_of(&self, piece: &TabletRecord) -> Option<&StreamRecord> {
-        let mut streams = self.state.servers.get(&piece.owner)?.streams.iter();
+        let mut streams = self.desk.state.servers.get(&piece.owner)?.streams.iter();
         streams.find(|stream| (stream.shard, stream.stream) == (piece.shard, piece.stream))
     }
 
@@ -99,7 +100,7 @@ impl Coordinator {
 
     /// The number of owners that have tablets to move.
     pub fn migrations_under_way(&self) -> usize {
-        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
         live.map(|table| self.movers_of(table).len()).sum()
     }
 
@@ -110,14 +111,15 @@ impl Coordinator {
 
     /// After a start: nobody knows which owners have heard, so all are told.
     pub(crate) fn resume_migrations(&mut self) {
-        let tables: Vec<TableId> = self.state.tables.values().filter(|t| !t.dropping).map(|t| t.id).collect();
+        let tables: Vec<TableId> =
+            self.desk.state.tables.values().filter(|t| !t.dropping).map(|t| t.id).collect();
         tables.into_iter().for_each(|table| self.want_migrated(table));
     }
 
     fn want_migrated(&mut self, table: TableId) {
-        let Some(record) = self.state.tables.get(&table) else { return };
+        let Some(record) = self.desk.state.tables.get(&table) else { return };
         for owner in self.movers_of(record) {
-            self.progress.movers.insert((table, owner), Retry::new(&self.config));
+            self.progress.movers.insert((table, owner), Retry::new(&self.desk.config));
         }
         self.progress.wake = Instant::ZERO;
     }
@@ -125,11 +127,11 @@ impl Coordinator {
     /// A stream of this server is registered. Pieces that are live in it since a recovery may be of a table that was
     /// altered meanwhile.
     pub(crate) fn want_migrated_from(&mut self, server: ServerId) {
-        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
         let tables: Vec<TableId> =
             live.filter(|table| self.movers_of(table).contains(&server)).map(|table| table.id).collect();
         for table in tables {
-            self.progress.movers.entry((table, server)).or_insert_with(|| Retry::new(&self.config));
+            self.progress.movers.entry((table, server)).or_insert_with(|| Retry::new(&self.desk.config));
             self.progress.wake = Instant::ZERO;
         }
     }
@@ -138,17 +140,17 @@ impl Coordinator {
         let mut movers = std::mem::take(&mut self.progress.movers);
         let mut wake = Instant::FAR;
         movers.retain(|(table, owner), retry| {
-            let Some(table) = self.state.tables.get(table).filter(|t| !t.dropping) else { return false };
-            if !self.state.is_up(*owner) || !self.movers_of(table).contains(owner) {
+            let Some(table) = self.desk.state.tables.get(table).filter(|t| !t.dropping) else { return false };
+            if !self.desk.state.is_up(*owner) || !self.movers_of(table).contains(owner) {
                 return false;
             }
-            if retry.take(now, &self.config) {
+            if retry.take(now, &self.desk.config) {
                 let (durability, replicas) = (table.options.durability, table.options.replicas);
                 let message =
                     TabletMigrate { table: table.id, durability, replicas, division: table.division };
                 let asked = Asked::Migrate { table: table.id, server: *owner };
                 // A message of a few bytes always fits.
-                let _ = self.ask(now, *owner, asked, &message);
+                let _ = self.desk.ask(now, *owner, asked, &message);
             }
             wake = wake.min(retry.next());
             true
@@ -159,7 +161,7 @@ impl Coordinator {
 
     pub(crate) fn on_migrate_heard(&mut self, table: TableId, server: ServerId, status: Status) {
         if status != Status::Ok {
-            self.outbox.report(Level::Debug, format!("{server} does not move {table} yet: {status}"));
+            self.desk.outbox.report(Level::Debug, format!("{server} does not move {table} yet: {status}"));
         }
     }
 
@@ -172,11 +174,11 @@ impl Coordinator {
     ) -> Result<(), Status> {
         let server = sender_of(header)?;
         let TabletMigrated { table: id, first, last, shard, stream, first_segment } = *message;
-        let table = self.state.tables.get(&id).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
+        let table = self.desk.state.tables.get(&id).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
         if first > last {
             return Err(Status::BadRequest);
         }
-        let registered = self.state.up(server).is_some_and(|s| {
+        let registered = self.desk.state.up(server).is_some_and(|s| {
             s.streams.iter().any(|registered| (registered.shard, registered.stream) == (shard, stream))
         });
         let inside: Vec<&TabletRecord> =
@@ -187,14 +189,14 @@ impl Coordinator {
         }
         let is_there = |p: &&TabletRecord| (p.stream, p.first_segment) == (stream, first_segment);
         if inside.iter().all(is_there) {
-            self.outbox.reply_with(to, header, &Empty {});
+            self.desk.outbox.reply_with(to, header, &Empty {});
             return Ok(());
         }
         let is_older = |p: &&TabletRecord| !is_there(p) && p.first_segment >= first_segment;
         if inside.iter().any(is_older) && !planted(Defect::OldMoveTaken) {
             return Err(Status::NotAllowed);
         }
-        let record = self.state.tables.get_mut(&id).expect("found above");
+        let record = self.desk.state.tables.get_mut(&id).expect("found above");
         move_hashes(&mut record.tablets, (first, last), |piece| TabletRecord {
             stream,
             first_segment,
@@ -203,20 +205,20 @@ impl Coordinator {
             older: Vec::new(),
             ..piece
         });
-        self.outbox.mark(Mark::StretchStored);
+        self.desk.outbox.mark(Mark::StretchStored);
         self.look_at_kept();
-        self.outbox.touch(Key::Table(id));
-        let table = &self.state.tables[&id];
+        self.desk.outbox.touch(Key::Table(id));
+        let table = &self.desk.state.tables[&id];
         if self.is_migrating(table) {
             // The table may have been altered again in the middle of the move, at a time when none of its pieces was to
             // be moved.
-            self.progress.movers.entry((id, server)).or_insert_with(|| Retry::new(&self.config));
+            self.progress.movers.entry((id, server)).or_insert_with(|| Retry::new(&self.desk.config));
         } else {
             let text = format!("table {id} '{}' is kept as it is to be", table.name.escape_debug());
-            self.outbox.report(Level::Info, text);
+            self.desk.outbox.report(Level::Info, text);
         }
         self.progress.wake = Instant::ZERO;
-        self.outbox.reply_with(to, header, &Empty {});
+        self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 }

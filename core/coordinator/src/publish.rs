@@ -29,11 +29,11 @@ impl Coordinator {
         let server = sender_of(header)?;
         let Recovered { recovery: plan, partition, attempt, outcome } = message;
         let published = PublishedRecord { plan, partition, attempt, server };
-        if self.state.recoveries.values().any(|r| r.published.contains(&published)) {
+        if self.desk.state.recoveries.values().any(|r| r.published.contains(&published)) {
             if !self.owns_any(server, &outcome) {
                 return Err(Status::NotAllowed);
             }
-            self.outbox.reply_with(to, header, &Empty {});
+            self.desk.outbox.reply_with(to, header, &Empty {});
             return Ok(());
         }
         let of_plan = |r: &crate::recovery::Recovery| r.plan.as_ref().is_some_and(|p| p.id == plan);
@@ -68,7 +68,7 @@ impl Coordinator {
             }
         }
         self.wake_recoveries();
-        self.outbox.reply_with(to, header, &Empty {});
+        self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Coordinator {
     pub(crate) fn publish_early(&mut self, now: Instant, early: Vec<(Peer, Header, Recovered)>) {
         for (to, header, message) in early {
             if let Err(status) = self.on_recovered(now, to, &header, message) {
-                self.outbox.reply(to, &header, status);
+                self.desk.outbox.reply(to, &header, status);
             }
         }
     }
@@ -101,7 +101,7 @@ impl Coordinator {
     /// are left, the server must not give up all of them.
     fn owns_any(&self, server: ServerId, outcome: &RecoveryOutcome) -> bool {
         let RecoveryOutcome::Done { assignments, .. } = outcome else { return false };
-        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
         let mut places = live
             .flat_map(|t| &t.tablets)
             .filter(|t| t.owner == server && t.taken)
@@ -119,7 +119,7 @@ impl Coordinator {
         own_bytes: Option<u64>,
     ) -> Result<(), Status> {
         let PublishedRecord { partition, server, .. } = published;
-        let crashed = self.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
+        let crashed = self.desk.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
         let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
         let origin = match own_bytes {
@@ -138,7 +138,7 @@ impl Coordinator {
             self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
             return Err(Status::BadRequest);
         }
-        let owner = self.state.up(server).ok_or(Status::Fenced)?;
+        let owner = self.desk.state.up(server).ok_or(Status::Fenced)?;
         // Nothing is acknowledged in a stream before it is registered, so a partition that is live early needs the dead
         // log alone.
         let known = |(r, a): (&PartitionRange, &Assignment)| {
@@ -154,7 +154,7 @@ impl Coordinator {
             return Err(Status::NotAllowed);
         }
         let owned = |r: &PartitionRange| {
-            let table = self.state.tables.get(&r.table).filter(|t| !t.dropping);
+            let table = self.desk.state.tables.get(&r.table).filter(|t| !t.dropping);
             table.is_some_and(|t| t.covering(crashed, r.first, r.last).is_some())
         };
         if !ranges.iter().all(owned) {
@@ -165,12 +165,12 @@ impl Coordinator {
             return Err(Status::NotAllowed);
         }
         for (range, assignment) in ranges.iter().zip(assignments) {
-            let Some(table) = self.state.tables.get_mut(&range.table) else { continue };
+            let Some(table) = self.desk.state.tables.get_mut(&range.table) else { continue };
             if table.tablets.iter().any(|t| t.joined && t.owner == crashed) {
-                self.outbox.mark(Mark::RecoveredFromPieces);
+                self.desk.outbox.mark(Mark::RecoveredFromPieces);
             }
             table.adopt(crashed, range, server, *assignment, (floor, origin));
-            self.outbox.touch(Key::Table(range.table));
+            self.desk.outbox.touch(Key::Table(range.table));
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Coordinator {
         bytes: u64,
         records: u64,
     ) {
-        let time = self.time(now);
+        let time = self.desk.time(now);
         let number = published.partition;
         let mut ranges = String::new();
         if let Some(recovery) = self.recoveries.get_mut(&id) {
@@ -197,7 +197,7 @@ impl Coordinator {
             ranges = first.map(|r| format!("{} {}", r.table, hashes(r.first, r.last))).unwrap_or_default();
         }
         self.note_part(now, id, (published.plan, number), |part, since| part.live = Some(since));
-        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         let since = time.0.saturating_sub(record.detected.0);
         record.first_live_millis.get_or_insert(since);
         record.steps.last_live = Some(since);
@@ -208,8 +208,8 @@ impl Coordinator {
             "{id}: partition {number} is live at {} ({records} records, from {ranges}), {since} ms after the verdict",
             published.server
         );
-        self.outbox.report(Level::Info, text);
-        self.outbox.touch(Key::Recovery(id));
+        self.desk.outbox.report(Level::Info, text);
+        self.desk.outbox.touch(Key::Recovery(id));
     }
 }
 

@@ -36,7 +36,7 @@ impl Coordinator {
     /// tablets are served elsewhere yet.
     pub fn read_leases_over(&self, now: Instant) -> impl Iterator<Item = ServerId> {
         let over = self.recoveries.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
-        over.filter_map(|(id, _)| self.state.recoveries.get(id).map(|record| record.crashed))
+        over.filter_map(|(id, _)| self.desk.state.recoveries.get(id).map(|record| record.crashed))
     }
 
     pub(crate) fn on_read_lease(&mut self, now: Instant, to: Peer, header: &Header) -> Result<(), Status> {
@@ -49,11 +49,11 @@ impl Coordinator {
     }
 
     pub(crate) fn grant(&mut self, now: Instant, server: ServerId, to: Peer, header: &Header) {
-        if self.state.is_up(server) {
+        if self.desk.state.is_up(server) {
             self.read_leases.granted.insert(server, now + READ_LEASE);
-            self.outbox.reply_with(to, header, &Empty {});
+            self.desk.outbox.reply_with(to, header, &Empty {});
         } else {
-            self.outbox.reply(to, header, Status::Fenced);
+            self.desk.outbox.reply(to, header, Status::Fenced);
         }
     }
 

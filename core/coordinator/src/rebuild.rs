@@ -11,8 +11,9 @@
 //!
 //! Not here: how copies are made (`copies`). Protocol: docs/protocols/rebuild.md. Catalogue: G1, G3.
 
+use crate::asked::Asked;
 use crate::copies::{HOLDER_COUNT, needed};
-use crate::machine::{Asked, Coordinator};
+use crate::machine::Coordinator;
 use crate::retry::Retry;
 use crate::state::{Key, LINEAGE_KEY, State};
 use ramhold_base::planted::{Defect, planted};
@@ -221,7 +222,7 @@ impl Coordinator {
     }
 
     fn hear_of(&self, rebuilding: &mut Rebuilding, server: ServerId, address: SocketAddr) {
-        let heard = Heard { address, retry: Retry::new(&self.config), told: None };
+        let heard = Heard { address, retry: Retry::new(&self.desk.config), told: None };
         rebuilding.servers.entry(server).or_insert(heard);
     }
 
@@ -230,11 +231,11 @@ impl Coordinator {
     fn hear_term(&mut self, rebuilding: &mut Rebuilding, term: Term) {
         rebuilding.heard = rebuilding.heard.max(term);
         if planted(Defect::RebuiltInOldTerm) {
-            self.term = rebuilding.heard;
-        } else if rebuilding.heard > self.term || self.term.0 < TERM_STEP {
+            self.desk.term = rebuilding.heard;
+        } else if rebuilding.heard > self.desk.term || self.desk.term.0 < TERM_STEP {
             // The step is random, so that two processes that do this at the same time do not take the same term.
-            let step = TERM_STEP + self.rng.below(TERM_STEP);
-            self.term = Term(rebuilding.heard.0.saturating_add(step));
+            let step = TERM_STEP + self.desk.rng.below(TERM_STEP);
+            self.desk.term = Term(rebuilding.heard.0.saturating_add(step));
             rebuilding.servers.values_mut().for_each(|server| server.told = None);
         }
     }
@@ -255,7 +256,7 @@ impl Coordinator {
                 }
                 let heard = rebuilding.servers.get_mut(&server);
                 // The answer may be of a term that was given up meanwhile: the server may follow somebody else since.
-                let is_bound = told.term == self.term && told.server == server;
+                let is_bound = told.term == self.desk.term && told.server == server;
                 if let Some(heard) = heard.filter(|_| status == Status::Ok && is_bound) {
                     heard.told = Some(told);
                 }
@@ -285,7 +286,7 @@ impl Coordinator {
         }
         let whole = part.records.into_iter().filter_map(|record| Some((record.key, record.value?)));
         reading.records.extend(whole);
-        reading.retry = Retry::new(&self.config);
+        reading.retry = Retry::new(&self.desk.config);
         reading.is_asked = false;
         if !part.last {
             return;
@@ -320,21 +321,26 @@ impl Coordinator {
             rebuilding.report_at = now + REPORT_INTERVAL;
             rebuilding.wake = rebuilding.wake.min(rebuilding.report_at);
             let text = format!("the state is not made anew yet: waiting for {}", rebuilding.waits_for);
-            self.outbox.report(Level::Warn, text);
+            self.desk.outbox.report(Level::Warn, text);
         }
     }
 
     fn ask_all(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
         let mut due: Vec<(ServerId, SocketAddr)> = Vec::new();
         for (id, server) in rebuilding.servers.iter_mut().filter(|(_, server)| server.told.is_none()) {
-            if server.retry.take(now, &self.config) {
+            if server.retry.take(now, &self.desk.config) {
                 due.push((*id, server.address));
             }
             rebuilding.wake = rebuilding.wake.min(server.retry.next());
         }
-        let header = Header { cluster: rebuilding.cluster, term: self.term, ..Header::default() };
+        let header = Header { cluster: rebuilding.cluster, term: self.desk.term, ..Header::default() };
         for (target, address) in due {
-            self.ask_address(now, (address, Header { target, ..header }), Asked::Tell(target), &StateTell {});
+            self.desk.ask_address(
+                now,
+                (address, Header { target, ..header }),
+                Asked::Tell(target),
+                &StateTell {},
+            );
         }
         let Some(mut reading) = rebuilding.reading.take() else { return };
         if reading.is_asked && reading.retry.next() <= now {
@@ -346,7 +352,7 @@ impl Coordinator {
                 // No other server holds this state. If its holder does not tell of it again, an older state is the
                 // newest.
                 if let Some(holder) = rebuilding.servers.get_mut(&reading.from) {
-                    (holder.told, holder.retry) = (None, Retry::new(&self.config));
+                    (holder.told, holder.retry) = (None, Retry::new(&self.desk.config));
                 }
                 rebuilding.wake = now;
                 return;
@@ -356,14 +362,14 @@ impl Coordinator {
         let Some(address) = rebuilding.servers.get(&reading.from).map(|server| server.address) else {
             return;
         };
-        if reading.retry.take(now, &self.config) {
+        if reading.retry.take(now, &self.desk.config) {
             if !std::mem::replace(&mut reading.is_asked, true) {
                 reading.since = now;
             }
             let after = reading.records.last().map(|(key, _)| key.clone()).unwrap_or_default();
             let message = StateRead { position: Some(reading.position), after };
             let (target, asked) = (reading.from, Asked::Part(reading.from));
-            self.ask_address(now, (address, Header { target, ..header }), asked, &message);
+            self.desk.ask_address(now, (address, Header { target, ..header }), asked, &message);
         }
         rebuilding.wake = rebuilding.wake.min(reading.retry.next());
     }
@@ -378,7 +384,7 @@ impl Coordinator {
         let is_there = rebuilding.found.as_ref().is_some_and(|found| found.position == newest);
         if !is_there {
             if rebuilding.reading.as_ref().is_none_or(|reading| reading.position != newest) {
-                let retry = Retry::new(&self.config);
+                let retry = Retry::new(&self.desk.config);
                 let records = Vec::new();
                 let (from, position, is_asked, since) = (holder, newest, false, now);
                 rebuilding.reading = Some(Reading { from, position, records, retry, is_asked, since });
@@ -387,7 +393,7 @@ impl Coordinator {
             return;
         }
         let Some(found) = rebuilding.found.take() else { return };
-        let given_up = self.config.rebuild.clone().unwrap_or_default().given_up;
+        let given_up = self.desk.config.rebuild.clone().unwrap_or_default().given_up;
         match rebuilding.standing(&found, &given_up) {
             Standing::Waits(for_whom) => {
                 rebuilding.wait_for(for_whom, now);
@@ -395,7 +401,7 @@ impl Coordinator {
             }
             Standing::Complete(warning) => {
                 if let Some(warning) = warning {
-                    self.outbox.report(Level::Error, warning);
+                    self.desk.outbox.report(Level::Error, warning);
                 }
                 self.begin_with(found);
             }
@@ -411,8 +417,8 @@ impl Coordinator {
             position.term,
             records.len()
         );
-        self.outbox.report(Level::Info, text);
-        self.outbox.mark(Mark::StateRebuilt);
+        self.desk.outbox.report(Level::Info, text);
+        self.desk.outbox.mark(Mark::StateRebuilt);
         if !planted(Defect::RebuiltIdsReused) {
             let meta = &mut state.meta;
             meta.servers = ServerId(meta.servers.0.saturating_add(ID_STEP.into()));

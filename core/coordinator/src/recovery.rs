@@ -12,8 +12,9 @@
 //! Not here: recovery masters at work (`replaying`), their results (`publish`), what is lost (`losses`).
 //! Protocol: docs/protocols/recovery.md. Catalogue: F2, F3, F5, F6, F7, D2.
 
+use crate::asked::Asked;
 use crate::divide::{Bounds, DeadTablet, divide};
-use crate::machine::{Asked, Coordinator, millis};
+use crate::machine::{Coordinator, millis};
 use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
 use crate::replaying::Plan;
 use crate::retry::Retry;
@@ -131,7 +132,7 @@ impl Recovery {
     }
 
     /// Whether the log can be replayed, and no backup is waited for that might tell of more.
-    pub(crate) fn is_proven(&self, now: Instant, config: &crate::CoordinatorConfig) -> bool {
+    pub(crate) fn is_proven(&self, now: Instant, config: &crate::config::CoordinatorConfig) -> bool {
         let patient = self.complete_since.map(|since| since + config.ask_wait);
         patient.is_some_and(|until| until <= now || self.all_answered())
     }
@@ -151,7 +152,7 @@ impl Recovery {
     }
 
     /// The reports cannot be relied on any more, so all backups are asked anew.
-    pub(crate) fn ask_anew(&mut self, config: &crate::CoordinatorConfig) {
+    pub(crate) fn ask_anew(&mut self, config: &crate::config::CoordinatorConfig) {
         for ask in self.asks.values_mut() {
             ask.pending = true;
             ask.answer = None;
@@ -183,7 +184,7 @@ impl Recovery {
 
 impl Coordinator {
     pub(crate) fn resume_recoveries(&mut self, now: Instant) {
-        let open = self.state.recoveries.values().filter(|r| !r.done).map(|r| (r.id, r.crashed));
+        let open = self.desk.state.recoveries.values().filter(|r| !r.done).map(|r| (r.id, r.crashed));
         for (id, crashed) in open.collect::<Vec<_>>() {
             let lease_until = self.granted_until(crashed);
             self.recoveries.insert(id, Recovery::new(now, lease_until));
@@ -213,10 +214,10 @@ impl Coordinator {
         }
         self.let_go(now);
         self.ask_for_room(now);
-        let cold = |id: &RecoveryId| self.state.recoveries.get(id).is_some_and(|r| r.cold && !r.done);
+        let cold = |id: &RecoveryId| self.desk.state.recoveries.get(id).is_some_and(|r| r.cold && !r.done);
         let all_proven = self.recoveries.iter().all(|(id, r)| !cold(id) || r.proof.is_some());
         let cold_ready = now >= self.cold_until && all_proven;
-        let version = self.state.meta.list_version;
+        let version = self.desk.state.meta.list_version;
         let due: Vec<RecoveryId> = self
             .recoveries
             .iter()
@@ -233,7 +234,7 @@ impl Coordinator {
                 self.publish_early(now, early);
             }
         }
-        let version = self.state.meta.list_version;
+        let version = self.desk.state.meta.list_version;
         let wake = |r: &Recovery| if r.list_version == version { r.wake } else { now };
         let wake = self.recoveries.values().map(wake).min().unwrap_or(Instant::FAR);
         self.recovery_wake = wake.min(self.room_wake());
@@ -247,7 +248,7 @@ impl Coordinator {
         recovery: &mut Recovery,
         cold_ready: bool,
     ) -> bool {
-        let Some(record) = self.state.recoveries.get(&id) else { return true };
+        let Some(record) = self.desk.state.recoveries.get(&id) else { return true };
         let crashed = record.crashed;
         if record.done {
             return self.advance_kept(now, id, crashed, recovery);
@@ -255,7 +256,7 @@ impl Coordinator {
         // Nothing was ever published before the lease was over.
         recovery.lease_over |= recovery.is_lease_over(now) || !record.published.is_empty();
         self.ask_backups(now, id, crashed, recovery);
-        let patient = recovery.begun + self.config.ask_wait;
+        let patient = recovery.begun + self.desk.config.ask_wait;
         let heard = recovery.all_answered() || patient <= now;
         if !heard {
             recovery.wake = recovery.wake.min(patient);
@@ -308,17 +309,17 @@ impl Coordinator {
         crashed: ServerId,
         recovery: &mut Recovery,
     ) {
-        if recovery.list_version != self.state.meta.list_version {
-            recovery.list_version = self.state.meta.list_version;
+        if recovery.list_version != self.desk.state.meta.list_version {
+            recovery.list_version = self.desk.state.meta.list_version;
             let up: BTreeSet<ServerId> =
-                self.state.all_up().filter(|s| s.entry.backup).map(|s| s.entry.id).collect();
+                self.desk.state.all_up().filter(|s| s.entry.backup).map(|s| s.entry.id).collect();
             let before = recovery.asks.len();
             recovery.asks.retain(|backup, _| up.contains(backup));
             recovery.changed |= recovery.asks.len() != before;
             for backup in up {
                 recovery.asks.entry(backup).or_insert_with(|| {
                     recovery.changed = true;
-                    Ask { retry: Retry::new(&self.config), pending: true, fenced: false, answer: None }
+                    Ask { retry: Retry::new(&self.desk.config), pending: true, fenced: false, answer: None }
                 });
             }
             if recovery.is_fenced() {
@@ -330,7 +331,7 @@ impl Coordinator {
             if !recovery.missing.is_empty() {
                 for ask in recovery.asks.values_mut().filter(|a| !a.pending) {
                     ask.pending = true;
-                    ask.retry = Retry::new(&self.config);
+                    ask.retry = Retry::new(&self.desk.config);
                 }
             }
         }
@@ -339,7 +340,7 @@ impl Coordinator {
         }
         let mut due = Vec::new();
         for (backup, ask) in recovery.asks.iter_mut().filter(|(_, a)| a.pending) {
-            if ask.retry.take(now, &self.config) {
+            if ask.retry.take(now, &self.desk.config) {
                 due.push(*backup);
             }
             recovery.wake = recovery.wake.min(ask.retry.next());
@@ -349,7 +350,7 @@ impl Coordinator {
         }
         for server in due {
             // A message of a few bytes always fits.
-            let _ = self.ask(now, server, Asked::Fence { recovery: id, server }, &Fence { crashed });
+            let _ = self.desk.ask(now, server, Asked::Fence { recovery: id, server }, &Fence { crashed });
         }
     }
 
@@ -398,8 +399,8 @@ impl Coordinator {
         }
         recovery.changed = false;
         recovery.look_at = now + PROOF_INTERVAL;
-        let Some(record) = self.state.recoveries.get(&id) else { return };
-        let Some(server) = self.state.servers.get(&record.crashed) else { return };
+        let Some(record) = self.desk.state.recoveries.get(&id) else { return };
+        let Some(server) = self.desk.state.servers.get(&record.crashed) else { return };
         let final_answer =
             all_answered && self.start_check.is_none() && self.all_directories(record, recovery);
         let evidence = match (final_answer, record.given_up.is_empty()) {
@@ -444,7 +445,7 @@ impl Coordinator {
                     let first = missing.first().map(Missing::to_string).unwrap_or_default();
                     let text =
                         format!("{id} of {} waits, {} missing: {first}", record.crashed, missing.len());
-                    self.outbox.report(Level::Warn, text);
+                    self.desk.outbox.report(Level::Warn, text);
                 }
                 recovery.missing = missing;
                 recovery.ask_again_at = recovery.ask_again_at.max(now + PROOF_INTERVAL);
@@ -465,7 +466,7 @@ impl Coordinator {
         recovery: &Recovery,
     ) -> BTreeSet<DirectoryId> {
         let answered = |id: &ServerId| recovery.asks.get(id).is_some_and(|a| a.answer.is_some());
-        let present = self.state.all_up().filter(|s| answered(&s.entry.id)).map(|s| s.entry.directory);
+        let present = self.desk.state.all_up().filter(|s| answered(&s.entry.id)).map(|s| s.entry.directory);
         let given_up = record.given_up.iter().map(|away| away.directory);
         let settled: BTreeSet<DirectoryId> = present.chain(given_up).collect();
         record.directories.iter().copied().filter(|d| !settled.contains(d)).collect()
@@ -473,14 +474,15 @@ impl Coordinator {
 
     fn may_divide(&self, now: Instant, id: RecoveryId, recovery: &mut Recovery, cold_ready: bool) -> bool {
         let Some(since) = recovery.complete_since else { return false };
-        let patient = since + self.config.ask_wait;
+        let patient = since + self.desk.config.ask_wait;
         if !recovery.all_answered() && patient > now {
             recovery.wake = recovery.wake.min(patient);
             return false;
         }
-        let Some(record) = self.state.recoveries.get(&id) else { return false };
+        let Some(record) = self.desk.state.recoveries.get(&id) else { return false };
         if record.cold && !cold_ready {
-            let present: BTreeSet<DirectoryId> = self.state.all_up().map(|s| s.entry.directory).collect();
+            let present: BTreeSet<DirectoryId> =
+                self.desk.state.all_up().map(|s| s.entry.directory).collect();
             if !record.directories.iter().all(|d| present.contains(d)) {
                 recovery.wake = recovery.wake.min(self.cold_until.max(now + PROOF_INTERVAL));
                 return false;
@@ -493,8 +495,8 @@ impl Coordinator {
 
     fn divide(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) {
         let Some(proof) = recovery.proof.clone() else { return };
-        let Some(crashed) = self.state.recoveries.get(&id).map(|r| r.crashed) else { return };
-        let time = self.time(now);
+        let Some(crashed) = self.desk.state.recoveries.get(&id).map(|r| r.crashed) else { return };
+        let time = self.desk.time(now);
         let mut tablets = self.dead_tablets(crashed, &proof);
         tablets.retain(|tablet| !self.is_recovered_from_any(crashed, &tablet.range, &recovery.lacking));
         if tablets.is_empty() {
@@ -502,12 +504,12 @@ impl Coordinator {
         }
         let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
         let ranges = divide(&tablets, &self.bounds(weight, recovery.partition_bytes_max));
-        let plan_id = self.state.meta.recoveries.next();
-        self.state.meta.recoveries = plan_id;
+        let plan_id = self.desk.state.meta.recoveries.next();
+        self.desk.state.meta.recoveries = plan_id;
         let earlier = self.divide_earlier(crashed, time, &ranges);
         let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier);
         let losses = self.file_losses(id, crashed, time, &proof);
-        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         record.plan = plan_id;
         record.ends = proof.ends();
         if let Some(losses) = losses {
@@ -524,15 +526,15 @@ impl Coordinator {
             tablets.len(),
             plan.partitions.len(),
         );
-        self.outbox.report(Level::Info, text);
-        self.outbox.touch(Key::Meta);
-        self.outbox.touch(Key::Recovery(id));
+        self.desk.outbox.report(Level::Info, text);
+        self.desk.outbox.touch(Key::Meta);
+        self.desk.outbox.touch(Key::Recovery(id));
         recovery.plan = Some(plan);
     }
 
     /// The bounds of partitions of a log of this many live bytes; `most`: the most that one partition is to have.
     pub(crate) fn bounds(&self, weight: u64, most: Option<u64>) -> Bounds {
-        let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
+        let masters = self.desk.state.all_up().filter(|s| s.entry.master).count() as u64;
         // All masters that are up share the work, but none works on scraps. Parts do not come out even, least of all
         // between slots: a sixteenth is room for that.
         let share = weight.div_ceil(masters.max(1));
@@ -540,20 +542,21 @@ impl Coordinator {
         // master.
         let share = if self.uneven_masters(share).is_some() { share.div_ceil(2) } else { share };
         let share = share.saturating_mul(17) / 16;
-        let share = share.saturating_add(u64::from(self.config.segment_bytes));
-        let wanted = share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max);
+        let share = share.saturating_add(u64::from(self.desk.config.segment_bytes));
+        let wanted =
+            share.max(self.desk.config.partition_bytes_min).min(self.desk.config.partition_bytes_max);
         Bounds {
             bytes_wanted: wanted.min(most.unwrap_or(u64::MAX)).max(1),
-            bytes_max: self.config.partition_bytes_max,
-            records_max: self.config.partition_records_max,
-            segment_bytes: self.config.segment_bytes,
+            bytes_max: self.desk.config.partition_bytes_max,
+            records_max: self.desk.config.partition_records_max,
+            segment_bytes: self.desk.config.segment_bytes,
         }
     }
 
     /// The tablets that are still the dead server's, with the weight that its heads told.
     pub(crate) fn dead_tablets(&self, crashed: ServerId, proof: &Proof) -> Vec<DeadTablet> {
         let mut tablets = Vec::new();
-        let kept = self.state.tables.values().filter(|t| !t.dropping && t.options.replicas > 0);
+        let kept = self.desk.state.tables.values().filter(|t| !t.dropping && t.options.replicas > 0);
         for table in kept {
             for tablet in table.tablets.iter().filter(|t| t.owner == crashed && t.taken) {
                 let range = PartitionRange {
@@ -590,7 +593,7 @@ impl Coordinator {
     fn estimate(&self, stream: &StreamProof, tablets: &mut [DeadTablet]) {
         let here = |t: &DeadTablet| (t.range.shard, t.range.stream) == (stream.shard, stream.stream);
         let count = tablets.iter().filter(|t| here(t)).count().max(1) as u64;
-        let bytes = stream.segments.len() as u64 * u64::from(self.config.segment_bytes) / count;
+        let bytes = stream.segments.len() as u64 * u64::from(self.desk.config.segment_bytes) / count;
         for tablet in tablets.iter_mut().filter(|t| here(t)) {
             let PartitionRange { table, first, last, .. } = tablet.range;
             tablet.stats.push(TabletStat { table, first, last, bytes, records: bytes / 100 });
@@ -600,15 +603,15 @@ impl Coordinator {
     // End.
 
     fn has_tablets(&self, server: ServerId) -> bool {
-        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
         live.flat_map(|t| &t.tablets).any(|t| t.owner == server)
     }
 
     fn end_recovery(&mut self, now: Instant, id: RecoveryId, crashed: ServerId) {
-        let time = self.time(now);
-        let server = self.state.servers.get(&crashed);
+        let time = self.desk.time(now);
+        let server = self.desk.state.servers.get(&crashed);
         assert!(server.is_some_and(|s| s.entry.state == ServerState::Crashed), "what is recovered was dead");
-        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         record.done = true;
         let took = time.0.saturating_sub(record.detected.0);
         record.done_millis = Some(took);
@@ -616,8 +619,8 @@ impl Coordinator {
             "{id} of {crashed} is over: {} tablets, {} records, {} bytes, {took} ms after the verdict",
             record.tablets, record.records, record.bytes
         );
-        self.outbox.report(Level::Info, text);
-        self.outbox.touch(Key::Recovery(id));
+        self.desk.outbox.report(Level::Info, text);
+        self.desk.outbox.touch(Key::Recovery(id));
         self.note_gone(id, crashed);
         if self.is_needed(crashed) {
             self.keep_log(now, crashed);
@@ -638,7 +641,7 @@ impl Coordinator {
 }
 
 /// The time to wait after this many failures.
-pub(crate) fn pause(config: &crate::CoordinatorConfig, failures: u32) -> Duration {
+pub(crate) fn pause(config: &crate::config::CoordinatorConfig, failures: u32) -> Duration {
     let doubled = config.repeat_interval.saturating_mul(1 << failures.min(6));
     debug_assert!(millis(doubled) > 0);
     doubled.min(config.repeat_interval_max)

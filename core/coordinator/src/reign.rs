@@ -43,7 +43,7 @@ impl Coordinator {
 
     fn confirm_term(&mut self) {
         if self.reign.confirming.is_none() && !self.reign.waiting.is_empty() {
-            let token = self.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
+            let token = self.desk.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
             self.reign.confirming = Some((token, std::mem::take(&mut self.reign.waiting)));
         }
     }
@@ -58,13 +58,13 @@ impl Coordinator {
         let Some((_, asked)) = self.reign.confirming.take_if(|(expected, _)| *expected == token) else {
             return;
         };
-        if found.first().is_none_or(|(_, version, _)| *version != self.outbox.term_version) {
+        if found.first().is_none_or(|(_, version, _)| *version != self.desk.outbox.term_version) {
             return self.deposed("another coordinator has taken over");
         }
         for ((server, _), (to, header, answer)) in asked {
             match answer {
                 Answer::ReadLease => self.grant(now, server, to, &header),
-                Answer::Leases(checked) => self.outbox.reply_with(to, &header, &checked),
+                Answer::Leases(checked) => self.desk.outbox.reply_with(to, &header, &checked),
             }
         }
         self.confirm_term();

@@ -6,9 +6,10 @@
 //!
 //! Protocol: docs/protocols/recovery.md, 5 and "Failures". Catalogue: F4, F6.
 
-use crate::CoordinatorConfig;
+use crate::asked::Asked;
+use crate::config::CoordinatorConfig;
 use crate::kept::EarlierPlan;
-use crate::machine::{Asked, Coordinator};
+use crate::machine::Coordinator;
 use crate::prove::{Proof, SegmentProof, Source};
 use crate::recovery::{Recovery, pause};
 use crate::retry::Retry;
@@ -160,7 +161,7 @@ impl Plan {
     /// The part of a partition's message that it has in common with others. None: it is too large.
     fn common_part(&mut self, coordinator: &Coordinator, partition: u32) -> Option<Arc<[u8]>> {
         let streams: Streams = self.ranges_of(partition).map(|r| (r.shard, r.stream)).collect();
-        let list_version = coordinator.state.meta.list_version;
+        let list_version = coordinator.desk.state.meta.list_version;
         let common = self.common.take().filter(|common| common.list_version == list_version);
         let mut common = common.unwrap_or_else(|| Common { list_version, of_streams: BTreeMap::new() });
         let made = common.of_streams.entry(streams).or_insert_with_key(|streams| {
@@ -245,7 +246,7 @@ impl Plan {
     /// The version floor that this recovery itself demands: after a loss no version that the dead server may have
     /// handed out is given again.
     pub fn loss_floor(&self, coordinator: &Coordinator, crashed: ServerId) -> Version {
-        let ceiling = |server: ServerId| coordinator.state.servers.get(&server).map(|s| s.ceiling);
+        let ceiling = |server: ServerId| coordinator.desk.state.servers.get(&server).map(|s| s.ceiling);
         let own = [(crashed, &self.proof)].into_iter();
         let logs = own.chain(self.earlier.iter().map(|earlier| (earlier.crashed, &earlier.proof)));
         let lost = logs.filter(|(_, proof)| proof.has_loss());
@@ -255,7 +256,7 @@ impl Plan {
     /// The loss floor, or a higher floor of an earlier loss that a tablet of the partition carries with it.
     fn version_floor(&self, coordinator: &Coordinator, crashed: ServerId, partition: u32) -> Version {
         let carried = |range: &PartitionRange| {
-            let table = coordinator.state.tables.get(&range.table)?;
+            let table = coordinator.desk.state.tables.get(&range.table)?;
             Some(table.tablets[table.covering(crashed, range.first, range.last)?].version_floor)
         };
         let floors = self.ranges_of(partition).filter_map(carried);
@@ -270,7 +271,7 @@ fn told_streams(
     streams: &Streams,
     sources: usize,
 ) -> Vec<RecoveryStream> {
-    let is_up = |source: &&Source| coordinator.state.is_up(source.backup);
+    let is_up = |source: &&Source| coordinator.desk.state.is_up(source.backup);
     let segment = |segment: &SegmentProof| RecoverySegment {
         segment: segment.segment,
         end: Some(segment.end).filter(|end| *end != u32::MAX),
@@ -332,7 +333,7 @@ impl Partition {
 impl Coordinator {
     /// Gives waiting partitions to masters, and repeats messages that were not answered.
     pub(crate) fn replay(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery, may_assign: bool) {
-        let Some(crashed) = self.state.recoveries.get(&id).map(|r| r.crashed) else { return };
+        let Some(crashed) = self.desk.state.recoveries.get(&id).map(|r| r.crashed) else { return };
         let Some(mut plan) = recovery.plan.take() else { return };
         let waiting = plan.partitions.iter().any(|p| matches!(p.state, Replay::Waiting));
         if waiting && may_assign {
@@ -344,7 +345,7 @@ impl Coordinator {
                 continue;
             };
             let due = remind_at.unwrap_or_else(|| retry.next());
-            if due <= now && self.outbox.is_crowded() {
+            if due <= now && self.desk.outbox.is_crowded() {
                 recovery.wake = recovery.wake.min(now + CROWDED_PAUSE);
                 break;
             }
@@ -358,7 +359,7 @@ impl Coordinator {
                     true
                 }
                 Some(_) => false,
-                None => retry.take(now, &self.config),
+                None => retry.take(now, &self.desk.config),
             };
             recovery.wake = recovery.wake.min(remind_at.unwrap_or_else(|| retry.next()));
             if !send {
@@ -371,7 +372,7 @@ impl Coordinator {
                     let text = format!(
                         "{id}: partition {number} does not fit a message; its log has too many segments"
                     );
-                    self.outbox.report(Level::Error, text);
+                    self.desk.outbox.report(Level::Error, text);
                 }
             }
         }
@@ -397,18 +398,19 @@ impl Coordinator {
             masters.entry(master).and_modify(|work| work.take(bytes));
             is_running = true;
             partition.attempt += 1;
-            partition.state = Replay::Running { master, retry: Retry::new(&self.config), remind_at: None };
+            partition.state =
+                Replay::Running { master, retry: Retry::new(&self.desk.config), remind_at: None };
             self.note_assigned(now, id, (plan_id, number, partition.attempt), master);
         }
     }
 
     /// The work that each master has, and the work below which a master may be given one more partition.
     fn work(&self, plan: &Plan) -> (BTreeMap<ServerId, Work>, Work) {
-        let tablets = self.state.tablets_by_master();
+        let tablets = self.desk.state.tablets_by_master();
         let (count, master_count) = (plan.partitions.len() as u64, tablets.len().max(1) as u64);
         let left = self.uneven_masters((plan.partition_bytes * count).div_ceil(master_count));
         let most = Work {
-            partitions: self.config.partitions_per_master,
+            partitions: self.desk.config.partitions_per_master,
             // No master takes over more than twice as much as if all took the same.
             of_this: left.as_ref().map_or(u32::MAX, |_| (2 * count / master_count).max(1) as u32),
             ..Work::default()
@@ -452,7 +454,7 @@ impl Coordinator {
         }
         let asked = Asked::Recover { recovery: id, plan: plan.id, partition, attempt: own.attempt, server };
         let about = common.len() + bytes + OWN_BYTES;
-        self.ask_encoded::<Recover>(now, server, asked, about, |out| own.encode_around(&common, out));
+        self.desk.ask_encoded::<Recover>(now, server, asked, about, |out| own.encode_around(&common, out));
         Some(about)
     }
 
@@ -498,13 +500,13 @@ impl Coordinator {
         let Some(plan) = self.recoveries.get_mut(&id).and_then(|r| r.plan.as_mut()) else { return };
         let plan_id = plan.id;
         let Some(partition) = plan.partitions.get_mut(number as usize) else { return };
-        partition.fail(now, &self.config);
+        partition.fail(now, &self.desk.config);
         self.note_part(now, id, (plan_id, number), |part, since| part.failed = Some(since));
-        if let Some(record) = self.state.recoveries.get_mut(&id) {
+        if let Some(record) = self.desk.state.recoveries.get_mut(&id) {
             record.failed_attempts += 1;
-            self.outbox.touch(Key::Recovery(id));
+            self.desk.outbox.touch(Key::Recovery(id));
         }
-        self.outbox.report(Level::Warn, format!("{id}: partition {number} goes elsewhere: {why}"));
+        self.desk.outbox.report(Level::Warn, format!("{id}: partition {number} goes elsewhere: {why}"));
         self.wake_recoveries();
     }
 

@@ -1,6 +1,6 @@
 //! When to repeat a message that has not been answered.
 
-use crate::CoordinatorConfig;
+use crate::config::CoordinatorConfig;
 use ramhold_base::Instant;
 use std::time::Duration;
 

@@ -15,7 +15,8 @@
 //! Nothing of this is stored.
 //! Protocol: docs/protocols/recovery.md, "When memory is short". Catalogue: F7.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use crate::prove::Proof;
 use crate::recovery::Recovery;
 use crate::replaying::Plan;
@@ -131,7 +132,7 @@ impl Coordinator {
             self.let_go_for_frames(now, since);
         }
         self.rooms.ask_at = now + ASK_INTERVAL;
-        let servers: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
+        let servers: Vec<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
         self.rooms.reports.retain(|server, _| servers.contains(server));
         if !std::mem::replace(&mut self.rooms.asked, servers.iter().copied().collect()).is_empty() {
             // Not all servers have told; the waiting recoveries look at what is known.
@@ -139,7 +140,7 @@ impl Coordinator {
         }
         for server in servers {
             // A message without content always fits.
-            let _ = self.ask(now, server, Asked::Room(server), &Room {});
+            let _ = self.desk.ask(now, server, Asked::Room(server), &Room {});
         }
     }
 
@@ -158,7 +159,7 @@ impl Coordinator {
     }
 
     fn masters(&self) -> impl Iterator<Item = &ServerRecord> {
-        self.state.all_up().filter(|server| server.entry.master)
+        self.desk.state.all_up().filter(|server| server.entry.master)
     }
 
     /// The free memory of each master, if all masters have told, and one has more than another by over half of its
@@ -181,12 +182,12 @@ impl Coordinator {
     /// Whether there is one recovery alone, or twice the room that all open recoveries would take in small partitions
     /// if each were like this one.
     fn has_plenty(&self, share: u64, masters: u64) -> bool {
-        let open = self.state.recoveries.values().filter(|record| !record.done).count() as u64;
+        let open = self.desk.state.recoveries.values().filter(|record| !record.done).count() as u64;
         if open <= 1 {
             return true;
         }
-        let segments = (share / u64::from(self.config.segment_bytes)).saturating_add(LEVELLED_SEGMENTS);
-        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let segments = (share / u64::from(self.desk.config.segment_bytes)).saturating_add(LEVELLED_SEGMENTS);
+        let replicas = self.desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
         let all = 2 * open * masters;
         let (bytes, frames) =
             self.rooms.reports.values().fold((0, 0), |(bytes, frames): (u64, u64), room| {
@@ -207,7 +208,7 @@ impl Coordinator {
 
     pub(crate) fn on_room(&mut self, now: Instant, server: ServerId, status: Status, body: &[u8]) {
         let Some(report) = decode::<RoomReport>(body).ok().filter(|_| status == Status::Ok) else { return };
-        if self.state.is_up(server) {
+        if self.desk.state.is_up(server) {
             self.rooms.reports.insert(server, report);
             if self.rooms.asked.remove(&server) && self.rooms.asked.is_empty() {
                 self.look_at_frames(now);
@@ -219,7 +220,7 @@ impl Coordinator {
 
     /// Notes since when frames are short.
     fn look_at_frames(&mut self, now: Instant) {
-        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let replicas = self.desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
         let have = self.rooms.reports.values().filter(|report| report.frames > 0).count();
         let is_full = have <= usize::from(replicas) && have < self.rooms.reports.len();
         let is_short = is_full || !self.has_frames_for_oldest();
@@ -265,8 +266,8 @@ impl Coordinator {
         }
         if !recovery.is_waiting() {
             let text = format!("{id} waits for {} bytes of memory", need.bytes);
-            self.outbox.report(Level::Info, text);
-            self.outbox.mark(Mark::RecoveryWaitsForRoom);
+            self.desk.outbox.report(Level::Info, text);
+            self.desk.outbox.mark(Mark::RecoveryWaitsForRoom);
             self.rooms.ask_at = self.rooms.ask_at.min(now + ASK_INTERVAL);
         }
         recovery.admission = Admission::Waiting(need);
@@ -279,13 +280,13 @@ impl Coordinator {
         let others = at_work.filter_map(|(id, other)| Some((*id, other.proof.as_ref()?)));
         let needs = others.chain([(id, proof)]).filter_map(|(id, proof)| self.need_of(id, proof));
         let needed = needs.map(|need| need.bytes).fold(0, u64::saturating_add);
-        let told = self.state.all_up().filter_map(|server| self.rooms.reports.get(&server.entry.id));
+        let told = self.desk.state.all_up().filter_map(|server| self.rooms.reports.get(&server.entry.id));
         needed <= told.map(|report| report.log_bytes).fold(0, u64::saturating_add)
     }
 
     /// The memory that a recovery has still to take in; none: nothing is left.
     fn need_of(&self, id: RecoveryId, proof: &Proof) -> Option<Need> {
-        let crashed = self.state.recoveries.get(&id)?.crashed;
+        let crashed = self.desk.state.recoveries.get(&id)?.crashed;
         let tablets = self.dead_tablets(crashed, proof);
         let bytes = tablets.iter().map(|tablet| tablet.bytes());
         bytes.reduce(u64::saturating_add).map(|bytes| Need { bytes })
@@ -294,7 +295,7 @@ impl Coordinator {
     /// No master that is up had memory for a partition. The rest of its log is divided into parts half as large, as far
     /// as that is possible.
     fn divide_finer(&mut self, id: RecoveryId) {
-        let least = u64::from(self.config.segment_bytes) / SEGMENT_PARTS_MAX;
+        let least = u64::from(self.desk.config.segment_bytes) / SEGMENT_PARTS_MAX;
         let Some(recovery) = self.recoveries.get_mut(&id) else { return };
         let Some(plan) = recovery.plan.as_ref().filter(|plan| !plan.is_running()) else { return };
         let half = plan.partition_bytes() / 2;
@@ -303,7 +304,7 @@ impl Coordinator {
         }
         recovery.partition_bytes_max = Some(half);
         recovery.plan_anew();
-        self.outbox.mark(Mark::RecoveryDividedFiner);
+        self.desk.outbox.mark(Mark::RecoveryDividedFiner);
     }
 
     /// A recovery master had no room for a partition after all. If its recovery was the only one at work, that recovery
@@ -340,7 +341,7 @@ impl Coordinator {
                 recovery.admission = Admission::Waiting(need);
                 recovery.leaves_to_others_until = now + OTHERS_TURN * (1 << recovery.fruitless.min(3));
                 recovery.fruitless += 1;
-                self.outbox.mark(Mark::RecoveryLetsOthersTry);
+                self.desk.outbox.mark(Mark::RecoveryLetsOthersTry);
             }
         }
         self.recoveries.insert(id, recovery);

@@ -44,9 +44,9 @@ pub struct CoordinatorSeen {
 
 impl Coordinator {
     pub fn seen(&self, now: Instant) -> CoordinatorSeen {
-        let tablets = || self.state.live_tablets();
+        let tablets = || self.desk.state.live_tablets();
         let in_state = |state: ServerState| {
-            let servers = self.state.servers.values().map(|server| &server.entry);
+            let servers = self.desk.state.servers.values().map(|server| &server.entry);
             servers.filter(|entry| entry.state == state && !entry.kept).count() as u64
         };
         let mut recoveries = [0; 4];
@@ -59,24 +59,25 @@ impl Coordinator {
                 RecoveryPhase::Done => {}
             }
         }
-        let last = self.state.recoveries.values().rev().find(|record| record.done);
+        let last = self.desk.state.recoveries.values().rev().find(|record| record.done);
         CoordinatorSeen {
             reason: self.why_not_active(),
             degraded: self.store_trouble(now),
-            uptime: self.uptime(now),
-            cluster: self.state.meta.cluster,
-            term: self.term,
+            uptime: self.desk.uptime(now),
+            cluster: self.desk.state.meta.cluster,
+            term: self.desk.term,
             servers_up: in_state(ServerState::Up),
             servers_crashed: in_state(ServerState::Crashed),
-            servers_expected: self.state.expected_count(),
-            servers_gone: self.state.gone.len() as u64,
+            servers_expected: self.desk.state.expected_count(),
+            servers_gone: self.desk.state.gone.len() as u64,
             gone: self.gone_reports(),
-            tables: self.state.tables.values().filter(|t| !t.dropping).count() as u64,
+            tables: self.desk.state.tables.values().filter(|t| !t.dropping).count() as u64,
             tablets: tablets().count() as u64,
-            tablets_recovering: tablets().filter(|t| t.taken && !self.state.is_up(t.owner)).count() as u64,
+            tablets_recovering: tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()
+                as u64,
             recoveries,
             last_recovery: last.and_then(|record| Some((record.done_millis?, record.bytes))),
-            losses: self.state.losses.len() as u64,
+            losses: self.desk.state.losses.len() as u64,
             warnings: self.warnings(now).len() as u64,
             cleared: self.cleared.values().map(|report| report.count).sum(),
         }

@@ -18,30 +18,30 @@ impl Coordinator {
     /// could tell.
     pub(crate) fn shortage(&self, replicas: u8) -> Option<Shortage> {
         let up = self.places().into_iter().min()?;
-        let backups = self.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);
+        let backups = self.desk.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);
         (u32::from(replicas) > up).then(|| Shortage {
             replicas,
             up,
             level: DomainLevel::of(backups),
-            own_counts: self.config.allow_local_backup,
+            own_counts: self.desk.config.allow_local_backup,
         })
     }
 
     /// The number of failure domains that could hold a replica, for each master that is up.
     fn places(&self) -> Vec<u32> {
-        let backups = self.state.all_up().filter(|s| s.entry.backup);
+        let backups = self.desk.state.all_up().filter(|s| s.entry.backup);
         let domains: BTreeSet<String> = backups.map(|s| failure_domain(&s.entry)).collect();
         let is_own = |master: &ServerEntry| {
-            !self.config.allow_local_backup && domains.contains(&failure_domain(master))
+            !self.desk.config.allow_local_backup && domains.contains(&failure_domain(master))
         };
-        let masters = self.state.all_up().filter(|s| s.entry.master);
+        let masters = self.desk.state.all_up().filter(|s| s.entry.master);
         let places = masters.map(|s| domains.len() - usize::from(is_own(&s.entry)));
         places.map(|places| u32::try_from(places).unwrap_or(u32::MAX)).collect()
     }
 
     /// Warns of tables whose replicas the servers that are up cannot keep.
     pub(crate) fn warn_of_shortages(&self, warnings: &mut Vec<String>) {
-        let tables = self.state.tables.values().filter(|t| !t.dropping);
+        let tables = self.desk.state.tables.values().filter(|t| !t.dropping);
         let short = tables.filter_map(|table| Some((table, self.shortage(table.options.replicas)?)));
         for (table, shortage) in short.take(WARNING_COUNT_MAX) {
             let (name, remedy) = (table.name.escape_debug(), shortage.remedy());

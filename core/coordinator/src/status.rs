@@ -24,11 +24,11 @@ const AWAY_COUNT_MAX: usize = 256;
 
 impl Coordinator {
     pub(crate) fn answer_ping(&mut self, now: Instant, to: Peer, header: &Header) -> Result<(), Status> {
-        let micros = self.time_micros(now);
+        let micros = self.desk.time_micros(now);
         let pong = Pong { server: ServerId::NONE, list_version: 0, time_micros: None };
         // The sooner an answer comes, the more it says about the time.
-        let is_told = !self.clock().is_standing(now) && self.tells_time_at_once(micros);
-        self.outbox.reply_at_once(to, header, &Pong { time_micros: is_told.then_some(micros), ..pong });
+        let is_told = !self.clock().is_standing(now) && self.desk.tells_time_at_once(micros);
+        self.desk.outbox.reply_at_once(to, header, &Pong { time_micros: is_told.then_some(micros), ..pong });
         Ok(())
     }
 
@@ -40,11 +40,11 @@ impl Coordinator {
     ) -> Result<(), Status> {
         let status = ProcessStatus {
             version: env!("CARGO_PKG_VERSION").into(),
-            uptime_millis: millis(self.uptime(now)),
-            tablets: self.state.tablets().count() as u64,
+            uptime_millis: millis(self.desk.uptime(now)),
+            tablets: self.desk.state.tablets().count() as u64,
             ..ProcessStatus::default()
         };
-        self.outbox.show(to, header, &status);
+        self.desk.outbox.show(to, header, &status);
         Ok(())
     }
 
@@ -54,39 +54,41 @@ impl Coordinator {
         to: Peer,
         header: &Header,
     ) -> Result<(), Status> {
-        let time = self.time(now);
-        let tablets = || self.state.live_tablets();
+        let time = self.desk.time(now);
+        let tablets = || self.desk.state.live_tablets();
         // A kept log is asked for again when an owner of parts of it has died, so its recovery is told of, too.
-        let open = self.state.recoveries.values().filter(|r| !r.done || self.recoveries.contains_key(&r.id));
+        let open =
+            self.desk.state.recoveries.values().filter(|r| !r.done || self.recoveries.contains_key(&r.id));
         let status = ClusterStatus {
-            cluster: self.state.meta.cluster,
-            term: self.term,
+            cluster: self.desk.state.meta.cluster,
+            term: self.desk.term,
             time,
-            servers: self.state.servers.values().map(|s| s.entry.clone()).collect(),
-            tables: self.state.tables.values().filter(|t| !t.dropping).count() as u64,
+            servers: self.desk.state.servers.values().map(|s| s.entry.clone()).collect(),
+            tables: self.desk.state.tables.values().filter(|t| !t.dropping).count() as u64,
             tablets: tablets().count() as u64,
-            tablets_recovering: tablets().filter(|t| t.taken && !self.state.is_up(t.owner)).count() as u64,
+            tablets_recovering: tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()
+                as u64,
             recoveries: open.take(RECOVERY_COUNT_MAX).map(|r| self.recovery_report(r)).collect(),
-            losses: self.state.losses.values().cloned().collect(),
+            losses: self.desk.state.losses.values().cloned().collect(),
             warnings: self.warnings(now),
             version: env!("CARGO_PKG_VERSION").into(),
             cleared: self.cleared.values().cloned().collect(),
-            copyset_rings: self.config.placement.copyset_rings(),
-            expected: Some(self.state.expected_count()),
+            copyset_rings: self.desk.config.placement.copyset_rings(),
+            expected: Some(self.desk.state.expected_count()),
             gone: Some(self.gone_reports()),
         };
         if self.full_store.is_some() {
-            self.outbox.reply_at_once(to, header, &status);
+            self.desk.outbox.reply_at_once(to, header, &status);
         } else {
-            self.outbox.show(to, header, &status);
+            self.desk.outbox.show(to, header, &status);
         }
         Ok(())
     }
 
     pub(crate) fn answer_recoveries(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
-        let newest = self.state.recoveries.values().rev().take(RECOVERY_COUNT_MAX);
+        let newest = self.desk.state.recoveries.values().rev().take(RECOVERY_COUNT_MAX);
         let recoveries = Recoveries { recoveries: newest.map(|r| self.recovery_report(r)).collect() };
-        self.outbox.show(to, header, &recoveries);
+        self.desk.outbox.show(to, header, &recoveries);
         Ok(())
     }
 
@@ -95,7 +97,7 @@ impl Coordinator {
         let missing = live.map_or(&[][..], |r| &r.missing).iter().map(|m| m.to_string());
         // Older logs, from which parts of this one are recovered, may lack something, too.
         let earlier = live.iter().flat_map(|r| &r.lacking).filter_map(|server| {
-            let first = self.recoveries.get(&self.state.recovery_of(*server)?.id)?.missing.first()?;
+            let first = self.recoveries.get(&self.desk.state.recovery_of(*server)?.id)?.missing.first()?;
             Some(format!("of the log of {server}, which parts of it are in as well: {first}"))
         });
         RecoveryReport {
@@ -130,7 +132,7 @@ impl Coordinator {
     /// in a field of its own.
     pub fn warnings(&self, now: Instant) -> Vec<String> {
         let mut warnings = Vec::new();
-        if !self.state.all_up().any(|s| s.entry.master) {
+        if !self.desk.state.all_up().any(|s| s.entry.master) {
             warnings.push(
                 "no server is up that takes tablets; start servers, see 'ramhold server --help'".into(),
             );

@@ -30,14 +30,14 @@ use std::collections::BTreeMap;
 impl Coordinator {
     pub(crate) fn create_table(&mut self, message: &TableCreate) -> Result<UpdateResult, Status> {
         check_create(message)?;
-        if self.state.table_named(&message.name).is_some() {
+        if self.desk.state.table_named(&message.name).is_some() {
             return Err(Status::TableExists);
         }
-        let options = settle(message, self.config.default_replicas)?;
-        if self.state.tables.len() >= TABLE_COUNT_MAX {
+        let options = settle(message, self.desk.config.default_replicas)?;
+        if self.desk.state.tables.len() >= TABLE_COUNT_MAX {
             return Err(Status::TooManyTables);
         }
-        let mut masters = self.state.tablets_by_master();
+        let mut masters = self.desk.state.tablets_by_master();
         if masters.is_empty() {
             // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
@@ -52,7 +52,7 @@ impl Coordinator {
         let part = if options.slots { part_at_slots } else { part };
         let range = |index: u64| part(0, u64::MAX, index, count);
         let tablets = (0..count).map(|i| untaken(range(i), least_loaded(&mut masters))).collect();
-        let seed = PlacementSeed(self.rng.u64());
+        let seed = PlacementSeed(self.desk.rng.u64());
         Ok(UpdateResult::TableCreated(self.enter_table(message.name.clone(), options, seed, tablets)))
     }
 
@@ -63,16 +63,16 @@ impl Coordinator {
         seed: PlacementSeed,
         tablets: Vec<TabletRecord>,
     ) -> TableId {
-        let id = self.state.meta.tables.next();
-        self.state.meta.tables = id;
+        let id = self.desk.state.meta.tables.next();
+        self.desk.state.meta.tables = id;
         let text =
             format!("table {id} '{}' is being created: {} tablets", name.escape_debug(), tablets.len());
-        self.outbox.report(Level::Info, text);
+        self.desk.outbox.report(Level::Info, text);
         let division = DivisionId::NONE;
         let table = TableRecord { id, name, options, seed, dropping: false, tablets, division };
-        self.state.tables.insert(id, table);
-        self.outbox.touch(Key::Meta);
-        self.outbox.touch(Key::Table(id));
+        self.desk.state.tables.insert(id, table);
+        self.desk.outbox.touch(Key::Meta);
+        self.desk.outbox.touch(Key::Table(id));
         self.want_tablets(id);
         id
     }
@@ -80,18 +80,18 @@ impl Coordinator {
     /// The client is answered when no owner serves the table any more, also if the table is being dropped already.
     pub(crate) fn drop_table(&mut self, message: &TableDrop) -> Result<UpdateResult, Status> {
         let id = message.table;
-        if !self.state.tables.get(&id).ok_or(Status::UnknownTable)?.dropping {
+        if !self.desk.state.tables.get(&id).ok_or(Status::UnknownTable)?.dropping {
             self.begin_drop(id);
         }
         Ok(UpdateResult::TableDropped(id))
     }
 
     fn begin_drop(&mut self, id: TableId) {
-        let Some(table) = self.state.tables.get_mut(&id) else { return };
+        let Some(table) = self.desk.state.tables.get_mut(&id) else { return };
         table.dropping = true;
         let text = format!("table {id} '{}' is being dropped", table.name.escape_debug());
-        self.outbox.report(Level::Info, text);
-        self.outbox.touch(Key::Table(id));
+        self.desk.outbox.report(Level::Info, text);
+        self.desk.outbox.touch(Key::Table(id));
         self.want_drop(id);
         self.recoveries_without(id);
     }
@@ -99,11 +99,11 @@ impl Coordinator {
     /// An empty table takes the place of this one. Everything but the objects stays as it is.
     pub(crate) fn truncate_table(&mut self, message: &TableTruncate) -> Result<UpdateResult, Status> {
         let old = message.table;
-        let table = self.state.tables.get(&old).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
-        if self.state.tables.len() >= TABLE_COUNT_MAX {
+        let table = self.desk.state.tables.get(&old).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
+        if self.desk.state.tables.len() >= TABLE_COUNT_MAX {
             return Err(Status::TooManyTables);
         }
-        let mut masters = self.state.tablets_by_master();
+        let mut masters = self.desk.state.tablets_by_master();
         if masters.is_empty() {
             // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
@@ -119,16 +119,16 @@ impl Coordinator {
         let (name, options, seed) = (table.name.clone(), table.options.clone(), table.seed);
         self.begin_drop(old);
         let new = self.enter_table(name, options, seed, tablets);
-        self.outbox.mark(Mark::TableTruncated);
+        self.desk.outbox.mark(Mark::TableTruncated);
         Ok(UpdateResult::TableTruncated(old, new))
     }
 
     pub(crate) fn answer_table_list(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
         let mut losses: BTreeMap<TableId, u32> = BTreeMap::new();
-        for table in self.state.losses.values().flat_map(|l| &l.tables) {
+        for table in self.desk.state.losses.values().flat_map(|l| &l.tables) {
             *losses.entry(*table).or_default() += 1;
         }
-        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
         let summary = |t: &TableRecord| TableSummary {
             table: t.id,
             name: t.name.clone(),
@@ -137,7 +137,7 @@ impl Coordinator {
             losses: losses.get(&t.id).copied().unwrap_or(0),
         };
         let tables = Tables { tables: live.map(summary).collect() };
-        self.outbox.reply_with(to, header, &tables);
+        self.desk.outbox.reply_with(to, header, &tables);
         Ok(())
     }
 
@@ -148,9 +148,9 @@ impl Coordinator {
         message: &TableDescribe,
     ) -> Result<(), Status> {
         let table = if message.name.is_empty() {
-            self.state.tables.get(&message.table)
+            self.desk.state.tables.get(&message.table)
         } else {
-            self.state.table_named(&message.name)
+            self.desk.state.table_named(&message.name)
         };
         let table = table.ok_or(Status::UnknownTable)?;
         let description = TableDescription {
@@ -162,13 +162,13 @@ impl Coordinator {
             migrating: self.migrating_count(table),
             shortage: self.shortage(table.options.replicas),
         };
-        self.outbox.reply_with(to, header, &description);
+        self.desk.outbox.reply_with(to, header, &description);
         Ok(())
     }
 
     /// Only a server that serves the tablet is named with an address: a tablet that is not yet taken may still move.
     fn describe(&self, table: &TableRecord, tablet: &TabletRecord) -> TabletDescription {
-        let owner = self.state.up(tablet.owner);
+        let owner = self.desk.state.up(tablet.owner);
         let state = match owner {
             _ if table.dropping => TabletState::Dropping,
             _ if !tablet.taken => TabletState::Creating,

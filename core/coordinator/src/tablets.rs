@@ -7,8 +7,9 @@
 //!
 //! Protocol: docs/protocols/membership.md (store), consistency rules 6 and 7. Catalogue: A1, B3, G3.
 
+use crate::asked::Asked;
 use crate::division::Tellings;
-use crate::machine::{Asked, Coordinator};
+use crate::machine::Coordinator;
 use crate::migration::Movers;
 use crate::retry::Retry;
 use crate::state::{Key, TabletRecord, UpdateResult};
@@ -90,11 +91,12 @@ impl Progress {
 
 impl Coordinator {
     pub(crate) fn resume_tables(&mut self) {
-        let tables: Vec<(TableId, bool)> = self.state.tables.values().map(|t| (t.id, t.dropping)).collect();
+        let tables: Vec<(TableId, bool)> =
+            self.desk.state.tables.values().map(|t| (t.id, t.dropping)).collect();
         for (id, dropping) in tables {
             if dropping { self.want_drop(id) } else { self.want_tablets(id) }
         }
-        let crashed = self.state.servers.values().filter(|s| s.entry.state == ServerState::Crashed);
+        let crashed = self.desk.state.servers.values().filter(|s| s.entry.state == ServerState::Crashed);
         for id in crashed.map(|s| s.entry.id).collect::<Vec<_>>() {
             self.move_untaken_tablets(id);
         }
@@ -102,16 +104,16 @@ impl Coordinator {
 
     /// Every tablet of the table that is not taken has to be taken.
     pub(crate) fn want_tablets(&mut self, table: TableId) {
-        let Some(record) = self.state.tables.get(&table) else { return };
+        let Some(record) = self.desk.state.tables.get(&table) else { return };
         for tablet in record.tablets.iter().filter(|t| !t.taken) {
-            self.progress.creating.insert((table, tablet.first), Retry::new(&self.config));
+            self.progress.creating.insert((table, tablet.first), Retry::new(&self.desk.config));
         }
         self.progress.wake = Instant::ZERO;
     }
 
     pub(crate) fn want_drop(&mut self, table: TableId) {
-        let Some(record) = self.state.tables.get(&table) else { return };
-        let owners = record.tablets.iter().map(|t| (t.owner, Retry::new(&self.config)));
+        let Some(record) = self.desk.state.tables.get(&table) else { return };
+        let owners = record.tablets.iter().map(|t| (t.owner, Retry::new(&self.desk.config)));
         self.progress.dropping.insert(table, owners.collect());
         self.progress.creating.retain(|(t, _), _| *t != table);
         self.progress.wake = Instant::ZERO;
@@ -119,21 +121,21 @@ impl Coordinator {
 
     fn want_drop_at(&mut self, table: TableId, server: ServerId) {
         let owners = self.progress.dropping.entry(table).or_default();
-        owners.insert(server, Retry::new(&self.config));
+        owners.insert(server, Retry::new(&self.desk.config));
         self.progress.wake = Instant::ZERO;
     }
 
     /// Tablets that this dead server was to take go to other masters. If there is no master, they wait.
     pub(crate) fn move_untaken_tablets(&mut self, dead: ServerId) {
-        let mut masters = self.state.tablets_by_master();
+        let mut masters = self.desk.state.tablets_by_master();
         if masters.is_empty() {
             return;
         }
-        for table in self.state.tables.values_mut().filter(|t| !t.dropping) {
+        for table in self.desk.state.tables.values_mut().filter(|t| !t.dropping) {
             for tablet in table.tablets.iter_mut().filter(|t| t.owner == dead && !t.taken) {
                 tablet.owner = least_loaded(&mut masters);
-                self.progress.creating.insert((table.id, tablet.first), Retry::new(&self.config));
-                self.outbox.touch(Key::Table(table.id));
+                self.progress.creating.insert((table.id, tablet.first), Retry::new(&self.desk.config));
+                self.desk.outbox.touch(Key::Table(table.id));
             }
         }
         self.progress.wake = Instant::ZERO;
@@ -155,7 +157,7 @@ impl Coordinator {
     fn advance_takes(&mut self, now: Instant) {
         let mut due = Vec::new();
         for (key, retry) in &mut self.progress.creating {
-            if retry.take(now, &self.config) {
+            if retry.take(now, &self.desk.config) {
                 due.push(*key);
             }
             self.progress.wake = self.progress.wake.min(retry.next());
@@ -163,10 +165,10 @@ impl Coordinator {
         let mut ownerless = Vec::new();
         for (table, first) in due {
             let Some((tablet, message)) = self.take_message(table, first) else { continue };
-            if self.state.is_up(tablet.owner) {
+            if self.desk.state.is_up(tablet.owner) {
                 let asked = Asked::Take { table, first, last: tablet.last, server: tablet.owner };
                 // A message of a few dozen bytes always fits.
-                let _ = self.ask(now, tablet.owner, asked, &message);
+                let _ = self.desk.ask(now, tablet.owner, asked, &message);
             } else {
                 ownerless.push(tablet.owner);
             }
@@ -178,7 +180,7 @@ impl Coordinator {
     }
 
     fn take_message(&self, table: TableId, first: KeyHash) -> Option<(TabletRecord, TabletTake)> {
-        let record = self.state.tables.get(&table)?;
+        let record = self.desk.state.tables.get(&table)?;
         let tablet = record.tablets.iter().find(|t| t.first == first && !t.taken)?;
         let message = TabletTake {
             table,
@@ -203,15 +205,15 @@ impl Coordinator {
     ) {
         if status != Status::Ok {
             let text = format!("{server} does not take a tablet of {table} yet: {status}");
-            self.outbox.report(Level::Debug, text);
+            self.desk.outbox.report(Level::Debug, text);
             return;
         }
         let Ok(taken) = decode::<TabletTaken>(body) else { return };
-        let Some(record) = self.state.tables.get_mut(&table).filter(|t| !t.dropping) else {
+        let Some(record) = self.desk.state.tables.get_mut(&table).filter(|t| !t.dropping) else {
             // The server took the tablet after it was told to drop the table, or the drop overtook the answer.
             return self.want_drop_at(table, server);
         };
-        if !self.state.servers.get(&server).is_some_and(|s| {
+        if !self.desk.state.servers.get(&server).is_some_and(|s| {
             s.entry.state == ServerState::Up
                 && s.has_stream(taken.shard, taken.stream, record.options.durability)
         }) {
@@ -225,10 +227,10 @@ impl Coordinator {
         (tablet.shard, tablet.stream, tablet.first_segment) =
             (taken.shard, taken.stream, taken.first_segment);
         self.progress.creating.remove(&(table, range.0));
-        self.outbox.touch(Key::Table(table));
+        self.desk.outbox.touch(Key::Table(table));
         if record.tablets.iter().all(|t| t.taken) {
             let text = format!("table {table} '{}' is served", record.name.escape_debug());
-            self.outbox.report(Level::Info, text);
+            self.desk.outbox.report(Level::Info, text);
             self.progress.wake = Instant::ZERO;
         }
     }
@@ -247,11 +249,11 @@ impl Coordinator {
                 continue;
             }
             for (owner, retry) in &mut owners {
-                if self.state.is_up(*owner) && retry.take(now, &self.config) {
+                if self.desk.state.is_up(*owner) && retry.take(now, &self.desk.config) {
                     let asked = Asked::Drop { table, server: *owner };
-                    let _ = self.ask(now, *owner, asked, &TabletDrop { table });
+                    let _ = self.desk.ask(now, *owner, asked, &TabletDrop { table });
                 }
-                if self.state.is_up(*owner) {
+                if self.desk.state.is_up(*owner) {
                     self.progress.wake = self.progress.wake.min(retry.next());
                 }
             }
@@ -262,11 +264,11 @@ impl Coordinator {
     /// Whether this server can do and say nothing any more: it has left the list, or every backup that is Up has fenced
     /// it and its read lease is over.
     fn is_silenced(&mut self, now: Instant, server: ServerId) -> bool {
-        match self.state.servers.get(&server).map(|s| s.entry.state) {
+        match self.desk.state.servers.get(&server).map(|s| s.entry.state) {
             None => true,
             Some(ServerState::Up) => false,
             Some(ServerState::Crashed) => {
-                let recovery = self.state.recovery_of(server).and_then(|r| self.recoveries.get(&r.id));
+                let recovery = self.desk.state.recovery_of(server).and_then(|r| self.recoveries.get(&r.id));
                 let Some(recovery) = recovery else { return true };
                 if now < recovery.lease_until {
                     self.progress.wake = self.progress.wake.min(recovery.lease_until);
@@ -287,10 +289,10 @@ impl Coordinator {
     }
 
     fn end_drop(&mut self, table: TableId) {
-        if let Some(record) = self.state.tables.remove(&table) {
+        if let Some(record) = self.desk.state.tables.remove(&table) {
             let text = format!("table {table} '{}' is gone", record.name.escape_debug());
-            self.outbox.report(Level::Info, text);
-            self.outbox.touch(Key::Table(table));
+            self.desk.outbox.report(Level::Info, text);
+            self.desk.outbox.touch(Key::Table(table));
         }
         self.wake_recoveries();
     }

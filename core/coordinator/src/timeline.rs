@@ -14,8 +14,8 @@ const PART_COUNT_MAX: usize = 4096;
 impl Coordinator {
     /// Milliseconds since the verdict.
     pub(crate) fn since_verdict(&mut self, now: Instant, id: RecoveryId) -> u64 {
-        let detected = self.state.recoveries.get(&id).map_or(0, |record| record.detected.0);
-        self.time(now).0.saturating_sub(detected)
+        let detected = self.desk.state.recoveries.get(&id).map_or(0, |record| record.detected.0);
+        self.desk.time(now).0.saturating_sub(detected)
     }
 
     /// Notes that a step was reached; only the first time counts.
@@ -26,7 +26,7 @@ impl Coordinator {
         step: impl FnOnce(&mut RecoverySteps) -> &mut Option<u64>,
     ) {
         let since = self.since_verdict(now, id);
-        if let Some(record) = self.state.recoveries.get_mut(&id) {
+        if let Some(record) = self.desk.state.recoveries.get_mut(&id) {
             step(&mut record.steps).get_or_insert(since);
         }
     }
@@ -39,7 +39,7 @@ impl Coordinator {
         server: ServerId,
     ) {
         let assigned = self.since_verdict(now, id);
-        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         if record.parts.len() < PART_COUNT_MAX {
             record.parts.push(PartReport {
                 plan,
@@ -67,7 +67,7 @@ impl Coordinator {
         note: impl FnOnce(&mut PartReport, u64),
     ) {
         let since = self.since_verdict(now, id);
-        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         let mut parts = record.parts.iter_mut().rev();
         if let Some(part) = parts.find(|part| (part.plan, part.partition) == (plan, partition)) {
             note(part, since);

@@ -51,16 +51,16 @@ impl Coordinator {
             self.rooms.alone = None;
             self.turns_by_room(&waiting).into_iter().map(|log| (log, None)).collect()
         };
-        let logs: Vec<ServerId> = self.state.servers.values().map(|server| server.entry.id).collect();
+        let logs: Vec<ServerId> = self.desk.state.servers.values().map(|server| server.entry.id).collect();
         for log in logs {
-            let Some(server) = self.state.servers.get_mut(&log) else { continue };
+            let Some(server) = self.desk.state.servers.get_mut(&log) else { continue };
             let entry = &mut server.entry;
             let turn = turns.get(&log);
             let wanted = (turn.is_some(), turn.copied().flatten());
             if (entry.replicates, entry.replicates_only) != wanted {
                 (entry.replicates, entry.replicates_only) = wanted;
-                self.list_changed(log);
-                self.outbox.mark(Mark::TurnGiven);
+                self.desk.list_changed(log);
+                self.desk.outbox.mark(Mark::TurnGiven);
             }
         }
     }
@@ -71,7 +71,7 @@ impl Coordinator {
         let mut taken = 0;
         let mut turns = Vec::new();
         for log in &logs {
-            let Some(server) = self.state.servers.get(log) else { continue };
+            let Some(server) = self.desk.state.servers.get(log) else { continue };
             let segments = self.segments_of(*log);
             // While not all of a log is live, its whole size is not known.
             let fits = server.entry.kept && self.has_frames(taken + segments);
@@ -106,26 +106,26 @@ impl Coordinator {
     /// Live pieces that are not replicated: for each, the oldest log that it is recovered from, and its owner.
     fn unreplicated(&self) -> BTreeSet<(ServerId, ServerId)> {
         let pieces = self.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
-        let pieces = pieces.filter(|piece| self.state.is_up(piece.owner));
+        let pieces = pieces.filter(|piece| self.desk.state.is_up(piece.owner));
         let oldest = |piece: &TabletRecord| piece.earlier_positions().map(|e| e.server).min();
         pieces.filter_map(|piece| Some((oldest(piece)?, piece.owner))).collect()
     }
 
     /// The most segments that the partitions of a dead log take.
     fn segments_of(&self, crashed: ServerId) -> u64 {
-        self.state.recovery_of(crashed).map_or(0, |record| {
-            let full = record.bytes.div_ceil(u64::from(self.config.segment_bytes));
+        self.desk.state.recovery_of(crashed).map_or(0, |record| {
+            let full = record.bytes.div_ceil(u64::from(self.desk.config.segment_bytes));
             full + PARTITION_SEGMENTS * u64::from(record.partitions)
         })
     }
 
     /// Whether backups have frames for this many segments, and for one head of each master beside them.
     fn has_frames(&self, segments: u64) -> bool {
-        let heads = self.state.all_up().filter(|server| server.entry.master).count() as u64;
+        let heads = self.desk.state.all_up().filter(|server| server.entry.master).count() as u64;
         let segments = segments.saturating_add(heads);
-        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let replicas = self.desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
         let mut domains: BTreeMap<String, u64> = BTreeMap::new();
-        for server in self.state.all_up() {
+        for server in self.desk.state.all_up() {
             let Some(frames) = self.frames_of(server.entry.id) else { continue };
             let domain = domains.entry(failure_domain(&server.entry)).or_default();
             *domain = domain.saturating_add(frames);

@@ -46,7 +46,7 @@ impl Coordinator {
         }
         let result = match self.recall(header)? {
             Recalled::Done(result) => {
-                self.outbox.mark(Mark::UpdateRecalled);
+                self.desk.outbox.mark(Mark::UpdateRecalled);
                 result
             }
             Recalled::Dropped => return Ok(()),
@@ -64,13 +64,13 @@ impl Coordinator {
     }
 
     fn recall(&mut self, header: &Header) -> Result<Recalled, Status> {
-        let record = self.state.leases.get_mut(&header.lease).ok_or(Status::LeaseOver)?;
+        let record = self.desk.state.leases.get_mut(&header.lease).ok_or(Status::LeaseOver)?;
         if header.unacknowledged > record.floor {
             record.floor = header.unacknowledged;
             let before = record.updates.len();
             record.updates.retain(|update| update.sequence >= header.unacknowledged);
             self.leases.update_count -= before - record.updates.len();
-            self.outbox.touch(Key::Lease(header.lease));
+            self.desk.outbox.touch(Key::Lease(header.lease));
         }
         if header.sequence < record.floor && !planted(Defect::UpdateFloorIgnored) {
             return Ok(Recalled::Dropped);
@@ -87,7 +87,7 @@ impl Coordinator {
                         "{} updates of clients were dropped: too many results wait to be acknowledged",
                         self.leases.updates_dropped
                     );
-                    self.outbox.report(Level::Warn, text);
+                    self.desk.outbox.report(Level::Warn, text);
                 }
                 Ok(Recalled::Dropped)
             }
@@ -96,7 +96,8 @@ impl Coordinator {
     }
 
     fn remember(&mut self, header: &Header, result: UpdateResult) {
-        let record = self.state.leases.get_mut(&header.lease).expect("the lease lived when this update came");
+        let record =
+            self.desk.state.leases.get_mut(&header.lease).expect("the lease lived when this update came");
         let update = UpdateRecord { sequence: header.sequence, result };
         match record.find(header.sequence) {
             Ok(at) => record.updates[at] = update,
@@ -106,7 +107,7 @@ impl Coordinator {
             }
         }
         if !planted(Defect::UpdateResultNotStored) {
-            self.outbox.touch(Key::Lease(header.lease));
+            self.desk.outbox.touch(Key::Lease(header.lease));
         }
     }
 
@@ -114,10 +115,10 @@ impl Coordinator {
     fn unfinished(&self, result: UpdateResult) -> Option<TableId> {
         match result {
             UpdateResult::TableCreated(id) => {
-                let table = self.state.tables.get(&id)?;
+                let table = self.desk.state.tables.get(&id)?;
                 (!table.dropping && table.tablets.iter().any(|t| !t.taken)).then_some(id)
             }
-            UpdateResult::TableDropped(id) => self.state.tables.contains_key(&id).then_some(id),
+            UpdateResult::TableDropped(id) => self.desk.state.tables.contains_key(&id).then_some(id),
             UpdateResult::TableTruncated(old, new) => self
                 .unfinished(UpdateResult::TableDropped(old))
                 .or_else(|| self.unfinished(UpdateResult::TableCreated(new))),
@@ -133,24 +134,24 @@ impl Coordinator {
     fn answer_update(&mut self, to: ConnId, header: &Header, result: UpdateResult) {
         let to = Peer::Conn(to);
         match result {
-            UpdateResult::Refused(status) => self.outbox.reply(to, header, status),
+            UpdateResult::Refused(status) => self.desk.outbox.reply(to, header, status),
             UpdateResult::Lacking(shortage) => {
-                self.outbox.refuse_with(to, header, Status::TooFewBackups, &shortage);
+                self.desk.outbox.refuse_with(to, header, Status::TooFewBackups, &shortage);
             }
             UpdateResult::TableCreated(table) => {
-                self.outbox.reply_with(to, header, &TableCreated { table });
+                self.desk.outbox.reply_with(to, header, &TableCreated { table });
             }
             UpdateResult::TableTruncated(_, table) => {
-                self.outbox.reply_with(to, header, &TableTruncated { table });
+                self.desk.outbox.reply_with(to, header, &TableTruncated { table });
             }
             UpdateResult::TableDivided(_, _, tablets) => {
-                self.outbox.reply_with(to, header, &TableDivided { tablets });
+                self.desk.outbox.reply_with(to, header, &TableDivided { tablets });
             }
             UpdateResult::TableDropped(_)
             | UpdateResult::LossAcknowledged
             | UpdateResult::TableAltered(_)
             | UpdateResult::ServerForgotten => {
-                self.outbox.reply_with(to, header, &Empty {});
+                self.desk.outbox.reply_with(to, header, &Empty {});
             }
         }
     }

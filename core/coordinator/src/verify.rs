@@ -11,7 +11,8 @@
 //!
 //! Protocol: docs/protocols/membership.md. Catalogue: F1, F7.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use crate::state::Key;
 use ramhold_base::{Instant, Level, Lost, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
@@ -66,7 +67,7 @@ impl Coordinator {
 
     /// Begins to look whether a server lives, unless that is being done.
     pub(crate) fn suspect(&mut self, now: Instant, id: ServerId, cause: String) {
-        if !self.state.is_up(id) || self.suspects.contains_key(&id) {
+        if !self.desk.state.is_up(id) || self.suspects.contains_key(&id) {
             return;
         }
         if self.start_check.as_ref().is_some_and(|c| c.dead.iter().any(|(dead, _)| *dead == id)) {
@@ -98,7 +99,7 @@ impl Coordinator {
         let due: Vec<ServerId> = self
             .suspects
             .iter()
-            .filter(|(_, s)| s.next_ping <= now || s.begun + self.config.verify_timeout <= now)
+            .filter(|(_, s)| s.next_ping <= now || s.begun + self.desk.config.verify_timeout <= now)
             .map(|(id, _)| *id)
             .collect();
         for id in due {
@@ -108,8 +109,8 @@ impl Coordinator {
     }
 
     fn advance_suspect(&mut self, now: Instant, id: ServerId) {
-        let timeout = self.config.verify_timeout;
-        let Some(address) = self.state.up(id).map(|s| s.entry.address.0) else { return };
+        let timeout = self.desk.config.verify_timeout;
+        let Some(address) = self.desk.state.up(id).map(|s| s.entry.address.0) else { return };
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         if suspect.begun + timeout <= now {
             let proven = self.start_check.is_some() || self.heard > suspect.begun;
@@ -121,13 +122,13 @@ impl Coordinator {
             if !suspect.unproven {
                 suspect.unproven = true;
                 let text = format!("{id} does not answer, but neither does anybody else: no verdict");
-                self.outbox.report(Level::Warn, text);
+                self.desk.outbox.report(Level::Warn, text);
             }
         }
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         if suspect.next_ping <= now {
-            suspect.next_ping = now + self.config.ping_timeout;
-            self.ping(now, address, timeout, Asked::Verify { server: id, named: self.is_named(id) });
+            suspect.next_ping = now + self.desk.config.ping_timeout;
+            self.desk.ping(now, address, timeout, Asked::Verify { server: id, named: self.is_named(id) });
         }
     }
 
@@ -136,23 +137,23 @@ impl Coordinator {
         if self.ping_at > now {
             return;
         }
-        self.ping_at = now + self.config.ping_interval;
+        self.ping_at = now + self.desk.config.ping_interval;
         let after = (std::ops::Bound::Excluded(self.ping_last), std::ops::Bound::Unbounded);
         let next = self.links.range(after).next().or_else(|| self.links.first_key_value());
         let Some(id) = next.map(|(id, _)| *id) else { return };
         self.ping_last = id;
-        if let Some(address) = self.state.up(id).map(|s| s.entry.address.0) {
-            self.ping(
+        if let Some(address) = self.desk.state.up(id).map(|s| s.entry.address.0) {
+            self.desk.ping(
                 now,
                 address,
-                self.config.ping_timeout,
+                self.desk.config.ping_timeout,
                 Asked::Ping { server: id, named: self.is_named(id) },
             );
         }
     }
 
     pub(crate) fn verification_wake(&self) -> Instant {
-        let verdict = |s: &Suspect| s.next_ping.min(s.begun + self.config.verify_timeout);
+        let verdict = |s: &Suspect| s.next_ping.min(s.begun + self.desk.config.verify_timeout);
         let ping_at = if self.links.is_empty() { Instant::FAR } else { self.ping_at };
         self.suspects.values().map(verdict).min().unwrap_or(Instant::FAR).min(ping_at)
     }
@@ -166,7 +167,7 @@ impl Coordinator {
     /// Whether the server has told something under its id, which it has for good from then on.
     fn is_named(&self, id: ServerId) -> bool {
         self.links.get(&id).is_some_and(|link| link.confirmed || link.reached > 0)
-            || self.state.up(id).is_some_and(|record| !record.streams.is_empty())
+            || self.desk.state.up(id).is_some_and(|record| !record.streams.is_empty())
     }
 
     pub(crate) fn on_pong(&mut self, now: Instant, asked: (ServerId, bool), status: Status, body: &[u8]) {
@@ -195,7 +196,7 @@ impl Coordinator {
             return None;
         }
         let pong = decode::<Pong>(body).ok()?;
-        self.state.up(id)?;
+        self.desk.state.up(id)?;
         let link = self.links.get_mut(&id)?;
         if pong.server == id {
             link.confirmed = true;
@@ -218,7 +219,7 @@ impl Coordinator {
     }
 
     fn on_alive(&mut self, now: Instant, id: ServerId) {
-        if now.since(self.heard) >= self.config.verify_timeout {
+        if now.since(self.heard) >= self.desk.config.verify_timeout {
             // No server was heard for so long that this side was cut off. Connections come back one after the other, so
             // the other suspects have their whole time from now on. At its end this answer speaks against them.
             for suspect in self.suspects.values_mut() {
@@ -229,7 +230,7 @@ impl Coordinator {
         self.heard = now;
         if let Some(suspect) = self.suspects.remove(&id) {
             if self.start_check.is_none() {
-                self.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
+                self.desk.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
             }
             let before = self.cleared.get(&id).map_or(0, |report| report.count);
             let report = ClearedReport { server: id, count: before + 1, cause: suspect.cause };
@@ -247,7 +248,7 @@ impl Coordinator {
 
     /// An attempt to ping a suspect failed with its connection.
     pub(crate) fn on_verify_lost(&mut self, now: Instant, id: ServerId, how: Lost) {
-        let interval = self.config.verify_refused_interval;
+        let interval = self.desk.config.verify_refused_interval;
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         let first = match how {
             // A broken connection proves nothing; the next ping tells. The first connection to break is mostly the one
@@ -271,7 +272,7 @@ impl Coordinator {
             return;
         }
         let there: Vec<ServerId> =
-            self.state.all_up().filter(|s| s.entry.address.0 == addr).map(|s| s.entry.id).collect();
+            self.desk.state.all_up().filter(|s| s.entry.address.0 == addr).map(|s| s.entry.id).collect();
         let how = match how {
             Lost::Refused => "was refused",
             Lost::Broken => "broke",
@@ -314,7 +315,8 @@ impl Coordinator {
         }
         let check = self.start_check.take().unwrap_or_default();
         let count = check.dead.len() + check.replaced.len();
-        self.outbox
+        self.desk
+            .outbox
             .report(Level::Warn, format!("cold start: none of the {count} servers of the old list lives"));
         let mut cold = check.replaced;
         for (id, cause) in check.dead {
@@ -322,12 +324,12 @@ impl Coordinator {
             cold.push(recovery);
         }
         for id in cold {
-            if let Some(record) = self.state.recoveries.get_mut(&id) {
+            if let Some(record) = self.desk.state.recoveries.get_mut(&id) {
                 record.cold = true;
-                self.outbox.touch(Key::Recovery(id));
+                self.desk.outbox.touch(Key::Recovery(id));
             }
         }
-        self.cold_until = now + self.config.cold_start_wait;
+        self.cold_until = now + self.desk.config.cold_start_wait;
         self.wake_recoveries();
     }
 }

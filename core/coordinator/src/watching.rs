@@ -10,7 +10,8 @@
 //!
 //! Protocol: docs/protocols/recovery.md, "To be watched". Catalogue: F11.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use crate::state::{Key, RecoveryRecord};
 use ramhold_base::{Instant, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
@@ -41,11 +42,12 @@ pub(crate) struct Watch {
 
 impl Coordinator {
     pub(crate) fn resume_watches(&mut self, now: Instant) {
-        let time = self.time(now).0;
+        let time = self.desk.time(now).0;
         let is_recent = |record: &&RecoveryRecord| {
             !record.done || (record.steps.freed.is_none() && time < free_deadline(record))
         };
-        for id in self.state.recoveries.values().filter(is_recent).map(|record| record.id).collect::<Vec<_>>()
+        for id in
+            self.desk.state.recoveries.values().filter(is_recent).map(|record| record.id).collect::<Vec<_>>()
         {
             self.watch(now, id);
         }
@@ -80,12 +82,13 @@ impl Coordinator {
 
     /// `false`: there is nothing more to watch.
     fn advance_watch(&mut self, now: Instant, id: RecoveryId, watch: &mut Watch) -> bool {
-        let time = self.time(now).0;
-        let Some(record) = self.state.recoveries.get(&id) else { return false };
+        let time = self.desk.time(now).0;
+        let Some(record) = self.desk.state.recoveries.get(&id) else { return false };
         let crashed = record.crashed;
-        let backups = self.state.all_up().filter(|server| server.entry.backup).map(|server| server.entry.id);
+        let backups =
+            self.desk.state.all_up().filter(|server| server.entry.backup).map(|server| server.entry.id);
         let backups: BTreeSet<ServerId> = backups.collect();
-        let is_kept = self.state.servers.get(&crashed).is_some_and(|server| server.entry.kept);
+        let is_kept = self.desk.state.servers.get(&crashed).is_some_and(|server| server.entry.kept);
         let asked = if is_kept {
             // Nothing is freed before the kept log is let go.
             watch.ask_at = now + ASK_INTERVAL;
@@ -111,7 +114,8 @@ impl Coordinator {
         };
         for server in asked {
             // A message of a few bytes always fits.
-            let _ = self.ask(now, server, Asked::Work { recovery: id, server }, &RecoveryWork { crashed });
+            let _ =
+                self.desk.ask(now, server, Asked::Work { recovery: id, server }, &RecoveryWork { crashed });
         }
         true
     }
@@ -132,7 +136,7 @@ impl Coordinator {
         let is_mute = status == Status::UnknownOpcode;
         let since = self.since_verdict(now, id);
         if let Some(worked) = worked
-            && let Some(record) = self.state.recoveries.get_mut(&id)
+            && let Some(record) = self.desk.state.recoveries.get_mut(&id)
         {
             note_worked(record, server, &worked, since);
         }
@@ -150,11 +154,11 @@ impl Coordinator {
     /// No backup that is up holds anything of the dead server.
     fn note_freed(&mut self, now: Instant, id: RecoveryId) {
         let since = self.since_verdict(now, id);
-        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         let last = record.backups.iter().filter_map(|backup| backup.free.to).max();
         // If there was no replica, there was nothing to wait for.
         record.steps.freed = Some(last.or(record.done_millis).unwrap_or(since));
-        self.outbox.touch(Key::Recovery(id));
+        self.desk.outbox.touch(Key::Recovery(id));
     }
 }
 

@@ -8,7 +8,8 @@
 //!
 //! Not here: cutting (`division`, `cut`). Rules: docs/protocols/tablets.md, 4. Catalogue: A8, C3.
 
-use crate::machine::{Asked, Coordinator};
+use crate::asked::Asked;
+use crate::machine::Coordinator;
 use ramhold_base::{ConnId, Instant, Level, Peer, ServerId, Status, TableId};
 use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{Division, TableDivide, TabletWeights, TabletsWeighed};
@@ -39,20 +40,20 @@ impl Coordinator {
         message: TableDivide,
     ) -> Result<(), Status> {
         let is_even = matches!(message.division, Division::Parts { .. });
-        let table = self.state.tables.get(&message.table).filter(|table| !table.dropping);
+        let table = self.desk.state.tables.get(&message.table).filter(|table| !table.dropping);
         let (Some(table), true) = (table, is_even && self.is_first(header)) else {
             return self.on_update(from, header, |coordinator| coordinator.divide_table(&message, &[]));
         };
         if !self.weighings.contains_key(&message.table) {
             let owners: Vec<ServerId> = table.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect();
             let owners =
-                owners.into_iter().filter(|owner| self.state.is_up(*owner)).map(|owner| (owner, None));
+                owners.into_iter().filter(|owner| self.desk.state.is_up(*owner)).map(|owner| (owner, None));
             let weighing =
                 Weighing { until: now + WEIGH_WAIT, owners: owners.collect(), waiting: Vec::new() };
             for server in weighing.owners.keys().copied() {
                 let asked = Asked::Weights { table: message.table, server };
                 // A message of a few bytes always fits.
-                let _ = self.ask(now, server, asked, &TabletWeights { table: message.table });
+                let _ = self.desk.ask(now, server, asked, &TabletWeights { table: message.table });
             }
             self.weighings.insert(message.table, weighing);
         }
@@ -70,7 +71,7 @@ impl Coordinator {
 
     /// Whether nothing is known of an update, as far as this can be told here; the update itself looks again.
     fn is_first(&self, header: &Header) -> bool {
-        let lease = self.state.leases.get(&header.lease);
+        let lease = self.desk.state.leases.get(&header.lease);
         lease.is_some_and(|lease| header.sequence >= lease.floor && lease.find(header.sequence).is_err())
     }
 
@@ -93,14 +94,14 @@ impl Coordinator {
             if silent > 0 {
                 let text =
                     format!("{silent} owners of {table} have not told where it lies: they are cut evenly");
-                self.outbox.report(Level::Info, text);
+                self.desk.outbox.report(Level::Info, text);
             }
             let weights: Vec<TabletStat> = owners.into_values().flatten().flatten().collect();
             for (from, header, message) in waiting {
                 let divided =
                     self.on_update(from, &header, |coordinator| coordinator.divide_table(&message, &weights));
                 if let Err(status) = divided {
-                    self.outbox.reply(Peer::Conn(from), &header, status);
+                    self.desk.outbox.reply(Peer::Conn(from), &header, status);
                 }
             }
         }
