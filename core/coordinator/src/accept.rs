@@ -16,7 +16,7 @@
 
 use crate::asked::Asked;
 use crate::machine::Coordinator;
-use crate::state::{Key, RecoveryRecord};
+use crate::records::{Key, RecoveryRecord};
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status};

@@ -12,15 +12,31 @@
 //! Not here: which parts go together (`divide`).
 //! Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.9.
 
-use crate::divide::{DeadTablet, Weight, part, part_at_slots};
+use crate::weight::{Weight, part, part_at_slots};
 use ramhold_base::KeyHash;
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
-use ramhold_wire::recovery::TabletStat;
+use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
 /// A wide row counts in full for every part that it touches if it is no more than one part in this many of the limit.
 const WHOLE_SHARE: u64 = 4;
 /// The fill of a part that is as full as wanted.
 const FULL: u128 = 1 << 32;
+
+/// A tablet to recover, with what is known of its weight.
+#[derive(Clone, Debug)]
+pub struct DeadTablet {
+    /// Its whole range; the partition number is not used.
+    pub range: PartitionRange,
+    /// The statistics of its table, in its stream; they may cover more or less than the tablet.
+    pub stats: Vec<TabletStat>,
+}
+
+impl DeadTablet {
+    /// The bytes that its log has of this tablet, by the statistics.
+    pub fn bytes(&self) -> u64 {
+        weight_of(&self.stats, self.range.first.0, self.range.last.0).bytes
+    }
+}
 
 /// The limits on the weight of a partition.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,8 @@
 use crate::asked::Asked;
 use crate::machine::Coordinator;
 use crate::pieces::{Pieces, tablets, whole};
+use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
 use crate::retry::Retry;
-use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::limits::TABLET_COUNT_MAX;
 use ramhold_base::{DivisionId, Instant, KeyHash, Level, Mark, ServerId, Status, TableId};
 use ramhold_wire::membership::Durability;

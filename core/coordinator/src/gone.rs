@@ -13,7 +13,8 @@
 //! Protocol: docs/protocols/membership.md, "Gone". Catalogue: B1, J5.
 
 use crate::machine::Coordinator;
-use crate::state::{Key, State, UpdateResult};
+use crate::records::{Key, UpdateResult};
+use crate::state::State;
 use ramhold_base::{DirectoryId, Level, RecoveryId, ServerId, Status};
 use ramhold_wire::membership::ServerState;
 use ramhold_wire::status::{GoneReport, ServerForget};

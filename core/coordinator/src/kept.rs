@@ -14,9 +14,9 @@
 use crate::machine::Coordinator;
 use crate::membership::sender_of;
 use crate::prove::{Proof, SegmentProof, StreamProof};
+use crate::records::{EarlierRecord, Key, TabletRecord};
 use crate::recovery::Recovery;
 use crate::replaying::Plan;
-use crate::state::{EarlierRecord, Key, TabletRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, Level, Mark, Peer, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Header;

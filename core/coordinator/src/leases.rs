@@ -14,8 +14,8 @@
 //! Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
 
 use crate::machine::{Coordinator, millis};
+use crate::records::{Key, LeaseRecord};
 use crate::reign::Answer;
-use crate::state::{Key, LeaseRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, LeaseId, Mark, Peer, Status};
 use ramhold_wire::Header;

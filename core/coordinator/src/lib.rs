@@ -19,6 +19,7 @@ mod list;
 mod machine;
 mod outbox;
 mod rebuild;
+mod records;
 mod state;
 
 mod gone;
@@ -54,16 +55,19 @@ mod shortage;
 mod status;
 mod watching;
 mod weighing;
+mod weight;
 
 pub use clock::Clock;
 pub use config::{CoordinatorConfig, Rebuild};
-pub use divide::{Bounds, DeadTablet, divide};
+pub use cut::DeadTablet;
+pub use divide::{Bounds, divide};
 pub use machine::Coordinator;
 pub use prove::{
     Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,
 };
-pub use seen::CoordinatorSeen;
-pub use state::{
-    EndRecord, Key, LeaseRecord, LoadError, Meta, RecoveryRecord, ServerRecord, State, StreamRecord,
-    TableRecord, TabletRecord, UpdateRecord, UpdateResult, term_record,
+pub use records::{
+    EndRecord, Key, LeaseRecord, Meta, RecoveryRecord, ServerRecord, StreamRecord, TableRecord, TabletRecord,
+    UpdateRecord, UpdateResult,
 };
+pub use seen::CoordinatorSeen;
+pub use state::{LoadError, State, term_record};

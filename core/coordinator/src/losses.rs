@@ -9,7 +9,7 @@
 
 use crate::machine::Coordinator;
 use crate::prove::Proof;
-use crate::state::{Key, TabletRecord, UpdateResult};
+use crate::records::{Key, TabletRecord, UpdateResult};
 use crate::tables::least_loaded;
 use ramhold_base::{ClusterTime, Instant, Level, RecoveryId, ServerId, Status, StreamId, TableId};
 use ramhold_wire::membership::Durability;

@@ -14,9 +14,9 @@
 use crate::asked::Asked;
 use crate::list::ListHistory;
 use crate::machine::Coordinator;
+use crate::records::{Departed, Key, RecoveryRecord, ServerRecord, StreamRecord};
 use crate::recovery::Recovery;
 use crate::retry::Retry;
-use crate::state::{Departed, Key, RecoveryRecord, ServerRecord, StreamRecord};
 use ramhold_base::limits::{
     LABEL_BYTES_MAX, LABEL_COUNT_MAX, REPLICA_COUNT_MAX, SERVER_COUNT_MAX, STREAM_COUNT_MAX,
 };

@@ -16,8 +16,8 @@
 use crate::asked::Asked;
 use crate::machine::Coordinator;
 use crate::membership::{check_durability, sender_of};
+use crate::records::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
 use crate::retry::Retry;
-use crate::state::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, ServerId, Status, TableId};
 use ramhold_wire::Header;

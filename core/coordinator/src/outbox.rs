@@ -14,7 +14,8 @@
 //!
 //! Catalogue: G1, G3. See docs/protocols/membership.md, "The coordinator's store".
 
-use crate::state::{CommitMarks, Key, LINEAGE_KEY, State, TERM_KEY, encode_lineage};
+use crate::records::{CommitMarks, Key};
+use crate::state::{LINEAGE_KEY, State, TERM_KEY, encode_lineage};
 use minicbor::Encode;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};

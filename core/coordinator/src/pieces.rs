@@ -10,7 +10,7 @@
 //! Not here: the requests for it, telling owners (`division`). Rules: docs/protocols/tablets.md. Catalogue: A8, B3.
 
 use crate::cut::even_cuts;
-use crate::state::TabletRecord;
+use crate::records::{TableRecord, TabletRecord};
 use ramhold_base::hash::{first_hash_of, slot_of_hash};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, SegmentId, ServerId, Status};
@@ -46,6 +46,18 @@ pub(crate) fn may_stay_joined(before: &TabletRecord, piece: &TabletRecord) -> bo
 pub(crate) fn part_ways(pieces: &mut [TabletRecord]) {
     for at in (0..pieces.len()).rev() {
         pieces[at].joined &= at > 0 && may_stay_joined(&pieces[at - 1], &pieces[at]);
+    }
+}
+
+impl TableRecord {
+    /// Its tablets, each as if it were one piece.
+    pub fn whole_tablets(&self) -> impl Iterator<Item = TabletRecord> {
+        tablets(&self.tablets).map(whole)
+    }
+
+    /// The index of this owner's tablet that holds the whole range.
+    pub(crate) fn covering(&self, owner: ServerId, first: KeyHash, last: KeyHash) -> Option<usize> {
+        self.tablets.iter().position(|t| t.owner == owner && t.taken && t.first <= first && last <= t.last)
     }
 }
 

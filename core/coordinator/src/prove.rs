@@ -13,7 +13,7 @@
 //!
 //! Protocol: docs/protocols/recovery.md, 3. Catalogue: D8, D9, F2. Source: SOSP11 3.4.
 
-use crate::state::{EndRecord, StreamRecord};
+use crate::records::{EndRecord, StreamRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Epoch, SegmentId, ServerId, ShardId, StreamId, Version};
 use ramhold_wire::membership::Durability;

@@ -9,9 +9,9 @@
 use crate::machine::Coordinator;
 use crate::membership::sender_of;
 use crate::pieces::part_ways;
+use crate::records::{EarlierRecord, Key, PublishedRecord, TableRecord, TabletRecord};
 use crate::recovery::hashes;
 use crate::replaying::Replay;
-use crate::state::{EarlierRecord, Key, PublishedRecord, TableRecord, TabletRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, RecoveryId, ServerId, Status, Version};
 use ramhold_wire::Header;
@@ -232,11 +232,6 @@ fn position_in(dead: ServerId, range: &PartitionRange, whole: bool) -> EarlierRe
 }
 
 impl TableRecord {
-    /// The index of this owner's tablet that holds the whole range.
-    pub(crate) fn covering(&self, owner: ServerId, first: KeyHash, last: KeyHash) -> Option<usize> {
-        self.tablets.iter().position(|t| t.owner == owner && t.taken && t.first <= first && last <= t.last)
-    }
-
     /// Takes the range out of its dead owner's tablet (or piece of one), and makes it a tablet of its own. The rest
     /// stays as it was. The range keeps its version floor, or rises to `floor`: keys that nobody writes before the next
     /// crash need it then. Unless it is settled, the range notes where it came from.

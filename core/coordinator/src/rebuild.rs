@@ -14,8 +14,9 @@
 use crate::asked::Asked;
 use crate::copies::{HOLDER_COUNT, needed};
 use crate::machine::Coordinator;
+use crate::records::Key;
 use crate::retry::Retry;
-use crate::state::{Key, LINEAGE_KEY, State};
+use crate::state::{LINEAGE_KEY, State};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
     ClusterId, ClusterTime, DirectoryId, Instant, LeaseId, Level, Mark, RecoveryId, ServerId, Status,

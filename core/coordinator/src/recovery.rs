@@ -13,13 +13,14 @@
 //! Protocol: docs/protocols/recovery.md. Catalogue: F2, F3, F5, F6, F7, D2.
 
 use crate::asked::Asked;
-use crate::divide::{Bounds, DeadTablet, divide};
+use crate::cut::DeadTablet;
+use crate::divide::{Bounds, divide};
 use crate::machine::{Coordinator, millis};
 use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
+use crate::records::{EndRecord, Key, RecoveryRecord};
 use crate::replaying::Plan;
 use crate::retry::Retry;
 use crate::room::Admission;
-use crate::state::{EndRecord, Key, RecoveryRecord};
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{DirectoryId, Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, TableId};

@@ -11,9 +11,9 @@ use crate::config::CoordinatorConfig;
 use crate::kept::EarlierPlan;
 use crate::machine::Coordinator;
 use crate::prove::{Proof, SegmentProof, Source};
+use crate::records::Key;
 use crate::recovery::{Recovery, pause};
 use crate::retry::Retry;
-use crate::state::Key;
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, PIECE_LOGS_MAX};
 use ramhold_base::{
     Instant, KeyHash, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version,

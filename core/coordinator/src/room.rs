@@ -18,9 +18,9 @@
 use crate::asked::Asked;
 use crate::machine::Coordinator;
 use crate::prove::Proof;
+use crate::records::ServerRecord;
 use crate::recovery::Recovery;
 use crate::replaying::Plan;
-use crate::state::ServerRecord;
 use crate::turns::Alone;
 use ramhold_base::{Instant, Level, Mark, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;

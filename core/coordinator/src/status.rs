@@ -3,8 +3,8 @@
 //! Catalogue: B1, J5 (as far as built).
 
 use crate::machine::{Coordinator, millis};
+use crate::records::RecoveryRecord;
 use crate::recovery::Recovery;
-use crate::state::RecoveryRecord;
 use crate::watching;
 use ramhold_base::{Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;

@@ -10,10 +10,10 @@
 //! once, and its answer in time (`updates`).
 //! Catalogue: A1, B3.
 
-use crate::divide::{part, part_at_slots};
 use crate::machine::Coordinator;
 use crate::membership::check_durability;
-use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
+use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
+use crate::weight::{part, part_at_slots};
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
 use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
 use ramhold_base::{

@@ -11,11 +11,11 @@ use crate::asked::Asked;
 use crate::division::Tellings;
 use crate::machine::Coordinator;
 use crate::migration::Movers;
+use crate::records::{Key, TabletRecord, UpdateResult};
 use crate::retry::Retry;
-use crate::state::{Key, TabletRecord, UpdateResult};
 use crate::tables::least_loaded;
-use ramhold_base::{ConnId, Instant, KeyHash, Level, ServerId, ShardId, Status, StreamId, TableId};
-use ramhold_wire::membership::{Durability, ServerState};
+use ramhold_base::{ConnId, Instant, KeyHash, Level, ServerId, Status, TableId};
+use ramhold_wire::membership::ServerState;
 use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
 use ramhold_wire::{Header, decode};
 use std::collections::BTreeMap;
@@ -295,17 +295,5 @@ impl Coordinator {
             self.desk.outbox.touch(Key::Table(table));
         }
         self.wake_recoveries();
-    }
-}
-
-impl crate::ServerRecord {
-    /// Whether a tablet of this durability may lie in this stream.
-    pub(crate) fn has_stream(&self, shard: ShardId, stream: StreamId, durability: Durability) -> bool {
-        let registered = self.streams.iter().find(|s| (s.shard, s.stream) == (shard, stream));
-        match registered {
-            Some(registered) => registered.durability == durability,
-            // A stream without replicas has nothing to recover.
-            None => durability == Durability::None,
-        }
     }
 }

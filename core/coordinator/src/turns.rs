@@ -14,8 +14,8 @@
 //! Not here: memory (`room`). Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: F6, F7.
 
 use crate::machine::Coordinator;
+use crate::records::TabletRecord;
 use crate::shortage::failure_domain;
-use crate::state::TabletRecord;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Mark, ServerId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,15 +13,14 @@
 //! Protocol: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1.
 
 use crate::machine::Coordinator;
-use crate::state::{Key, UpdateRecord, UpdateResult};
+use crate::records::{Key, UPDATE_COUNT_MAX, UpdateRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Level, Mark, Peer, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::table::{TableCreated, TableDivided, TableTruncated};
 
-/// The most results of one lease, and of all leases together; they bound the records in the store and the memory.
-pub(crate) const UPDATE_COUNT_MAX: usize = 1024;
+/// The most results of all leases together; they bound the store and the memory.
 const UPDATE_COUNT_MAX_OF_ALL: usize = 65_536;
 
 /// The knowledge about a sequence.

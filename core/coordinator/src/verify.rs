@@ -13,7 +13,7 @@
 
 use crate::asked::Asked;
 use crate::machine::Coordinator;
-use crate::state::Key;
+use crate::records::Key;
 use ramhold_base::{Instant, Level, Lost, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::status::{ClearedReport, Pong};

@@ -12,7 +12,7 @@
 
 use crate::asked::Asked;
 use crate::machine::Coordinator;
-use crate::state::{Key, RecoveryRecord};
+use crate::records::{Key, RecoveryRecord};
 use ramhold_base::{Instant, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::recovery::{RecoveryWork, RecoveryWorked, WorkDone};

@@ -4,10 +4,12 @@
 //!
 //! Not here: when a lease is over (`leases`), what its updates do (`updates`). Format: docs/formats/store.md.
 
-use crate::updates::UPDATE_COUNT_MAX;
 use minicbor::{Decode, Encode};
 use ramhold_base::{DivisionId, LeaseId, Sequence, Status, TableId};
 use ramhold_wire::shortage::Shortage;
+
+/// The most results of one lease; they bound its record in the store and in memory.
+pub(crate) const UPDATE_COUNT_MAX: usize = 1024;
 
 /// A client's lease that is not over, with the results of its updates.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -32,7 +34,7 @@ impl LeaseRecord {
     }
 
     /// The reason why this record cannot be used, if there is one.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         let rises = self.updates.windows(2).all(|pair| pair[0].sequence < pair[1].sequence);
         let is_below = self.updates.first().is_some_and(|update| update.sequence < self.floor);
         if !rises || is_below || self.updates.len() > UPDATE_COUNT_MAX {
