@@ -12,7 +12,7 @@
 //! Catalogue: D3, J5.
 
 use crate::machine::{Coordinator, millis};
-use crate::membership::sender_of;
+use crate::streams::sender_of;
 use ramhold_base::{Instant, Level, Mark, Peer, ServerId, Status, StoreRequest, StoreToken};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;

@@ -11,12 +11,15 @@
 //!
 //! Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: D2, F6.
 
+use crate::earlier::whole_log;
+use crate::losses;
 use crate::machine::Coordinator;
-use crate::membership::sender_of;
 use crate::prove::{Proof, SegmentProof, StreamProof};
 use crate::records::{EarlierRecord, Key, TabletRecord};
 use crate::recovery::Recovery;
 use crate::replaying::Plan;
+use crate::streams::sender_of;
+use crate::timeline;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, Level, Mark, Peer, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Header;
@@ -44,22 +47,6 @@ pub(crate) struct EarlierPlan {
 }
 
 impl Coordinator {
-    /// All pieces that are not being dropped.
-    pub(crate) fn live_pieces(&self) -> impl Iterator<Item = &TabletRecord> {
-        self.desk.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets)
-    }
-
-    /// Whether a piece names this log as an earlier position.
-    pub(crate) fn is_needed(&self, crashed: ServerId) -> bool {
-        self.live_pieces().any(|piece| piece.is_recovered_from(crashed))
-    }
-
-    /// The other logs from which pieces of this server are to be recovered as well.
-    fn earlier_logs_of(&self, owner: ServerId) -> BTreeSet<ServerId> {
-        let own = self.live_pieces().filter(|piece| piece.owner == owner);
-        own.flat_map(TabletRecord::earlier_positions).map(|earlier| earlier.server).collect()
-    }
-
     /// All of this log is live, and not all of it is on devices.
     pub(crate) fn keep_log(&mut self, now: Instant, crashed: ServerId) {
         let Some(server) = self.desk.state.servers.get_mut(&crashed) else { return };
@@ -142,14 +129,19 @@ impl Coordinator {
         if kept.is_empty() {
             return;
         }
-        let needed: BTreeSet<ServerId> =
-            self.live_pieces().flat_map(TabletRecord::earlier_positions).map(|e| e.server).collect();
+        let needed: BTreeSet<ServerId> = self
+            .desk
+            .state
+            .live_pieces()
+            .flat_map(TabletRecord::earlier_positions)
+            .map(|e| e.server)
+            .collect();
         for server in kept {
             if needed.contains(&server) || self.progress.is_dropping_at(server) {
                 continue;
             }
             if let Some(id) = self.desk.state.recovery_of(server).map(|record| record.id) {
-                self.note_step(now, id, |steps| &mut steps.settled);
+                timeline::note_step(now, &mut self.desk, id, |steps| &mut steps.settled);
                 self.recoveries.remove(&id);
                 self.let_go_of(now, id, server);
             }
@@ -176,7 +168,7 @@ impl Coordinator {
         crashed: ServerId,
         recovery: &mut Recovery,
     ) -> bool {
-        if !self.is_needed_by_dead(crashed) && !self.is_asked_for_frames(now, crashed) {
+        if !self.desk.state.is_needed_by_dead(crashed) && !self.is_asked_for_frames(now, crashed) {
             return true;
         }
         let was_proven = recovery.proof.is_some();
@@ -194,24 +186,21 @@ impl Coordinator {
         }
         false
     }
+}
 
-    /// Whether a piece whose owner is being recovered names this log.
-    fn is_needed_by_dead(&self, crashed: ServerId) -> bool {
-        let naming = self.live_pieces().filter(|piece| piece.is_recovered_from(crashed));
-        naming.map(|piece| piece.owner).any(|owner| !self.desk.state.is_up(owner))
-    }
-
+impl Coordinator {
     /// Whether older logs are let go, for want of frames, as soon as this one is at hand.
     fn is_asked_for_frames(&self, now: Instant, crashed: ServerId) -> bool {
         self.rooms.frames_short_since.is_some_and(|since| now >= since + KEPT_PATIENCE)
-            && self.live_pieces().any(|piece| whole_log(piece).is_some_and(|(_, whole)| whole == crashed))
+            && self
+                .desk
+                .state
+                .live_pieces()
+                .any(|piece| whole_log(piece).is_some_and(|(_, whole)| whole == crashed))
     }
+}
 
-    /// Whether some log is kept.
-    pub(crate) fn has_kept(&self) -> bool {
-        self.desk.state.servers.values().any(|server| server.entry.kept)
-    }
-
+impl Coordinator {
     /// Backups have lacked frames since `since`. After a while (`KEPT_PATIENCE`) kept logs may be what takes the
     /// frames, and may wait for frames themselves: devices cannot have a segment that lacks a replica. Then the logs
     /// are let go that are kept for pieces which R buffers have. For a piece of a dead owner, the piece has to be in
@@ -224,8 +213,13 @@ impl Coordinator {
             self.report_let_go();
         }
         let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
-        let naming: BTreeSet<ServerId> =
-            self.live_pieces().filter(|piece| is_replicated(piece)).map(|piece| piece.owner).collect();
+        let naming: BTreeSet<ServerId> = self
+            .desk
+            .state
+            .live_pieces()
+            .filter(|piece| is_replicated(piece))
+            .map(|piece| piece.owner)
+            .collect();
         let mut let_go: BTreeSet<ServerId> = BTreeSet::new();
         let mut anew: Vec<RecoveryId> = Vec::new();
         for owner in naming {
@@ -256,7 +250,7 @@ impl Coordinator {
     fn let_go_older(&mut self, now: Instant) -> bool {
         let mut owners: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
         let mut whole_logs: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
-        for piece in self.live_pieces() {
+        for piece in self.desk.state.live_pieces() {
             let Some((_, whole)) = whole_log(piece) else { continue };
             let recovery = |server| self.desk.state.recovery_of(server).map(|record| record.id);
             owners.entry(piece.owner).or_insert_with(|| recovery(piece.owner));
@@ -333,7 +327,7 @@ impl Coordinator {
         }
         let mut all = true;
         recovery.lacking.clear();
-        for server in self.earlier_logs_of(crashed) {
+        for server in self.desk.state.earlier_logs_of(crashed) {
             let Some(id) = self.desk.state.recovery_of(server).map(|record| record.id) else { continue };
             let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
             if kept.is_lacking() {
@@ -347,18 +341,9 @@ impl Coordinator {
         }
         all
     }
+}
 
-    /// Whether a dead owner's range is to be recovered from one of these logs as well.
-    pub(crate) fn is_recovered_from_any(
-        &self,
-        crashed: ServerId,
-        range: &PartitionRange,
-        logs: &BTreeSet<ServerId>,
-    ) -> bool {
-        let piece = (!logs.is_empty()).then(|| self.piece_of(crashed, range)).flatten();
-        piece.is_some_and(|piece| piece.earlier_positions().any(|earlier| logs.contains(&earlier.server)))
-    }
-
+impl Coordinator {
     /// Takes over what is known by now of the other logs that a division is recovered from. If they would be replayed
     /// differently by now, the division is made anew.
     pub(crate) fn refresh_earlier(&mut self, now: Instant, recovery: &mut Recovery) {
@@ -404,7 +389,7 @@ impl Coordinator {
     ) -> Vec<EarlierPlan> {
         let mut by_log: BTreeMap<ServerId, Vec<PartitionRange>> = BTreeMap::new();
         for range in ranges.iter().filter(|_| !planted(Defect::EarlierLogIgnored)) {
-            let Some(piece) = self.piece_of(crashed, range) else { continue };
+            let Some(piece) = self.desk.state.piece_of(crashed, range) else { continue };
             for EarlierRecord { server, shard, stream, first_segment, .. } in
                 piece.earlier_positions().copied()
             {
@@ -418,7 +403,7 @@ impl Coordinator {
             let Some(proof) = self.recoveries.get(&id).and_then(|kept| kept.proof.clone()) else { continue };
             let ends = proof.ends();
             if self.desk.state.recoveries.get(&id).is_some_and(|record| record.ends != ends) {
-                let losses = self.file_losses(id, server, time, &proof);
+                let losses = losses::file_losses(&mut self.desk, id, server, time, &proof);
                 let record = self.desk.state.recoveries.get_mut(&id).expect("looked at before");
                 record.ends = ends;
                 record.losses = losses.unwrap_or(std::mem::take(&mut record.losses));
@@ -431,12 +416,9 @@ impl Coordinator {
         }
         plans
     }
+}
 
-    fn piece_of(&self, crashed: ServerId, range: &PartitionRange) -> Option<&TabletRecord> {
-        let table = self.desk.state.tables.get(&range.table)?;
-        table.tablets.get(table.covering(crashed, range.first, range.last)?)
-    }
-
+impl Coordinator {
     /// The weight of a piece by the heads of the logs that it was recovered from; the newest head that tells of the
     /// piece counts.
     pub(crate) fn earlier_stats(&self, table: TableId, piece: &TabletRecord) -> Vec<TabletStat> {
@@ -453,11 +435,4 @@ impl Coordinator {
         let own = streams.filter(|s| (s.shard, s.stream) == (position.shard, position.stream));
         own.flat_map(|s| &s.stats).filter(|s| s.table == table).copied().collect()
     }
-}
-
-/// The newest log that alone has all of a piece, and its place among the piece's earlier positions, if there are older
-/// ones.
-fn whole_log(piece: &TabletRecord) -> Option<(usize, ServerId)> {
-    let (at, whole) = piece.earlier_positions().enumerate().find(|(_, position)| position.whole)?;
-    (at < piece.older.len()).then_some((at, whole.server))
 }

@@ -24,6 +24,7 @@ mod state;
 
 mod gone;
 mod membership;
+mod streams;
 mod verify;
 
 mod leases;
@@ -36,6 +37,7 @@ mod updates;
 mod cut;
 mod divide;
 mod division;
+mod earlier;
 mod full;
 mod kept;
 mod losses;

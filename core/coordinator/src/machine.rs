@@ -18,7 +18,9 @@ use crate::config::CoordinatorConfig;
 use crate::copies::Copies;
 use crate::desk::Desk;
 use crate::full::{FullDisks, FullStore};
+use crate::gone;
 use crate::leases::Leases;
+use crate::losses;
 use crate::membership::Link;
 use crate::read_leases::ReadLeases;
 use crate::rebuild::Rebuilding;
@@ -27,6 +29,8 @@ use crate::recovery::Recovery;
 use crate::reign::Reign;
 use crate::room::Rooms;
 use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
+use crate::streams;
+use crate::streams::Registration;
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
 use crate::watching::Watch;
@@ -352,7 +356,7 @@ impl Coordinator {
         self.resume_tables();
         self.resume_divisions();
         self.resume_migrations();
-        self.resume_gone();
+        gone::resume_gone(&mut self.desk);
         self.resume_membership(now);
     }
 
@@ -494,11 +498,15 @@ impl Coordinator {
             }
             Opcode::LossAcknowledge => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
+                self.on_update(from, header, |coordinator| {
+                    losses::acknowledge_loss(&mut coordinator.desk, &message)
+                })
             }
             Opcode::ServerForget => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.forget_server(&message))
+                self.on_update(from, header, |coordinator| {
+                    gone::forget_server(&mut coordinator.desk, &message)
+                })
             }
             Opcode::LossAccept => self.on_loss_accept(now, from, header, decode(body)?),
             Opcode::TableList => self.answer_table_list(to, header),
@@ -506,9 +514,15 @@ impl Coordinator {
             Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),
             Opcode::SuspectServer => self.on_suspect_server(now, to, header, &decode(body)?),
             Opcode::MembershipVerify => self.answer_membership_verify(now, to, header, decode(body)?),
-            Opcode::StreamRegister => self.on_stream_register(to, header, &decode(body)?),
-            Opcode::HeadRecord => self.on_head_record(to, header, &decode(body)?),
-            Opcode::CeilingRaise => self.on_ceiling_raise(to, header, &decode(body)?),
+            Opcode::StreamRegister => {
+                match streams::on_stream_register(&mut self.desk, to, header, &decode(body)?)? {
+                    Registration::New => self.want_migrated_from(header.sender),
+                    Registration::Known => {}
+                }
+                Ok(())
+            }
+            Opcode::HeadRecord => streams::on_head_record(&mut self.desk, to, header, &decode(body)?),
+            Opcode::CeilingRaise => streams::on_ceiling_raise(&mut self.desk, to, header, &decode(body)?),
             Opcode::Recovered => self.on_recovered(now, to, header, decode(body)?),
             Opcode::TabletMigrated => self.on_migrated(to, header, &decode(body)?),
             Opcode::Settled => self.on_settled(now, to, header, &decode(body)?),

@@ -12,30 +12,23 @@
 //! Not here: which servers are dead (`verify`). Protocol: docs/protocols/membership.md. Catalogue: B1, D8, F8.
 
 use crate::asked::Asked;
+use crate::gone;
 use crate::list::ListHistory;
 use crate::machine::Coordinator;
-use crate::records::{Departed, Key, RecoveryRecord, ServerRecord, StreamRecord};
+use crate::records::{Departed, Key, RecoveryRecord, ServerRecord};
 use crate::recovery::Recovery;
 use crate::retry::Retry;
-use ramhold_base::limits::{
-    LABEL_BYTES_MAX, LABEL_COUNT_MAX, REPLICA_COUNT_MAX, SERVER_COUNT_MAX, STREAM_COUNT_MAX,
-};
+use crate::streams::CEILING_STEP;
+use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{ClusterTime, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status, Version};
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::{
-    CeilingRaise, CeilingRaised, Durability, Enlist, Enlisted, HeadRecord, Label, ServerEntry,
-    ServerListReached, ServerState, StreamRegister, SuspectServer,
+    Enlist, Enlisted, Label, ServerEntry, ServerListReached, ServerState, SuspectServer,
 };
 use ramhold_wire::status::RecoverySteps;
 use ramhold_wire::{Header, decode};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ceilings are raised in steps of this size, so that a master asks once in a million versions.
-const CEILING_STEP: u64 = 1 << 20;
-/// No honest server needs a version above this.
-const CEILING_NEEDED_MAX: u64 = 1 << 62;
-/// The most streams of one server over all its shards; bounds the server's record.
-const SERVER_STREAM_COUNT_MAX: usize = 8 * STREAM_COUNT_MAX as usize;
 /// After this time a live master that has heard that a server left the list has replaced its replicas on that server.
 const DEPARTED_MILLIS: u64 = 60_000;
 const DEPARTED_COUNT_MAX: usize = 1024;
@@ -138,7 +131,7 @@ impl Coordinator {
             self.desk.state.meta.index_secret = self.desk.rng.id();
         }
         self.desk.state.meta.departed.retain(|d| d.directory != message.directory);
-        self.is_back(message.directory, id);
+        gone::is_back(&mut self.desk, message.directory, id);
         let entry = ServerEntry {
             id,
             address: message.address,
@@ -384,107 +377,11 @@ impl Coordinator {
         self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
-
-    pub(crate) fn on_stream_register(
-        &mut self,
-        to: Peer,
-        header: &Header,
-        message: &StreamRegister,
-    ) -> Result<(), Status> {
-        let server = self.desk.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
-        check_durability(message.durability, message.replicas)?;
-        if message.stream.is_none() || message.segment.is_none() {
-            return Err(Status::BadRequest);
-        }
-        let full = server.streams.len() >= SERVER_STREAM_COUNT_MAX;
-        let known =
-            server.streams.iter_mut().find(|s| (s.shard, s.stream) == (message.shard, message.stream));
-        match known {
-            Some(known) if (known.durability, known.replicas) != (message.durability, message.replicas) => {
-                return Err(Status::NotAllowed);
-            }
-            // A head that was opened again before it was registered has a higher epoch; the old epoch must not count.
-            Some(known) if (message.segment, message.epoch) > (known.segment, known.epoch) => {
-                (known.segment, known.epoch) = (message.segment, message.epoch);
-                self.desk.outbox.touch(Key::Server(header.sender));
-            }
-            Some(_) => {}
-            None if full => return Err(Status::TooMany),
-            None => {
-                server.streams.push(StreamRecord {
-                    shard: message.shard,
-                    stream: message.stream,
-                    durability: message.durability,
-                    replicas: message.replicas,
-                    segment: message.segment,
-                    epoch: message.epoch,
-                });
-                self.desk.outbox.touch(Key::Server(header.sender));
-                self.want_migrated_from(header.sender);
-            }
-        }
-        self.desk.outbox.reply_with(to, header, &Empty {});
-        Ok(())
-    }
-
-    pub(crate) fn on_head_record(
-        &mut self,
-        to: Peer,
-        header: &Header,
-        message: &HeadRecord,
-    ) -> Result<(), Status> {
-        let server = self.desk.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
-        let mut streams = server.streams.iter_mut();
-        let stream = streams.find(|s| (s.shard, s.stream) == (message.shard, message.stream));
-        let stream = stream.ok_or(Status::NotAllowed)?;
-        if (message.segment, message.epoch) > (stream.segment, stream.epoch) {
-            (stream.segment, stream.epoch) = (message.segment, message.epoch);
-            self.desk.outbox.touch(Key::Server(header.sender));
-        }
-        self.desk.outbox.reply_with(to, header, &Empty {});
-        Ok(())
-    }
-
-    pub(crate) fn on_ceiling_raise(
-        &mut self,
-        to: Peer,
-        header: &Header,
-        message: &CeilingRaise,
-    ) -> Result<(), Status> {
-        let server = self.desk.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
-        if message.needed.raw() > CEILING_NEEDED_MAX {
-            return Err(Status::BadRequest);
-        }
-        if server.ceiling.raw() < message.needed.raw() + CEILING_STEP / 2 {
-            server.ceiling = Version(message.needed.raw() + CEILING_STEP);
-            self.desk.outbox.touch(Key::Server(header.sender));
-        }
-        let ceiling = server.ceiling;
-        self.desk.outbox.reply_with(to, header, &CeilingRaised { ceiling });
-        Ok(())
-    }
 }
 
 impl Link {
     fn new(push: Retry) -> Link {
         Link { reached: 0, push, confirmed: false, told: false, holds: true }
-    }
-}
-
-/// The server that sends this request; a client must not.
-pub(crate) fn sender_of(header: &Header) -> Result<ServerId, Status> {
-    if header.sender.is_none() { Err(Status::BadRequest) } else { Ok(header.sender) }
-}
-
-/// Checks that a durability goes with a number of replicas.
-pub(crate) fn check_durability(durability: Durability, replicas: u8) -> Result<(), Status> {
-    if replicas > REPLICA_COUNT_MAX {
-        return Err(Status::BadRequest);
-    }
-    match durability {
-        Durability::None if replicas == 0 => Ok(()),
-        Durability::Buffered | Durability::Synced if replicas > 0 => Ok(()),
-        Durability::None | Durability::Buffered | Durability::Synced => Err(Status::BadRequest),
     }
 }
 

@@ -15,9 +15,10 @@
 
 use crate::asked::Asked;
 use crate::machine::Coordinator;
-use crate::membership::{check_durability, sender_of};
 use crate::records::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
 use crate::retry::Retry;
+use crate::shortage;
+use crate::streams::{check_durability, sender_of};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, ServerId, Status, TableId};
 use ramhold_wire::Header;
@@ -52,7 +53,9 @@ impl Coordinator {
         }
         let left =
             self.streams_left(table, StreamClass { durability, replicas }).map(|stream| stream.replicas);
-        if let Some(shortage) = left.chain([replicas]).max().and_then(|replicas| self.shortage(replicas)) {
+        if let Some(shortage) =
+            left.chain([replicas]).max().and_then(|replicas| shortage::shortage(&self.desk, replicas))
+        {
             return Ok(UpdateResult::Lacking(shortage));
         }
         let record = self.desk.state.tables.get_mut(&message.table).expect("found above");

@@ -7,11 +7,12 @@
 //! Protocol: docs/protocols/recovery.md, 7. Catalogue: F5, F6, B3.
 
 use crate::machine::Coordinator;
-use crate::membership::sender_of;
 use crate::pieces::part_ways;
 use crate::records::{EarlierRecord, Key, PublishedRecord, TableRecord, TabletRecord};
 use crate::recovery::hashes;
 use crate::replaying::Replay;
+use crate::streams::sender_of;
+use crate::timeline;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, RecoveryId, ServerId, Status, Version};
 use ramhold_wire::Header;
@@ -43,7 +44,7 @@ impl Coordinator {
             return Err(Status::NotAllowed);
         }
         if let RecoveryOutcome::Done { bytes, records, times, .. } = &outcome {
-            self.note_part(now, id, (plan, partition), |part, since| {
+            timeline::note_part(now, &mut self.desk, id, (plan, partition), |part, since| {
                 part.reported.get_or_insert(since);
                 (part.bytes, part.records, part.times) = (*bytes, *records, *times);
             });
@@ -196,7 +197,9 @@ impl Coordinator {
             let first = plan.ranges_of(number).next();
             ranges = first.map(|r| format!("{} {}", r.table, hashes(r.first, r.last))).unwrap_or_default();
         }
-        self.note_part(now, id, (published.plan, number), |part, since| part.live = Some(since));
+        timeline::note_part(now, &mut self.desk, id, (published.plan, number), |part, since| {
+            part.live = Some(since)
+        });
         let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         let since = time.0.saturating_sub(record.detected.0);
         record.first_live_millis.get_or_insert(since);

@@ -9,8 +9,8 @@
 //! Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
 use crate::machine::Coordinator;
-use crate::membership::sender_of;
 use crate::reign::Answer;
+use crate::streams::sender_of;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Peer, ServerId, Status};

@@ -15,12 +15,15 @@
 use crate::asked::Asked;
 use crate::cut::DeadTablet;
 use crate::divide::{Bounds, divide};
+use crate::gone;
+use crate::losses;
 use crate::machine::{Coordinator, millis};
 use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
 use crate::records::{EndRecord, Key, RecoveryRecord};
 use crate::replaying::Plan;
 use crate::retry::Retry;
 use crate::room::Admission;
+use crate::timeline;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{DirectoryId, Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, TableId};
@@ -268,20 +271,25 @@ impl Coordinator {
         }
         recovery.lease_over |= recovery.is_lease_over(now);
         if recovery.is_fenced() {
-            self.note_step(now, id, |steps| &mut steps.fenced);
+            timeline::note_step(now, &mut self.desk, id, |steps| &mut steps.fenced);
         }
         if recovery.lease_over {
-            self.note_step(now, id, |steps| &mut steps.lease_over);
+            timeline::note_step(now, &mut self.desk, id, |steps| &mut steps.lease_over);
         }
         // A server that owned no table without replicas can answer nothing about one.
-        let may_retake = recovery.lease_over || !self.has_unreplicated(crashed);
+        let may_retake = recovery.lease_over || !losses::has_unreplicated(&self.desk, crashed);
         if heard && recovery.retake && self.start_check.is_none() && may_retake {
-            recovery.retake = !self.retake_unreplicated(now, crashed);
+            let retaken = losses::retake_unreplicated(now, &mut self.desk, crashed);
+            recovery.retake = retaken.is_none();
+            retaken.into_iter().flatten().for_each(|table| self.want_tablets(table));
             recovery.check_done = true;
         }
         if recovery.check_done {
             recovery.check_done = false;
-            if !recovery.retake && !self.has_tablets(crashed) && !self.progress.is_dropping_at(crashed) {
+            if !recovery.retake
+                && !self.desk.state.has_tablets(crashed)
+                && !self.progress.is_dropping_at(crashed)
+            {
                 self.end_recovery(now, id, crashed);
                 return true;
             }
@@ -347,7 +355,7 @@ impl Coordinator {
             recovery.wake = recovery.wake.min(ask.retry.next());
         }
         if !due.is_empty() {
-            self.note_step(now, id, |steps| &mut steps.asked);
+            timeline::note_step(now, &mut self.desk, id, |steps| &mut steps.asked);
         }
         for server in due {
             // A message of a few bytes always fits.
@@ -499,7 +507,9 @@ impl Coordinator {
         let Some(crashed) = self.desk.state.recoveries.get(&id).map(|r| r.crashed) else { return };
         let time = self.desk.time(now);
         let mut tablets = self.dead_tablets(crashed, &proof);
-        tablets.retain(|tablet| !self.is_recovered_from_any(crashed, &tablet.range, &recovery.lacking));
+        tablets.retain(|tablet| {
+            !self.desk.state.is_recovered_from_any(crashed, &tablet.range, &recovery.lacking)
+        });
         if tablets.is_empty() {
             return;
         }
@@ -509,7 +519,7 @@ impl Coordinator {
         self.desk.state.meta.recoveries = plan_id;
         let earlier = self.divide_earlier(crashed, time, &ranges);
         let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier);
-        let losses = self.file_losses(id, crashed, time, &proof);
+        let losses = losses::file_losses(&mut self.desk, id, crashed, time, &proof);
         let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         record.plan = plan_id;
         record.ends = proof.ends();
@@ -600,14 +610,9 @@ impl Coordinator {
             tablet.stats.push(TabletStat { table, first, last, bytes, records: bytes / 100 });
         }
     }
+}
 
-    // End.
-
-    fn has_tablets(&self, server: ServerId) -> bool {
-        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
-        live.flat_map(|t| &t.tablets).any(|t| t.owner == server)
-    }
-
+impl Coordinator {
     fn end_recovery(&mut self, now: Instant, id: RecoveryId, crashed: ServerId) {
         let time = self.desk.time(now);
         let server = self.desk.state.servers.get(&crashed);
@@ -622,8 +627,8 @@ impl Coordinator {
         );
         self.desk.outbox.report(Level::Info, text);
         self.desk.outbox.touch(Key::Recovery(id));
-        self.note_gone(id, crashed);
-        if self.is_needed(crashed) {
+        gone::note_gone(&mut self.desk, id, crashed);
+        if self.desk.state.is_needed(crashed) {
             self.keep_log(now, crashed);
         } else {
             self.let_go_of(now, id, crashed);

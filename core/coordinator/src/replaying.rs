@@ -14,6 +14,7 @@ use crate::prove::{Proof, SegmentProof, Source};
 use crate::records::Key;
 use crate::recovery::{Recovery, pause};
 use crate::retry::Retry;
+use crate::timeline;
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, PIECE_LOGS_MAX};
 use ramhold_base::{
     Instant, KeyHash, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version,
@@ -400,7 +401,7 @@ impl Coordinator {
             partition.attempt += 1;
             partition.state =
                 Replay::Running { master, retry: Retry::new(&self.desk.config), remind_at: None };
-            self.note_assigned(now, id, (plan_id, number, partition.attempt), master);
+            timeline::note_assigned(now, &mut self.desk, id, (plan_id, number, partition.attempt), master);
         }
     }
 
@@ -471,7 +472,7 @@ impl Coordinator {
             if let Replay::Running { remind_at, .. } = &mut partition.state {
                 remind_at.get_or_insert(now + REMIND_INTERVAL);
             }
-            self.note_part(now, id, (plan, number), |part, since| {
+            timeline::note_part(now, &mut self.desk, id, (plan, number), |part, since| {
                 part.accepted.get_or_insert(since);
             });
         } else {
@@ -501,7 +502,9 @@ impl Coordinator {
         let plan_id = plan.id;
         let Some(partition) = plan.partitions.get_mut(number as usize) else { return };
         partition.fail(now, &self.desk.config);
-        self.note_part(now, id, (plan_id, number), |part, since| part.failed = Some(since));
+        timeline::note_part(now, &mut self.desk, id, (plan_id, number), |part, since| {
+            part.failed = Some(since)
+        });
         if let Some(record) = self.desk.state.recoveries.get_mut(&id) {
             record.failed_attempts += 1;
             self.desk.outbox.touch(Key::Recovery(id));

@@ -155,7 +155,7 @@ impl Coordinator {
     }
 
     fn is_asking_for_room(&self) -> bool {
-        !self.recoveries.is_empty() || self.has_kept()
+        !self.recoveries.is_empty() || self.desk.state.has_kept()
     }
 
     fn masters(&self) -> impl Iterator<Item = &ServerRecord> {
@@ -202,7 +202,7 @@ impl Coordinator {
 
     /// When servers are to be asked for room again.
     pub(crate) fn room_wake(&self) -> Instant {
-        let is_waited_for = self.has_kept() || self.recoveries.values().any(Recovery::is_waiting);
+        let is_waited_for = self.desk.state.has_kept() || self.recoveries.values().any(Recovery::is_waiting);
         if is_waited_for { self.rooms.ask_at } else { Instant::FAR }
     }
 

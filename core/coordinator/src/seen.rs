@@ -3,6 +3,7 @@
 //! The snapshot has plain numbers, taken between two steps. An observer that wants names and reports asks for the
 //! status (`status`).
 
+use crate::gone;
 use crate::machine::Coordinator;
 use crate::status::phase;
 use ramhold_base::{ClusterId, Instant, Term};
@@ -70,7 +71,7 @@ impl Coordinator {
             servers_crashed: in_state(ServerState::Crashed),
             servers_expected: self.desk.state.expected_count(),
             servers_gone: self.desk.state.gone.len() as u64,
-            gone: self.gone_reports(),
+            gone: gone::gone_reports(&self.desk),
             tables: self.desk.state.tables.values().filter(|t| !t.dropping).count() as u64,
             tablets: tablets().count() as u64,
             tablets_recovering: tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()

@@ -5,7 +5,7 @@
 //!
 //! Not here: which backup gets a replica (placement). Catalogue: A1, D3.
 
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::shortage::{DomainLevel, Shortage};
 use std::collections::BTreeSet;
@@ -13,42 +13,39 @@ use std::collections::BTreeSet;
 /// The most warnings about tables in one status.
 const WARNING_COUNT_MAX: usize = 16;
 
-impl Coordinator {
-    /// The shortage of failure domains for this many replicas; none if they suffice, or while no master is up that
-    /// could tell.
-    pub(crate) fn shortage(&self, replicas: u8) -> Option<Shortage> {
-        let up = self.places().into_iter().min()?;
-        let backups = self.desk.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);
-        (u32::from(replicas) > up).then(|| Shortage {
-            replicas,
-            up,
-            level: DomainLevel::of(backups),
-            own_counts: self.desk.config.allow_local_backup,
-        })
-    }
+/// The shortage of failure domains for this many replicas; none if they suffice, or while no master is up that
+/// could tell.
+pub(crate) fn shortage(desk: &Desk, replicas: u8) -> Option<Shortage> {
+    let up = places(desk).into_iter().min()?;
+    let backups = desk.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);
+    (u32::from(replicas) > up).then(|| Shortage {
+        replicas,
+        up,
+        level: DomainLevel::of(backups),
+        own_counts: desk.config.allow_local_backup,
+    })
+}
 
-    /// The number of failure domains that could hold a replica, for each master that is up.
-    fn places(&self) -> Vec<u32> {
-        let backups = self.desk.state.all_up().filter(|s| s.entry.backup);
-        let domains: BTreeSet<String> = backups.map(|s| failure_domain(&s.entry)).collect();
-        let is_own = |master: &ServerEntry| {
-            !self.desk.config.allow_local_backup && domains.contains(&failure_domain(master))
-        };
-        let masters = self.desk.state.all_up().filter(|s| s.entry.master);
-        let places = masters.map(|s| domains.len() - usize::from(is_own(&s.entry)));
-        places.map(|places| u32::try_from(places).unwrap_or(u32::MAX)).collect()
-    }
+/// The number of failure domains that could hold a replica, for each master that is up.
+fn places(desk: &Desk) -> Vec<u32> {
+    let backups = desk.state.all_up().filter(|s| s.entry.backup);
+    let domains: BTreeSet<String> = backups.map(|s| failure_domain(&s.entry)).collect();
+    let is_own =
+        |master: &ServerEntry| !desk.config.allow_local_backup && domains.contains(&failure_domain(master));
+    let masters = desk.state.all_up().filter(|s| s.entry.master);
+    let places = masters.map(|s| domains.len() - usize::from(is_own(&s.entry)));
+    places.map(|places| u32::try_from(places).unwrap_or(u32::MAX)).collect()
+}
 
-    /// Warns of tables whose replicas the servers that are up cannot keep.
-    pub(crate) fn warn_of_shortages(&self, warnings: &mut Vec<String>) {
-        let tables = self.desk.state.tables.values().filter(|t| !t.dropping);
-        let short = tables.filter_map(|table| Some((table, self.shortage(table.options.replicas)?)));
-        for (table, shortage) in short.take(WARNING_COUNT_MAX) {
-            let (name, remedy) = (table.name.escape_debug(), shortage.remedy());
-            let is_short = |places: u32| places < u32::from(table.options.replicas);
-            let of_some = if self.places().into_iter().all(is_short) { "" } else { " on some servers" };
-            warnings.push(format!("writes to table '{name}' are blocked{of_some}: {shortage}; {remedy}"));
-        }
+/// Warns of tables whose replicas the servers that are up cannot keep.
+pub(crate) fn warn_of_shortages(desk: &Desk, warnings: &mut Vec<String>) {
+    let tables = desk.state.tables.values().filter(|t| !t.dropping);
+    let short = tables.filter_map(|table| Some((table, shortage(desk, table.options.replicas)?)));
+    for (table, shortage) in short.take(WARNING_COUNT_MAX) {
+        let (name, remedy) = (table.name.escape_debug(), shortage.remedy());
+        let is_short = |places: u32| places < u32::from(table.options.replicas);
+        let of_some = if places(desk).into_iter().all(is_short) { "" } else { " on some servers" };
+        warnings.push(format!("writes to table '{name}' are blocked{of_some}: {shortage}; {remedy}"));
     }
 }
 

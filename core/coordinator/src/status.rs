@@ -2,9 +2,11 @@
 //!
 //! Catalogue: B1, J5 (as far as built).
 
+use crate::gone;
 use crate::machine::{Coordinator, millis};
 use crate::records::RecoveryRecord;
 use crate::recovery::Recovery;
+use crate::shortage;
 use crate::watching;
 use ramhold_base::{Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
@@ -75,7 +77,7 @@ impl Coordinator {
             cleared: self.cleared.values().cloned().collect(),
             copyset_rings: self.desk.config.placement.copyset_rings(),
             expected: Some(self.desk.state.expected_count()),
-            gone: Some(self.gone_reports()),
+            gone: Some(gone::gone_reports(&self.desk)),
         };
         if self.full_store.is_some() {
             self.desk.outbox.reply_at_once(to, header, &status);
@@ -158,7 +160,7 @@ impl Coordinator {
                 unproven.join(", ")
             ));
         }
-        self.warn_of_shortages(&mut warnings);
+        shortage::warn_of_shortages(&self.desk, &mut warnings);
         self.warn_of_full_disks(now, &mut warnings);
         warnings.extend(self.store_trouble(now).map(|trouble| format!("on the coordinator {trouble}")));
         let waiting = self.recoveries.values().filter(|r| r.admission.waits_for().is_some()).count();

@@ -11,8 +11,9 @@
 //! Catalogue: A1, B3.
 
 use crate::machine::Coordinator;
-use crate::membership::check_durability;
 use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
+use crate::shortage;
+use crate::streams::check_durability;
 use crate::weight::{part, part_at_slots};
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
 use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
@@ -42,7 +43,7 @@ impl Coordinator {
             // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
-        if let Some(shortage) = self.shortage(options.replicas) {
+        if let Some(shortage) = shortage::shortage(&self.desk, options.replicas) {
             return Ok(UpdateResult::Lacking(shortage));
         }
         let count = match message.options.tablets {
@@ -108,7 +109,7 @@ impl Coordinator {
             // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
-        if let Some(shortage) = self.shortage(table.options.replicas) {
+        if let Some(shortage) = shortage::shortage(&self.desk, table.options.replicas) {
             return Ok(UpdateResult::Lacking(shortage));
         }
         let owner = |tablet: &TabletRecord, masters: &mut BTreeMap<ServerId, u32>| {
@@ -160,7 +161,7 @@ impl Coordinator {
             seed: table.seed,
             tablets: table.whole_tablets().map(|t| self.describe(table, &t)).collect(),
             migrating: self.migrating_count(table),
-            shortage: self.shortage(table.options.replicas),
+            shortage: shortage::shortage(&self.desk, table.options.replicas),
         };
         self.desk.outbox.reply_with(to, header, &description);
         Ok(())

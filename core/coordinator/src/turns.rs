@@ -105,7 +105,8 @@ impl Coordinator {
 
     /// Live pieces that are not replicated: for each, the oldest log that it is recovered from, and its owner.
     fn unreplicated(&self) -> BTreeSet<(ServerId, ServerId)> {
-        let pieces = self.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
+        let pieces =
+            self.desk.state.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
         let pieces = pieces.filter(|piece| self.desk.state.is_up(piece.owner));
         let oldest = |piece: &TabletRecord| piece.earlier_positions().map(|e| e.server).min();
         pieces.filter_map(|piece| Some((oldest(piece)?, piece.owner))).collect()

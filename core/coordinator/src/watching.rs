@@ -13,6 +13,7 @@
 use crate::asked::Asked;
 use crate::machine::Coordinator;
 use crate::records::{Key, RecoveryRecord};
+use crate::timeline;
 use ramhold_base::{Instant, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::recovery::{RecoveryWork, RecoveryWorked, WorkDone};
@@ -134,7 +135,7 @@ impl Coordinator {
             _ => None,
         };
         let is_mute = status == Status::UnknownOpcode;
-        let since = self.since_verdict(now, id);
+        let since = timeline::since_verdict(now, &mut self.desk, id);
         if let Some(worked) = worked
             && let Some(record) = self.desk.state.recoveries.get_mut(&id)
         {
@@ -153,7 +154,7 @@ impl Coordinator {
 
     /// No backup that is up holds anything of the dead server.
     fn note_freed(&mut self, now: Instant, id: RecoveryId) {
-        let since = self.since_verdict(now, id);
+        let since = timeline::since_verdict(now, &mut self.desk, id);
         let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
         let last = record.backups.iter().filter_map(|backup| backup.free.to).max();
         // If there was no replica, there was nothing to wait for.
