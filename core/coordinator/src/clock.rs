@@ -10,6 +10,7 @@
 //! Invariant: the time never goes back. Catalogue: A12, G2.
 
 use ramhold_base::{ClusterTime, Instant};
+use std::time::Duration;
 
 /// A clock that is ahead runs slower by one part in this many. Servers expect at least as much drift between two
 /// machines' clocks, so they follow this clock as closely as any other.
@@ -73,10 +74,14 @@ impl Clock {
     }
 }
 
+/// The milliseconds of a duration.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const WALL: u64 = 1_700_000_000_000;
 

@@ -11,7 +11,8 @@
 //!
 //! Catalogue: D3, J5.
 
-use crate::machine::{Coordinator, millis};
+use crate::clock::millis;
+use crate::desk::Desk;
 use crate::streams::sender_of;
 use ramhold_base::{Instant, Level, Mark, Peer, ServerId, Status, StoreRequest, StoreToken};
 use ramhold_wire::Header;
@@ -21,96 +22,104 @@ use ramhold_wire::status::DiskFull;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Full devices by server, with the time at which the server last said so.
-pub(crate) type FullDisks = BTreeMap<ServerId, (Instant, DiskFull)>;
-
 /// The most servers that the warnings of one status name.
 const NAMED_COUNT_MAX: usize = 16;
 
 /// The pause between a commit that found no room and its next try.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The store's device has no room.
+/// Full devices by server, with the time at which the server last said so.
+#[derive(Debug, Default)]
+pub(crate) struct FullDisks(BTreeMap<ServerId, (Instant, DiskFull)>);
+
+/// The store's device, and its trouble while it has no room.
+#[derive(Debug, Default)]
+pub(crate) struct FullStore(Option<Trouble>);
+
 #[derive(Debug)]
-pub(crate) struct FullStore {
+struct Trouble {
     since: Instant,
     reason: String,
     /// The request that is to be repeated, and when; none: it is being repeated.
     again: Option<(Instant, StoreToken, StoreRequest)>,
 }
 
-impl Coordinator {
-    pub(crate) fn on_store_full(
+impl FullStore {
+    pub fn on_full(
         &mut self,
         now: Instant,
-        token: StoreToken,
-        request: StoreRequest,
+        desk: &mut Desk,
+        (token, request): (StoreToken, StoreRequest),
         reason: String,
     ) {
-        let since = self.full_store.as_ref().map(|full| full.since);
+        let since = self.0.as_ref().map(|trouble| trouble.since);
         if since.is_none() {
-            self.desk.outbox.report(
+            desk.outbox.report(
                 Level::Warn,
                 format!(
                     "the store has no room: {reason}; no change of the cluster is made: free space there"
                 ),
             );
-            self.desk.outbox.mark(Mark::CoordinatorStoreFull);
+            desk.outbox.mark(Mark::CoordinatorStoreFull);
         }
         let again = Some((now + STORE_PAUSE, token, request));
-        self.full_store = Some(FullStore { since: since.unwrap_or(now), reason, again });
+        self.0 = Some(Trouble { since: since.unwrap_or(now), reason, again });
     }
 
     /// Repeats the request to the store when that is due.
-    pub(crate) fn advance_store(&mut self, now: Instant) {
-        if let Some(full) = &mut self.full_store
-            && let Some((_, token, request)) = full.again.take_if(|(at, ..)| *at <= now)
+    pub fn advance(&mut self, now: Instant, desk: &mut Desk) {
+        if let Some(trouble) = &mut self.0
+            && let Some((_, token, request)) = trouble.again.take_if(|(at, ..)| *at <= now)
         {
-            self.desk.outbox.store_again(token, request);
+            desk.outbox.store_again(token, request);
         }
     }
 
-    pub(crate) fn store_wake(&self) -> Option<Instant> {
-        self.full_store.as_ref().and_then(|full| full.again.as_ref()).map(|(at, ..)| *at)
+    pub fn wake(&self) -> Option<Instant> {
+        self.0.as_ref().and_then(|trouble| trouble.again.as_ref()).map(|(at, ..)| *at)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.0.is_some()
     }
 
     /// A commit is complete, so the store has room.
-    pub(crate) fn store_has_room(&mut self, now: Instant) {
-        if let Some(full) = self.full_store.take() {
-            let seconds = now.since(full.since).as_secs();
-            self.desk
-                .outbox
-                .report(Level::Info, format!("the store was full for {seconds} s and has room again"));
+    pub fn has_room(&mut self, now: Instant, desk: &mut Desk) {
+        if let Some(trouble) = self.0.take() {
+            let seconds = now.since(trouble.since).as_secs();
+            desk.outbox.report(Level::Info, format!("the store was full for {seconds} s and has room again"));
         }
     }
 
     /// The reason why changes of the cluster wait, if the store has no room for them.
-    pub(crate) fn store_trouble(&self, now: Instant) -> Option<String> {
-        let full = self.full_store.as_ref()?;
-        let seconds = now.since(full.since).as_secs();
-        Some(format!("the store has no room: {}, for {seconds} s; free space there", full.reason))
+    pub fn trouble(&self, now: Instant) -> Option<String> {
+        let trouble = self.0.as_ref()?;
+        let seconds = now.since(trouble.since).as_secs();
+        Some(format!("the store has no room: {}, for {seconds} s; free space there", trouble.reason))
     }
+}
 
+impl FullDisks {
     /// A server that is not Up is refused before it gets here.
-    pub(crate) fn answer_membership_verify(
+    pub fn on_membership_verify(
         &mut self,
         now: Instant,
+        desk: &mut Desk,
         to: Peer,
         header: &Header,
         message: MembershipVerify,
     ) -> Result<(), Status> {
         let sender = sender_of(header)?;
-        let state = &self.desk.state;
-        self.full_disks.retain(|server, _| *server != sender && state.is_up(*server));
+        self.0.retain(|server, _| *server != sender && desk.state.is_up(*server));
         if let Some(full) = message.full {
-            self.full_disks.insert(sender, (now, full));
+            self.0.insert(sender, (now, full));
         }
-        self.desk.outbox.reply_with(to, header, &Empty {});
+        desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
-    pub(crate) fn warn_of_full_disks(&self, now: Instant, warnings: &mut Vec<String>) {
-        let full = self.full_disks.iter().filter(|(server, _)| self.desk.state.is_up(**server));
+    pub fn warn(&self, now: Instant, desk: &Desk, warnings: &mut Vec<String>) {
+        let full = self.0.iter().filter(|(server, _)| desk.state.is_up(**server));
         for (server, (told, full)) in full.take(NAMED_COUNT_MAX) {
             let since_millis = full.since_millis.saturating_add(millis(now.since(*told)));
             let full = DiskFull { since_millis, ..full.clone() };

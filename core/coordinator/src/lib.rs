@@ -13,6 +13,7 @@ mod accept;
 mod asked;
 mod clock;
 mod config;
+mod confirmed;
 mod copies;
 mod desk;
 mod list;
@@ -47,7 +48,6 @@ mod prove;
 mod publish;
 mod read_leases;
 mod recovery;
-mod reign;
 mod replaying;
 
 mod retry;

@@ -15,6 +15,7 @@ use crate::accept::Acceptance;
 use crate::asked::Asked;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
+use crate::confirmed::{Answer, Confirmation, Confirmed};
 use crate::copies::Copies;
 use crate::desk::Desk;
 use crate::full::{FullDisks, FullStore};
@@ -26,7 +27,6 @@ use crate::read_leases::ReadLeases;
 use crate::rebuild::Rebuilding;
 use crate::records::Key;
 use crate::recovery::Recovery;
-use crate::reign::Reign;
 use crate::room::Rooms;
 use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use crate::streams;
@@ -99,13 +99,13 @@ pub struct Coordinator {
     /// Wrong suspicions against servers that are up.
     pub(crate) cleared: BTreeMap<ServerId, ClearedReport>,
     pub(crate) full_disks: FullDisks,
-    pub(crate) full_store: Option<FullStore>,
+    pub(crate) full_store: FullStore,
     pub(crate) start_check: Option<StartCheck>,
 
     pub(crate) progress: Progress,
     pub(crate) leases: Leases,
     pub(crate) read_leases: ReadLeases,
-    pub(crate) reign: Reign,
+    pub(crate) confirmed: Confirmed,
 
     /// One per crashed server.
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
@@ -140,13 +140,13 @@ impl Coordinator {
             heard: Instant::ZERO,
             suspects: BTreeMap::new(),
             cleared: BTreeMap::new(),
-            full_disks: FullDisks::new(),
-            full_store: None,
+            full_disks: FullDisks::default(),
+            full_store: FullStore::default(),
             start_check: None,
             progress: Progress::default(),
             leases: Leases::default(),
             read_leases: ReadLeases::default(),
-            reign: Reign::default(),
+            confirmed: Confirmed::default(),
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
             kept_changed: true,
@@ -186,6 +186,13 @@ impl Coordinator {
         }
     }
 
+    /// Servers that are dead and, by this coordinator's clock, cannot answer reads any more, whether or not their
+    /// tablets are served elsewhere yet.
+    pub fn read_leases_over(&self, now: Instant) -> impl Iterator<Item = ServerId> {
+        let over = self.recoveries.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
+        over.filter_map(|(id, _)| self.desk.state.recoveries.get(id).map(|record| record.crashed))
+    }
+
     /// For tests of what servers make of the clock.
     #[doc(hidden)]
     pub fn clock(&self) -> &Clock {
@@ -207,10 +214,10 @@ impl Coordinator {
                 return self.end(EXIT_STORE, Level::Error, format!("the store has failed: {reason}"));
             }
             StoreResult::NoRoom { request, reason } => {
-                return self.on_store_full(now, token, request, reason);
+                return self.full_store.on_full(now, &mut self.desk, (token, request), reason);
             }
             StoreResult::Committed => {
-                self.store_has_room(now);
+                self.full_store.has_room(now, &mut self.desk);
                 StoreResult::Committed
             }
             StoreResult::Found(_) | StoreResult::Conflict { .. } | StoreResult::Changed { .. } => result,
@@ -349,8 +356,8 @@ impl Coordinator {
         );
         self.desk.outbox.report(Level::Info, text);
         self.note_placement();
-        self.resume_leases(now);
-        self.resume_read_leases(now);
+        self.leases.resume(now, &self.desk);
+        self.read_leases.resume(now);
         self.resume_recoveries(now);
         self.resume_watches(now);
         self.resume_tables();
@@ -409,6 +416,23 @@ impl Coordinator {
             self.desk.outbox.report(level, reason.clone());
         }
         self.desk.outbox.exit(code, reason);
+    }
+
+    /// The store has told which term it has; answers that waited for that may be given.
+    fn on_term_confirmed(&mut self, now: Instant, token: StoreToken, found: &[(String, u64, Vec<u8>)]) {
+        match self.confirmed.on_term(&self.desk, token, found) {
+            Confirmation::None => {}
+            Confirmation::Deposed => self.deposed("another coordinator has taken over"),
+            Confirmation::Confirmed(answers) => {
+                for (server, to, header, answer) in answers {
+                    match answer {
+                        Answer::ReadLease => self.read_leases.grant(now, &mut self.desk, server, to, &header),
+                        Answer::Leases(checked) => self.desk.outbox.reply_with(to, &header, &checked),
+                    }
+                }
+                self.confirmed.ask(&mut self.desk);
+            }
+        }
     }
 
     // Frames.
@@ -475,10 +499,19 @@ impl Coordinator {
             Opcode::ProcessStatus => self.answer_process_status(now, to, header),
             Opcode::ClusterStatus => self.answer_cluster_status(now, to, header),
             Opcode::Recoveries => self.answer_recoveries(to, header),
-            Opcode::LeaseOpen => self.on_lease_open(now, to, header, &decode(body)?),
-            Opcode::LeaseRenew => self.on_lease_renew(now, to, header, &decode(body)?),
-            Opcode::LeaseCheck => self.answer_lease_check(now, to, header, &decode(body)?),
-            Opcode::ReadLease => self.on_read_lease(now, to, header),
+            Opcode::LeaseOpen => self.leases.on_lease_open(now, &mut self.desk, to, header, &decode(body)?),
+            Opcode::LeaseRenew => self.leases.on_lease_renew(now, &mut self.desk, to, header, &decode(body)?),
+            Opcode::LeaseCheck => self.leases.answer_lease_check(
+                now,
+                &mut self.desk,
+                &mut self.confirmed,
+                to,
+                header,
+                &decode(body)?,
+            ),
+            Opcode::ReadLease => {
+                self.read_leases.on_read_lease(now, &mut self.desk, &mut self.confirmed, to, header)
+            }
             Opcode::TableCreate => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.create_table(&message))
@@ -513,7 +546,9 @@ impl Coordinator {
             Opcode::TableDescribe => self.answer_table_describe(to, header, &decode(body)?),
             Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),
             Opcode::SuspectServer => self.on_suspect_server(now, to, header, &decode(body)?),
-            Opcode::MembershipVerify => self.answer_membership_verify(now, to, header, decode(body)?),
+            Opcode::MembershipVerify => {
+                self.full_disks.on_membership_verify(now, &mut self.desk, to, header, decode(body)?)
+            }
             Opcode::StreamRegister => {
                 match streams::on_stream_register(&mut self.desk, to, header, &decode(body)?)? {
                     Registration::New => self.want_migrated_from(header.sender),
@@ -652,7 +687,7 @@ impl Coordinator {
     }
 
     fn advance(&mut self, now: Instant) {
-        self.advance_leases(now);
+        self.leases.advance(now, &mut self.desk);
         self.advance_verification(now);
         self.advance_acceptance(now);
         self.advance_recoveries(now);
@@ -678,10 +713,6 @@ impl Coordinator {
     }
 }
 
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 impl Machine for Coordinator {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         if matches!(self.phase, Phase::Ended) {
@@ -692,7 +723,7 @@ impl Machine for Coordinator {
             self.on_stall(now);
         }
         if late > LEASE_STALL {
-            self.resume_leases(now);
+            self.leases.resume(now, &self.desk);
         }
         match input {
             Input::Start { wall_millis } => self.on_start(now, wall_millis),
@@ -719,14 +750,14 @@ impl Machine for Coordinator {
             self.check_invariants();
         }
         self.while_rebuilding(|coordinator, rebuilding| coordinator.advance_rebuilding(now, rebuilding));
-        self.advance_store(now);
+        self.full_store.advance(now, &mut self.desk);
         if !matches!(self.phase, Phase::Ended) {
             let copied = self.released();
             self.desk.note_time_stored(copied.min(self.desk.outbox.stored_state()));
             self.desk.outbox.flush(&self.desk.state, copied, effects);
         }
         // A change that is not stored was told to nobody.
-        let may_stop = self.desk.outbox.is_settled() || self.full_store.is_some();
+        let may_stop = self.desk.outbox.is_settled() || self.full_store.is_full();
         if matches!(self.phase, Phase::Stopping) && may_stop {
             self.end(EXIT_STOPPED, Level::Info, "stopped".into());
         }
@@ -738,10 +769,10 @@ impl Machine for Coordinator {
 
     fn deadline(&self) -> Option<Instant> {
         if let Phase::Rebuilding(rebuilding) = &self.phase {
-            return earliest(Some(rebuilding.wake), self.store_wake());
+            return earliest(Some(rebuilding.wake), self.full_store.wake());
         }
         if !self.is_active() {
-            return self.store_wake();
+            return self.full_store.wake();
         }
         let wakes = [
             self.copies.wake,
@@ -757,7 +788,7 @@ impl Machine for Coordinator {
         wakes
             .into_iter()
             .filter(|at| *at != Instant::FAR)
-            .chain(self.store_wake())
+            .chain(self.full_store.wake())
             .fold(self.desk.calls.deadline(), |a, b| earliest(a, Some(b)))
     }
 }

@@ -307,7 +307,7 @@ impl Coordinator {
         self.links.remove(&id);
         self.suspects.remove(&id);
         self.desk.list_changed(id);
-        let lease_until = self.granted_until(id);
+        let lease_until = self.read_leases.granted_until(id);
         self.recoveries.insert(recovery, Recovery::new(now, lease_until));
         self.watch(now, recovery);
         self.take_partitions_from(id);

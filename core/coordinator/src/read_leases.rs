@@ -2,14 +2,14 @@
 //!
 //! A grant promises not to open the master's tablets elsewhere for a while. Grants are kept in memory alone: a
 //! coordinator that starts assumes that every server was granted a lease just before. So a coordinator that has been
-//! deposed must grant nothing: each grant waits until the store has confirmed the term (`reign`).
+//! deposed must grant nothing: each grant waits until the store has confirmed the term (`confirmed`).
 //!
 //! Invariant: a server that is not Up when the store has answered is granted nothing.
 //!
 //! Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
-use crate::machine::Coordinator;
-use crate::reign::Answer;
+use crate::confirmed::{Answer, Confirmed};
+use crate::desk::Desk;
 use crate::streams::sender_of;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
@@ -26,41 +26,48 @@ pub(crate) struct ReadLeases {
     granted: BTreeMap<ServerId, Instant>,
 }
 
-impl Coordinator {
-    pub(crate) fn resume_read_leases(&mut self, now: Instant) {
+impl ReadLeases {
+    pub(crate) fn resume(&mut self, now: Instant) {
         let before = if planted(Defect::StartGrantsNothing) { now } else { now + READ_LEASE };
-        self.read_leases = ReadLeases { before, ..ReadLeases::default() };
+        *self = ReadLeases { before, ..ReadLeases::default() };
     }
 
-    /// Servers that are dead and, by this coordinator's clock, cannot answer reads any more, whether or not their
-    /// tablets are served elsewhere yet.
-    pub fn read_leases_over(&self, now: Instant) -> impl Iterator<Item = ServerId> {
-        let over = self.recoveries.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
-        over.filter_map(|(id, _)| self.desk.state.recoveries.get(id).map(|record| record.crashed))
-    }
-
-    pub(crate) fn on_read_lease(&mut self, now: Instant, to: Peer, header: &Header) -> Result<(), Status> {
+    pub(crate) fn on_read_lease(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        confirmed: &mut Confirmed,
+        to: Peer,
+        header: &Header,
+    ) -> Result<(), Status> {
         let server = sender_of(header)?;
         if planted(Defect::DeposedGrants) {
-            self.grant(now, server, to, header);
+            self.grant(now, desk, server, to, header);
         }
-        self.answer_confirmed(to, header, Answer::ReadLease);
+        confirmed.answer(desk, to, header, Answer::ReadLease);
         Ok(())
     }
 
-    pub(crate) fn grant(&mut self, now: Instant, server: ServerId, to: Peer, header: &Header) {
-        if self.desk.state.is_up(server) {
-            self.read_leases.granted.insert(server, now + READ_LEASE);
-            self.desk.outbox.reply_with(to, header, &Empty {});
+    pub(crate) fn grant(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        server: ServerId,
+        to: Peer,
+        header: &Header,
+    ) {
+        if desk.state.is_up(server) {
+            self.granted.insert(server, now + READ_LEASE);
+            desk.outbox.reply_with(to, header, &Empty {});
         } else {
-            self.desk.outbox.reply(to, header, Status::Fenced);
+            desk.outbox.reply(to, header, Status::Fenced);
         }
     }
 
     /// The instant until which this server may rely on what coordinators have granted it. It is granted nothing any
     /// more.
     pub(crate) fn granted_until(&mut self, server: ServerId) -> Instant {
-        let granted = self.read_leases.granted.remove(&server).unwrap_or_default();
-        granted.max(self.read_leases.before)
+        let granted = self.granted.remove(&server).unwrap_or_default();
+        granted.max(self.before)
     }
 }

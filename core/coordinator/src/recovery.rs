@@ -13,11 +13,12 @@
 //! Protocol: docs/protocols/recovery.md. Catalogue: F2, F3, F5, F6, F7, D2.
 
 use crate::asked::Asked;
+use crate::clock::millis;
 use crate::cut::DeadTablet;
 use crate::divide::{Bounds, divide};
 use crate::gone;
 use crate::losses;
-use crate::machine::{Coordinator, millis};
+use crate::machine::Coordinator;
 use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
 use crate::records::{EndRecord, Key, RecoveryRecord};
 use crate::replaying::Plan;
@@ -190,7 +191,7 @@ impl Coordinator {
     pub(crate) fn resume_recoveries(&mut self, now: Instant) {
         let open = self.desk.state.recoveries.values().filter(|r| !r.done).map(|r| (r.id, r.crashed));
         for (id, crashed) in open.collect::<Vec<_>>() {
-            let lease_until = self.granted_until(crashed);
+            let lease_until = self.read_leases.granted_until(crashed);
             self.recoveries.insert(id, Recovery::new(now, lease_until));
         }
         self.recovery_wake = Instant::ZERO;

@@ -63,7 +63,7 @@ impl Coordinator {
         let last = self.desk.state.recoveries.values().rev().find(|record| record.done);
         CoordinatorSeen {
             reason: self.why_not_active(),
-            degraded: self.store_trouble(now),
+            degraded: self.full_store.trouble(now),
             uptime: self.desk.uptime(now),
             cluster: self.desk.state.meta.cluster,
             term: self.desk.term,

@@ -2,8 +2,9 @@
 //!
 //! Catalogue: B1, J5 (as far as built).
 
+use crate::clock::millis;
 use crate::gone;
-use crate::machine::{Coordinator, millis};
+use crate::machine::Coordinator;
 use crate::records::RecoveryRecord;
 use crate::recovery::Recovery;
 use crate::shortage;
@@ -79,7 +80,7 @@ impl Coordinator {
             expected: Some(self.desk.state.expected_count()),
             gone: Some(gone::gone_reports(&self.desk)),
         };
-        if self.full_store.is_some() {
+        if self.full_store.is_full() {
             self.desk.outbox.reply_at_once(to, header, &status);
         } else {
             self.desk.outbox.show(to, header, &status);
@@ -161,8 +162,8 @@ impl Coordinator {
             ));
         }
         shortage::warn_of_shortages(&self.desk, &mut warnings);
-        self.warn_of_full_disks(now, &mut warnings);
-        warnings.extend(self.store_trouble(now).map(|trouble| format!("on the coordinator {trouble}")));
+        self.full_disks.warn(now, &self.desk, &mut warnings);
+        warnings.extend(self.full_store.trouble(now).map(|trouble| format!("on the coordinator {trouble}")));
         let waiting = self.recoveries.values().filter(|r| r.admission.waits_for().is_some()).count();
         if waiting > 0 {
             warnings.push(format!(

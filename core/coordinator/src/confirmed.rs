@@ -10,9 +10,9 @@
 //!
 //! Protocol: docs/protocols/read-leases.md, rule 3; docs/protocols/exactly-once.md, rule 7. Catalogue: A3, F8, G1.
 
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use crate::state::TERM_KEY;
-use ramhold_base::{Instant, Peer, ServerId, StoreRequest, StoreToken};
+use ramhold_base::{Peer, ServerId, StoreRequest, StoreToken};
 use ramhold_wire::Header;
 use ramhold_wire::lease::LeasesChecked;
 use std::collections::BTreeMap;
@@ -29,44 +29,52 @@ pub(crate) enum Answer {
 type Waiting = BTreeMap<(ServerId, u16), (Peer, Header, Answer)>;
 
 #[derive(Default, Debug)]
-pub(crate) struct Reign {
+pub(crate) struct Confirmed {
     waiting: Waiting,
     confirming: Option<(StoreToken, Waiting)>,
 }
 
-impl Coordinator {
+/// What the store has told of the term.
+#[derive(Debug)]
+pub(crate) enum Confirmation {
+    /// The store was asked for something else.
+    None,
+    /// The term is this coordinator's own: these answers may be given, each to its server.
+    Confirmed(Vec<(ServerId, Peer, Header, Answer)>),
+    /// Another coordinator has raised the term.
+    Deposed,
+}
+
+impl Confirmed {
     /// Gives this answer when the store has confirmed the term.
-    pub(crate) fn answer_confirmed(&mut self, to: Peer, header: &Header, answer: Answer) {
-        self.reign.waiting.insert((header.sender, header.opcode), (to, *header, answer));
-        self.confirm_term();
+    pub fn answer(&mut self, desk: &mut Desk, to: Peer, header: &Header, answer: Answer) {
+        self.waiting.insert((header.sender, header.opcode), (to, *header, answer));
+        self.ask(desk);
     }
 
-    fn confirm_term(&mut self) {
-        if self.reign.confirming.is_none() && !self.reign.waiting.is_empty() {
-            let token = self.desk.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
-            self.reign.confirming = Some((token, std::mem::take(&mut self.reign.waiting)));
+    /// Asks the store for the term, if answers wait for that.
+    pub fn ask(&mut self, desk: &mut Desk) {
+        if self.confirming.is_none() && !self.waiting.is_empty() {
+            let token = desk.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
+            self.confirming = Some((token, std::mem::take(&mut self.waiting)));
         }
     }
 
     /// The store has told which term it has.
-    pub(crate) fn on_term_confirmed(
+    pub fn on_term(
         &mut self,
-        now: Instant,
+        desk: &Desk,
         token: StoreToken,
         found: &[(String, u64, Vec<u8>)],
-    ) {
-        let Some((_, asked)) = self.reign.confirming.take_if(|(expected, _)| *expected == token) else {
-            return;
+    ) -> Confirmation {
+        let Some((_, asked)) = self.confirming.take_if(|(expected, _)| *expected == token) else {
+            return Confirmation::None;
         };
-        if found.first().is_none_or(|(_, version, _)| *version != self.desk.outbox.term_version) {
-            return self.deposed("another coordinator has taken over");
+        if found.first().is_none_or(|(_, version, _)| *version != desk.outbox.term_version) {
+            return Confirmation::Deposed;
         }
-        for ((server, _), (to, header, answer)) in asked {
-            match answer {
-                Answer::ReadLease => self.grant(now, server, to, &header),
-                Answer::Leases(checked) => self.desk.outbox.reply_with(to, &header, &checked),
-            }
-        }
-        self.confirm_term();
+        let answers = asked.into_iter();
+        let answers = answers.map(|((server, _), (to, header, answer))| (server, to, header, answer));
+        Confirmation::Confirmed(answers.collect())
     }
 }
