@@ -16,6 +16,7 @@
 //! Not here: taking the copies back (`rebuild`). Catalogue: G1, G3.
 
 use crate::asked::Asked;
+use crate::links::Link;
 use crate::machine::Coordinator;
 use crate::retry::Retry;
 use ramhold_base::limits::STATE_PART_BYTES;
@@ -104,15 +105,10 @@ impl Coordinator {
         self.copies.wake = Instant::ZERO;
     }
 
-    /// A server comes to the list: every holder has to know it before anybody is told anything more.
-    pub(crate) fn note_new_holder(&mut self) {
-        self.copies.gate = self.desk.outbox.next_state();
-    }
-
     /// The servers that are to hold copies now.
     fn holders(&self) -> Vec<ServerId> {
-        let may_hold = |id: &ServerId| self.links.get(id).is_some_and(|link| link.told && link.holds);
-        self.links.keys().copied().filter(may_hold).take(HOLDER_COUNT).collect()
+        let may_hold = |(_, link): &(ServerId, &Link)| link.told && link.holds;
+        self.links.iter().filter(may_hold).map(|(id, _)| id).take(HOLDER_COUNT).collect()
     }
 
     /// The state up to which anything may be told.
@@ -125,7 +121,7 @@ impl Coordinator {
         let reached = |id: &ServerId| self.copies.holders.get(id).map_or(0, |holder| holder.reached);
         let mut states: Vec<u64> = holders.iter().map(reached).collect();
         states.sort_unstable();
-        if states.first().is_some_and(|least| *least >= self.copies.gate) {
+        if states.first().is_some_and(|least| *least >= self.copies.gate.max(self.links.entered())) {
             let enough = states[states.len() - needed(states.len())];
             self.copies.released = self.copies.released.max(enough);
         }
@@ -135,20 +131,30 @@ impl Coordinator {
     /// Whether every server that is to hold a copy has one that knows all holders.
     pub fn is_copied(&self) -> bool {
         let holders = self.holders();
-        let has = |id: &ServerId| self.copies.holders.get(id).is_some_and(|h| h.reached >= self.copies.gate);
+        let has = |id: &ServerId| {
+            self.copies
+                .holders
+                .get(id)
+                .is_some_and(|h| h.reached >= self.copies.gate.max(self.links.entered()))
+        };
         !holders.is_empty() && holders.iter().all(has)
     }
 
     /// Whether some server has a state of this reign; true while no server knows its id yet.
     pub(crate) fn has_copies(&self) -> bool {
-        let none_told = !self.links.values().any(|link| link.told);
+        let none_told = !self.links.iter().any(|(_, link)| link.told);
         none_told || self.copies.holders.values().any(|holder| holder.reached > 0)
     }
 
+    pub(crate) fn copies_wake(&self) -> Instant {
+        if self.links.is_told_anew { Instant::ZERO } else { self.copies.wake }
+    }
+
     pub(crate) fn advance_copies(&mut self, now: Instant) {
-        if self.copies.wake > now {
+        if self.copies_wake() > now {
             return;
         }
+        self.links.is_told_anew = false;
         self.copies.wake = Instant::FAR;
         let wanted = self.holders();
         self.copies.holders.retain(|id, _| wanted.contains(id));
@@ -180,7 +186,7 @@ impl Coordinator {
                 return self.suspect(now, id, "its address answers for another server".into());
             }
             Status::UnknownOpcode | Status::TooMany => {
-                if let Some(link) = self.links.get_mut(&id) {
+                if let Some(link) = self.links.get_mut(id) {
                     link.holds = false;
                 }
                 let text = match status {

@@ -44,6 +44,16 @@ pub(crate) struct Desk {
     /// A higher ceiling that is not stored and copied yet: the state that has it, and the ceiling.
     time_raised: Option<(u64, ClusterTime)>,
     pub started: Instant,
+    pub notes: Notes,
+}
+
+/// Notes that one part leaves for another, which takes the note when it advances.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Something has changed for which the tables' parts may wait.
+    pub tablets: bool,
+    /// Something has changed for which recoveries may wait.
+    pub recoveries: bool,
 }
 
 impl Desk {
@@ -66,6 +76,7 @@ impl Desk {
             time_stored: ClusterTime::default(),
             time_raised: None,
             started: Instant::ZERO,
+            notes: Notes::default(),
         }
     }
 
@@ -159,6 +170,18 @@ impl Desk {
     ) {
         let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
         self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, message);
+    }
+
+    // Notes.
+
+    /// A server has come or gone, or is proven to be silent: tablets may wait for that.
+    pub fn look_at_tablets(&mut self) {
+        self.notes.tablets = true;
+    }
+
+    /// A server has come or gone, or a table has: recoveries may wait for that.
+    pub fn look_at_recoveries(&mut self) {
+        self.notes.recoveries = true;
     }
 
     // The server list.

@@ -11,6 +11,7 @@
 //!
 //! Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: D2, F6.
 
+use crate::departed;
 use crate::earlier::whole_log;
 use crate::losses;
 use crate::machine::Coordinator;
@@ -137,7 +138,7 @@ impl Coordinator {
             .map(|e| e.server)
             .collect();
         for server in kept {
-            if needed.contains(&server) || self.progress.is_dropping_at(server) {
+            if needed.contains(&server) || self.progress.dropping.wait_for(server) {
                 continue;
             }
             if let Some(id) = self.desk.state.recovery_of(server).map(|record| record.id) {
@@ -156,7 +157,7 @@ impl Coordinator {
         }
         self.room_may_be_free();
         self.watch_freeing(now, id);
-        self.remove_server(now, crashed);
+        departed::remove_server(now, &mut self.desk, &self.links, crashed);
     }
 
     /// Advances a kept log while it is asked for: the recovery of an owner of parts of it needs it, or older logs are

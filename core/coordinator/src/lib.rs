@@ -16,6 +16,7 @@ mod config;
 mod confirmed;
 mod copies;
 mod desk;
+mod links;
 mod list;
 mod machine;
 mod outbox;
@@ -36,8 +37,10 @@ mod turns;
 mod updates;
 
 mod cut;
+mod departed;
 mod divide;
 mod division;
+mod drops;
 mod earlier;
 mod full;
 mod kept;

@@ -21,8 +21,8 @@ use crate::desk::Desk;
 use crate::full::{FullDisks, FullStore};
 use crate::gone;
 use crate::leases::Leases;
+use crate::links::Links;
 use crate::losses;
-use crate::membership::Link;
 use crate::read_leases::ReadLeases;
 use crate::rebuild::Rebuilding;
 use crate::records::Key;
@@ -86,11 +86,8 @@ pub struct Coordinator {
     promised: Option<Instant>,
 
     /// One per Up server.
-    pub(crate) links: BTreeMap<ServerId, Link>,
+    pub(crate) links: Links,
     pub(crate) copies: Copies,
-    /// The version of the list that is being pushed.
-    pub(crate) push_version: u64,
-    pub(crate) push_at: Instant,
     pub(crate) ping_at: Instant,
     pub(crate) ping_last: ServerId,
     /// When any server last answered a ping under its own id.
@@ -131,10 +128,8 @@ impl Coordinator {
             phase: Phase::New,
             reign_mark,
             promised: None,
-            links: BTreeMap::new(),
+            links: Links::default(),
             copies: Copies::default(),
-            push_version: 0,
-            push_at: Instant::FAR,
             ping_at: Instant::FAR,
             ping_last: ServerId::NONE,
             heard: Instant::ZERO,
@@ -488,12 +483,7 @@ impl Coordinator {
             self.look_at_stranger(now, header, body);
         }
         self.check_sender(opcode, header)?;
-        if let Some(link) = self.links.get_mut(&header.sender)
-            && !link.told
-        {
-            link.told = true;
-            self.copies.wake = Instant::ZERO;
-        }
+        self.links.note_told(header.sender);
         match opcode {
             Opcode::Ping => self.answer_ping(now, to, header),
             Opcode::ProcessStatus => self.answer_process_status(now, to, header),
@@ -627,7 +617,10 @@ impl Coordinator {
             );
         }
         match call.context {
-            Asked::Push(server) => self.on_pushed(now, server, status, body),
+            Asked::Push(server) if status == Status::WrongServer => {
+                self.suspect(now, server, "its address answers for another server".into());
+            }
+            Asked::Push(server) => self.links.on_pushed(now, &mut self.desk, server, status, body),
             Asked::Ping { server, named } => self.on_pong(now, (server, named), status, body),
             Asked::Verify { server, named } => self.on_verified(now, (server, named), status, body),
             Asked::Take { table, first, last, server } => {
@@ -694,16 +687,16 @@ impl Coordinator {
         self.advance_watches(now);
         self.advance_weighings(now);
         self.advance_tablets(now);
-        self.advance_pushes(now);
+        self.links.advance(now, &mut self.desk);
         self.advance_copies(now);
     }
 
     fn check_invariants(&self) {
         assert!(
-            self.links.len() == self.desk.state.all_up().count(),
+            self.links.count() == self.desk.state.all_up().count(),
             "every Up server has a link, nobody else"
         );
-        assert!(self.suspects.keys().all(|s| self.links.contains_key(s)), "only Up servers are suspects");
+        assert!(self.suspects.keys().all(|s| self.links.get(*s).is_some()), "only Up servers are suspects");
         let open = self.desk.state.recoveries.values().filter(|r| !r.done);
         let is_at_work = |id| self.recoveries.contains_key(id);
         assert!(open.map(|r| &r.id).all(is_at_work), "every open recovery is at work");
@@ -775,11 +768,11 @@ impl Machine for Coordinator {
             return self.full_store.wake();
         }
         let wakes = [
-            self.copies.wake,
-            self.push_wake(),
+            self.copies_wake(),
+            self.links.wake(&self.desk),
             self.verification_wake(),
-            self.progress.wake,
-            self.recovery_wake,
+            self.tables_wake(),
+            if self.desk.notes.recoveries { Instant::ZERO } else { self.recovery_wake },
             self.watch_wake(),
             self.weighing_wake(),
             self.acceptance_wake(),

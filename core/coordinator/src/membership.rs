@@ -11,56 +11,25 @@
 //!
 //! Not here: which servers are dead (`verify`). Protocol: docs/protocols/membership.md. Catalogue: B1, D8, F8.
 
-use crate::asked::Asked;
+use crate::departed;
 use crate::gone;
 use crate::list::ListHistory;
 use crate::machine::Coordinator;
-use crate::records::{Departed, Key, RecoveryRecord, ServerRecord};
+use crate::records::{Key, RecoveryRecord, ServerRecord};
 use crate::recovery::Recovery;
-use crate::retry::Retry;
 use crate::streams::CEILING_STEP;
 use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, SERVER_COUNT_MAX};
-use ramhold_base::{ClusterTime, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status, Version};
+use ramhold_base::{Instant, Level, Peer, RecoveryId, ServerId, Status, Version};
+use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
-use ramhold_wire::membership::{
-    Enlist, Enlisted, Label, ServerEntry, ServerListReached, ServerState, SuspectServer,
-};
+use ramhold_wire::membership::{Enlist, Enlisted, Label, ServerEntry, ServerState, SuspectServer};
 use ramhold_wire::status::RecoverySteps;
-use ramhold_wire::{Header, decode};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// After this time a live master that has heard that a server left the list has replaced its replicas on that server.
-const DEPARTED_MILLIS: u64 = 60_000;
-const DEPARTED_COUNT_MAX: usize = 1024;
-/// The most recoveries that are over and still told of.
-const HISTORY_COUNT_MAX: usize = 100;
-/// A recovery that ended less than this ago is kept in any case: its masters may still repeat that they are done.
-const HISTORY_MILLIS: u64 = 60_000;
-
-/// The state of the connection to an Up server.
-#[derive(Debug)]
-pub(crate) struct Link {
-    /// The version of the list that the server has acknowledged; 0: unknown.
-    pub reached: u64,
-    push: Retry,
-    /// The server has answered under its own id since this coordinator started.
-    pub confirmed: bool,
-    /// The server knows its id: it has said so, or nothing speaks against it. A server that does not know its id can
-    /// hold no copy of the state, and has nothing for which a copy would be needed.
-    pub told: bool,
-    /// The server can hold a copy of the state.
-    pub holds: bool,
-}
 
 impl Coordinator {
     pub(crate) fn resume_membership(&mut self, now: Instant) {
         self.desk.list = ListHistory::new(self.desk.state.meta.list_version);
         let up: Vec<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
-        for id in &up {
-            let link = Link { told: true, ..Link::new(Retry::new(&self.desk.config)) };
-            self.links.insert(*id, link);
-        }
-        self.push_at = now;
+        self.links.resume(now, &self.desk, &up);
         self.ping_at = now;
         self.begin_start_check(now, up);
     }
@@ -155,11 +124,10 @@ impl Coordinator {
             disk_bytes: message.disk_bytes,
         };
         self.desk.state.servers.insert(id, record);
-        self.links.insert(id, Link::new(Retry::new(&self.desk.config)));
+        self.links.enter(&self.desk, id);
         self.desk.list_changed(id);
-        self.note_new_holder();
-        self.wake_recoveries();
-        self.progress.wake = Instant::ZERO;
+        self.desk.look_at_recoveries();
+        self.desk.look_at_tablets();
         let text = format!(
             "{id} enlisted: {} directory {}{}",
             message.address.0,
@@ -184,78 +152,12 @@ impl Coordinator {
         self.desk.outbox.reply_with(to, header, &enlisted);
     }
 
-    // The list.
-
-    /// When servers are to be sent the list, or its differences.
-    pub(crate) fn push_wake(&self) -> Instant {
-        if self.push_version == self.desk.state.meta.list_version { self.push_at } else { Instant::ZERO }
-    }
-
-    pub(crate) fn advance_pushes(&mut self, now: Instant) {
-        if self.push_wake() > now {
-            return;
-        }
-        let version = self.desk.state.meta.list_version;
-        if std::mem::replace(&mut self.push_version, version) != version {
-            for link in self.links.values_mut() {
-                link.push = Retry::new(&self.desk.config);
-            }
-        }
-        let mut due: BTreeMap<u64, Vec<ServerId>> = BTreeMap::new();
-        self.push_at = Instant::FAR;
-        for (id, link) in self.links.iter_mut().filter(|(_, link)| link.reached != version) {
-            if link.push.take(now, &self.desk.config) {
-                due.entry(link.reached).or_default().push(*id);
-            }
-            self.push_at = self.push_at.min(link.push.next());
-        }
-        for (reached, servers) in due {
-            let update = self.desk.list_update(now, reached);
-            for id in servers {
-                if !self.desk.ask(now, id, Asked::Push(id), &update) {
-                    self.desk.outbox.report(Level::Error, "the server list does not fit a message");
-                }
-            }
-        }
-    }
-
-    pub(crate) fn on_pushed(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
-        match status {
-            Status::WrongServer => {
-                self.suspect(now, id, "its address answers for another server".into());
-            }
-            Status::Ok => {
-                let Ok(answer) = decode::<ServerListReached>(body) else { return };
-                let version = self.desk.state.meta.list_version;
-                let Some(link) = self.links.get_mut(&id) else { return };
-                if !std::mem::replace(&mut link.told, true) {
-                    self.copies.wake = Instant::ZERO;
-                }
-                let before = link.reached;
-                // An answer to an earlier push may come late. A server with a version that was never this coordinator's
-                // is sent the whole list.
-                link.reached = if answer.version <= version { answer.version.max(link.reached) } else { 0 };
-                if link.reached != version {
-                    self.push_at = self.push_at.min(link.push.next());
-                }
-                let heard_now = before + 1..=link.reached;
-                let time = self.desk.time(now);
-                for departed in
-                    self.desk.state.meta.departed.iter_mut().filter(|d| heard_now.contains(&d.version))
-                {
-                    departed.at = departed.at.max(time);
-                }
-            }
-            _ => {}
-        }
-    }
-
     // Death.
 
     /// The verdict. From its commit on the server is fenced, and its recovery exists.
     pub(crate) fn declare_crashed(&mut self, now: Instant, id: ServerId, cause: &str) -> RecoveryId {
         let detected = self.desk.time(now);
-        let directories = self.replica_directories(detected, id);
+        let directories = departed::replica_directories(&self.desk, &self.links, detected, id);
         let tablets = self.desk.state.tablets().filter(|t| t.owner == id && t.taken).count() as u32;
         let recovery = self.desk.state.meta.recoveries.next();
         self.desk.state.meta.recoveries = recovery;
@@ -304,65 +206,21 @@ impl Coordinator {
         self.desk.outbox.report(Level::Debug, format!("fact:dead {}", id.raw()));
         self.desk.state.recoveries.insert(recovery, record);
         self.desk.outbox.touch(Key::Recovery(recovery));
-        self.links.remove(&id);
+        self.links.remove(id);
         self.suspects.remove(&id);
         self.desk.list_changed(id);
         let lease_until = self.read_leases.granted_until(id);
         self.recoveries.insert(recovery, Recovery::new(now, lease_until));
         self.watch(now, recovery);
         self.take_partitions_from(id);
-        self.wake_recoveries();
+        self.desk.look_at_recoveries();
         self.move_untaken_tablets(id);
-        self.progress.wake = Instant::ZERO;
+        self.desk.look_at_tablets();
         recovery
     }
+}
 
-    /// All directories that may hold replicas of a server that dies now. A directory that has left the list still
-    /// counts for `DEPARTED_MILLIS`, and for as long as the dying server cannot be known to have heard of it: that
-    /// server may go on with the replicas there, and be granted a lease by them.
-    fn replica_directories(&self, now: ClusterTime, dying: ServerId) -> Vec<DirectoryId> {
-        let reached = self.links.get(&dying).map_or(0, |link| link.reached);
-        let listed = self.desk.state.servers.values().filter(|s| s.entry.backup).map(|s| s.entry.directory);
-        let counts = |d: &&Departed| d.at.0 + DEPARTED_MILLIS > now.0 || d.version > reached;
-        let departed = self.desk.state.meta.departed.iter().filter(counts);
-        listed.chain(departed.map(|d| d.directory)).collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
-    /// Nothing is left to recover of this server, so it leaves the list.
-    pub(crate) fn remove_server(&mut self, now: Instant, id: ServerId) {
-        let at = self.desk.time(now);
-        let Some(server) = self.desk.state.servers.remove(&id) else { return };
-        let (directory, address) = (server.entry.directory, Some(server.entry.address));
-        let all_reached = self.links.values().map(|link| link.reached).min().unwrap_or(u64::MAX);
-        // The version of the list that this removal makes.
-        let version = self.desk.state.meta.list_version + 1;
-        let departed = &mut self.desk.state.meta.departed;
-        let counts = |d: &Departed| d.at.0 + DEPARTED_MILLIS > at.0 || d.version > all_reached;
-        departed.retain(|d| counts(d) && d.directory != directory);
-        if server.entry.backup && !self.desk.state.servers.values().any(|s| s.entry.directory == directory) {
-            departed.push(Departed { directory, at, version, server: id, address });
-            let excess = departed.len().saturating_sub(DEPARTED_COUNT_MAX);
-            departed.drain(..excess);
-        }
-        self.desk.list_removed(id);
-        self.forget_old_recoveries(at);
-        self.progress.wake = Instant::ZERO;
-    }
-
-    fn forget_old_recoveries(&mut self, now: ClusterTime) {
-        let ended = |r: &RecoveryRecord| r.detected.0.saturating_add(r.done_millis.unwrap_or(0));
-        let is_over = |r: &&RecoveryRecord| r.done && !self.desk.state.servers.contains_key(&r.crashed);
-        let over: Vec<RecoveryId> =
-            self.desk.state.recoveries.values().filter(is_over).map(|r| r.id).collect();
-        let excess = over.len().saturating_sub(HISTORY_COUNT_MAX);
-        for id in over.into_iter().take(excess) {
-            if self.desk.state.recoveries.get(&id).is_some_and(|r| ended(r) + HISTORY_MILLIS < now.0) {
-                self.desk.state.recoveries.remove(&id);
-                self.desk.outbox.touch(Key::Recovery(id));
-            }
-        }
-    }
-
+impl Coordinator {
     // Requests of servers.
 
     pub(crate) fn on_suspect_server(
@@ -376,12 +234,6 @@ impl Coordinator {
         self.suspect(now, message.server, format!("reported by {by}"));
         self.desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
-    }
-}
-
-impl Link {
-    fn new(push: Retry) -> Link {
-        Link { reached: 0, push, confirmed: false, told: false, holds: true }
     }
 }
 

@@ -214,6 +214,9 @@ impl Coordinator {
     }
 
     pub(crate) fn advance_recoveries(&mut self, now: Instant) {
+        if std::mem::take(&mut self.desk.notes.recoveries) {
+            self.wake_recoveries();
+        }
         if self.recovery_wake > now {
             return;
         }
@@ -289,7 +292,7 @@ impl Coordinator {
             recovery.check_done = false;
             if !recovery.retake
                 && !self.desk.state.has_tablets(crashed)
-                && !self.progress.is_dropping_at(crashed)
+                && !self.progress.dropping.wait_for(crashed)
             {
                 self.end_recovery(now, id, crashed);
                 return true;
@@ -333,7 +336,7 @@ impl Coordinator {
                 });
             }
             if recovery.is_fenced() {
-                self.progress.wake = Instant::ZERO;
+                self.desk.look_at_tablets();
             }
         }
         if recovery.ask_again_at <= now {
@@ -391,7 +394,7 @@ impl Coordinator {
         recovery.changed |= changed;
         let at = if recovery.all_answered() { Instant::ZERO } else { now + PROOF_INTERVAL };
         if recovery.is_fenced() {
-            self.progress.wake = Instant::ZERO;
+            self.desk.look_at_tablets();
         }
         self.wake_recovery(id, at);
     }
@@ -445,7 +448,7 @@ impl Coordinator {
                 }
                 recovery.proof = Some(proof);
                 // Drops may have waited for this proof.
-                self.progress.wake = Instant::ZERO;
+                self.desk.look_at_tablets();
             }
             Err(missing) => {
                 recovery.proof = None;

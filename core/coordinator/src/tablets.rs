@@ -9,6 +9,7 @@
 
 use crate::asked::Asked;
 use crate::division::Tellings;
+use crate::drops::Drops;
 use crate::machine::Coordinator;
 use crate::migration::Movers;
 use crate::records::{Key, TabletRecord, UpdateResult};
@@ -32,7 +33,7 @@ pub(crate) struct Progress {
     /// Tablets that are not taken, by table and first hash.
     creating: BTreeMap<(TableId, KeyHash), Retry>,
     /// For each dropping table the owners that have not answered; also for tables that are gone.
-    dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
+    pub dropping: Drops,
     /// Owners that have not heard of a table's division.
     pub telling: Tellings,
     /// Owners that have tablets to move to other streams.
@@ -45,7 +46,7 @@ impl Default for Progress {
     fn default() -> Progress {
         Progress {
             creating: BTreeMap::new(),
-            dropping: BTreeMap::new(),
+            dropping: Drops::default(),
             telling: Tellings::new(),
             movers: Movers::new(),
             waiting: BTreeMap::new(),
@@ -79,11 +80,6 @@ impl Progress {
         self.waiting.retain(|_, w| !w.is_empty());
     }
 
-    /// Whether a drop waits for this server, dead or alive.
-    pub fn is_dropping_at(&self, server: ServerId) -> bool {
-        self.dropping.values().any(|owners| owners.contains_key(&server))
-    }
-
     pub fn creating_count(&self) -> usize {
         self.creating.len()
     }
@@ -114,13 +110,13 @@ impl Coordinator {
     pub(crate) fn want_drop(&mut self, table: TableId) {
         let Some(record) = self.desk.state.tables.get(&table) else { return };
         let owners = record.tablets.iter().map(|t| (t.owner, Retry::new(&self.desk.config)));
-        self.progress.dropping.insert(table, owners.collect());
+        self.progress.dropping.0.insert(table, owners.collect());
         self.progress.creating.retain(|(t, _), _| *t != table);
         self.progress.wake = Instant::ZERO;
     }
 
     fn want_drop_at(&mut self, table: TableId, server: ServerId) {
-        let owners = self.progress.dropping.entry(table).or_default();
+        let owners = self.progress.dropping.0.entry(table).or_default();
         owners.insert(server, Retry::new(&self.desk.config));
         self.progress.wake = Instant::ZERO;
     }
@@ -139,13 +135,18 @@ impl Coordinator {
             }
         }
         self.progress.wake = Instant::ZERO;
-        self.wake_recoveries();
+        self.desk.look_at_recoveries();
+    }
+
+    pub(crate) fn tables_wake(&self) -> Instant {
+        if self.desk.notes.tablets { Instant::ZERO } else { self.progress.wake }
     }
 
     pub(crate) fn advance_tablets(&mut self, now: Instant) {
-        if self.progress.wake > now {
+        if self.tables_wake() > now {
             return;
         }
+        self.desk.notes.tablets = false;
         self.progress.wake = Instant::FAR;
         self.advance_takes(now);
         self.advance_drops(now);
@@ -236,13 +237,13 @@ impl Coordinator {
     }
 
     fn advance_drops(&mut self, now: Instant) {
-        let tables: Vec<TableId> = self.progress.dropping.keys().copied().collect();
+        let tables: Vec<TableId> = self.progress.dropping.0.keys().copied().collect();
         for table in tables {
-            let Some(mut owners) = self.progress.dropping.remove(&table) else { continue };
+            let Some(mut owners) = self.progress.dropping.0.remove(&table) else { continue };
             let before = owners.len();
             owners.retain(|owner, _| !self.is_silenced(now, *owner));
             if owners.len() != before {
-                self.wake_recoveries();
+                self.desk.look_at_recoveries();
             }
             if owners.is_empty() {
                 self.end_drop(table);
@@ -257,7 +258,7 @@ impl Coordinator {
                     self.progress.wake = self.progress.wake.min(retry.next());
                 }
             }
-            self.progress.dropping.insert(table, owners);
+            self.progress.dropping.0.insert(table, owners);
         }
     }
 
@@ -282,7 +283,7 @@ impl Coordinator {
         if !matches!(status, Status::Ok | Status::UnknownTable) {
             return;
         }
-        if let Some(owners) = self.progress.dropping.get_mut(&table) {
+        if let Some(owners) = self.progress.dropping.0.get_mut(&table) {
             owners.remove(&server);
             self.progress.wake = Instant::ZERO;
         }
@@ -294,6 +295,6 @@ impl Coordinator {
             self.desk.outbox.report(Level::Info, text);
             self.desk.outbox.touch(Key::Table(table));
         }
-        self.wake_recoveries();
+        self.desk.look_at_recoveries();
     }
 }

@@ -138,9 +138,7 @@ impl Coordinator {
             return;
         }
         self.ping_at = now + self.desk.config.ping_interval;
-        let after = (std::ops::Bound::Excluded(self.ping_last), std::ops::Bound::Unbounded);
-        let next = self.links.range(after).next().or_else(|| self.links.first_key_value());
-        let Some(id) = next.map(|(id, _)| *id) else { return };
+        let Some(id) = self.links.after(self.ping_last) else { return };
         self.ping_last = id;
         if let Some(address) = self.desk.state.up(id).map(|s| s.entry.address.0) {
             self.desk.ping(
@@ -166,7 +164,7 @@ impl Coordinator {
 
     /// Whether the server has told something under its id, which it has for good from then on.
     fn is_named(&self, id: ServerId) -> bool {
-        self.links.get(&id).is_some_and(|link| link.confirmed || link.reached > 0)
+        self.links.get(id).is_some_and(|link| link.confirmed || link.reached > 0)
             || self.desk.state.up(id).is_some_and(|record| !record.streams.is_empty())
     }
 
@@ -197,11 +195,11 @@ impl Coordinator {
         }
         let pong = decode::<Pong>(body).ok()?;
         self.desk.state.up(id)?;
-        let link = self.links.get_mut(&id)?;
+        let link = self.links.get_mut(id)?;
         if pong.server == id {
             link.confirmed = true;
             link.told = true;
-            self.copies.wake = Instant::ZERO;
+            self.links.is_told_anew = true;
             return Some(Answer::Alive);
         }
         if pong.server.is_none() {
@@ -239,7 +237,7 @@ impl Coordinator {
         let in_check = self.start_check.as_ref().is_some_and(|check| check.waiting.contains(&id));
         if in_check && let Some(check) = self.start_check.take() {
             // A server of the old list lives, so the dead ones are ordinary dead servers.
-            self.wake_recoveries();
+            self.desk.look_at_recoveries();
             for (dead, cause) in check.dead {
                 self.declare_crashed(now, dead, &cause);
             }
@@ -330,6 +328,6 @@ impl Coordinator {
             }
         }
         self.cold_until = now + self.desk.config.cold_start_wait;
-        self.wake_recoveries();
+        self.desk.look_at_recoveries();
     }
 }
