@@ -46,10 +46,11 @@ impl Coordinator {
     /// The servers that are away: each may hold a part of a dead server's log, or be that server, and has neither
     /// answered in its present life nor been given up. Empty when the recovery is over or lacks nothing.
     pub(crate) fn away(&self, record: &RecoveryRecord) -> Vec<AwayReport> {
-        let Some(recovery) = self.recoveries.get(&record.id).filter(|r| !r.missing.is_empty()) else {
+        let Some(recovery) = self.recoveries.open.get(&record.id).filter(|r| !r.inquiry.missing.is_empty())
+        else {
             return Vec::new();
         };
-        let mut directories = self.silent_directories(record, recovery);
+        let mut directories = recovery.inquiry.silent_directories(&self.desk.state, record);
         // The dead server's own directory is included: the dead server may have been no backup.
         let own = self.desk.state.servers.get(&record.crashed).map(|s| s.entry.directory);
         let is_back = |d: &DirectoryId| self.desk.state.all_up().any(|s| s.entry.directory == *d);
@@ -93,8 +94,8 @@ impl Coordinator {
             (acceptance.from, acceptance.header) = (from, *header);
             return Ok(());
         }
-        let recovery = self.recoveries.get(&message.recovery).ok_or(Status::NotFound)?;
-        if self.acceptance.is_some() || self.start_check.is_some() || !recovery.all_answered() {
+        let recovery = self.recoveries.open.get(&message.recovery).ok_or(Status::NotFound)?;
+        if self.acceptance.is_some() || self.start_check.is_some() || !recovery.inquiry.all_answered() {
             return Err(Status::Retry);
         }
         let away = self.away(record);
@@ -165,9 +166,9 @@ impl Coordinator {
     /// `false`: other servers are away by now.
     fn give_up(&mut self, now: Instant, id: RecoveryId, away: Vec<AwayReport>) -> bool {
         let is_same = self.desk.state.recoveries.get(&id).is_some_and(|record| self.away(record) == away);
-        let Some(recovery) = self.recoveries.get_mut(&id).filter(|_| is_same) else { return false };
+        let Some(recovery) = self.recoveries.open.get_mut(&id).filter(|_| is_same) else { return false };
         recovery.look_anew(now + READ_LEASE);
-        self.wake_recovery(id, Instant::ZERO);
+        self.recoveries.wake_one(id, Instant::ZERO);
         let record = self.desk.state.recoveries.get_mut(&id).expect("it was there above");
         let names: Vec<String> =
             away.iter().map(|away| format!("{} ({})", away.server, away.directory)).collect();

@@ -26,19 +26,18 @@ use crate::losses;
 use crate::read_leases::ReadLeases;
 use crate::rebuild::Rebuilding;
 use crate::records::Key;
-use crate::recovery::Recovery;
-use crate::room::Rooms;
+use crate::recoveries::Recoveries;
 use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use crate::streams;
 use crate::streams::Registration;
+use crate::surroundings::Surroundings;
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
-use crate::watching::Watch;
 use crate::weighing::Weighing;
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ClusterId, ConnId, Effects, Input, Instant, Level, Machine, Mark, Peer, RecoveryId, ServerId, Status,
-    StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
+    ClusterId, ConnId, Effects, Input, Instant, Level, Machine, Mark, Peer, ServerId, Status, StoreCondition,
+    StoreRequest, StoreResult, StoreToken, TableId, Term,
 };
 use ramhold_wire::status::ClearedReport;
 use ramhold_wire::{Header, Kind, Opcode, decode, frame, reply};
@@ -104,15 +103,7 @@ pub struct Coordinator {
     pub(crate) read_leases: ReadLeases,
     pub(crate) confirmed: Confirmed,
 
-    /// One per crashed server.
-    pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
-    pub(crate) recovery_wake: Instant,
-    /// A dead log may be kept for no piece any more.
-    pub(crate) kept_changed: bool,
-    pub(crate) cold_until: Instant,
-    pub(crate) rooms: Rooms,
-    /// Watches of recoveries that are not over, or whose replicas are not freed.
-    pub(crate) watches: BTreeMap<RecoveryId, Watch>,
+    pub(crate) recoveries: Recoveries,
     /// Tables whose owners are being asked where the bytes lie, before a cut.
     pub(crate) weighings: BTreeMap<TableId, Weighing>,
     /// The statement of an operator who does not want to wait for some servers any more.
@@ -142,12 +133,7 @@ impl Coordinator {
             leases: Leases::default(),
             read_leases: ReadLeases::default(),
             confirmed: Confirmed::default(),
-            recoveries: BTreeMap::new(),
-            recovery_wake: Instant::FAR,
-            kept_changed: true,
-            cold_until: Instant::ZERO,
-            rooms: Rooms::default(),
-            watches: BTreeMap::new(),
+            recoveries: Recoveries::default(),
             weighings: BTreeMap::new(),
             acceptance: None,
         }
@@ -184,7 +170,7 @@ impl Coordinator {
     /// Servers that are dead and, by this coordinator's clock, cannot answer reads any more, whether or not their
     /// tablets are served elsewhere yet.
     pub fn read_leases_over(&self, now: Instant) -> impl Iterator<Item = ServerId> {
-        let over = self.recoveries.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
+        let over = self.recoveries.open.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
         over.filter_map(|(id, _)| self.desk.state.recoveries.get(id).map(|record| record.crashed))
     }
 
@@ -335,7 +321,7 @@ impl Coordinator {
         }
         self.phase = Phase::Active;
         self.desk.clock.begin_above(now, self.desk.state.meta.time_ceiling);
-        self.cold_until = now + self.desk.config.cold_start_wait;
+        self.recoveries.cold_until = now + self.desk.config.cold_start_wait;
         (self.desk.outbox.cluster, self.desk.outbox.term) = (self.desk.state.meta.cluster, self.desk.term);
         let mut lineage = std::mem::take(&mut self.desk.state.lineage);
         lineage.begin(self.desk.term, self.reign_mark);
@@ -353,8 +339,8 @@ impl Coordinator {
         self.note_placement();
         self.leases.resume(now, &self.desk);
         self.read_leases.resume(now);
-        self.resume_recoveries(now);
-        self.resume_watches(now);
+        self.recoveries.resume(now, &self.desk, &mut self.read_leases);
+        self.recoveries.watches.resume(now, &mut self.desk);
         self.resume_tables();
         self.resume_divisions();
         self.resume_migrations();
@@ -548,9 +534,9 @@ impl Coordinator {
             }
             Opcode::HeadRecord => streams::on_head_record(&mut self.desk, to, header, &decode(body)?),
             Opcode::CeilingRaise => streams::on_ceiling_raise(&mut self.desk, to, header, &decode(body)?),
-            Opcode::Recovered => self.on_recovered(now, to, header, decode(body)?),
+            Opcode::Recovered => self.recoveries.on_recovered(now, &mut self.desk, to, header, decode(body)?),
             Opcode::TabletMigrated => self.on_migrated(to, header, &decode(body)?),
-            Opcode::Settled => self.on_settled(now, to, header, &decode(body)?),
+            Opcode::Settled => self.recoveries.on_settled(now, &mut self.desk, to, header, &decode(body)?),
             Opcode::StateRead => self.on_state_read(to, header, &decode(body)?),
             Opcode::Malformed
             | Opcode::Read
@@ -629,17 +615,28 @@ impl Coordinator {
             Asked::Drop { table, server } => self.on_dropped(table, server, status),
             Asked::Divide { table, division, server } => self.on_divided(table, division, server, status),
             Asked::Migrate { table, server } => self.on_migrate_heard(table, server, status),
-            Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
+            Asked::Fence { recovery, server } => {
+                self.recoveries.on_fenced(now, &mut self.desk, recovery, server, status, body)
+            }
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
             Asked::Copy(server) => self.on_copied(now, server, status, body),
             Asked::Tell(server) => self.on_stranger_told(server, body),
             Asked::Part(_) => {}
-            Asked::Room(server) => self.on_room(now, server, status, body),
+            Asked::Room(server) => self.recoveries.on_room(now, &mut self.desk, server, status, body),
             Asked::Weights { table, server } => self.on_weighed(table, server, status, body),
-            Asked::Work { recovery, server } => self.on_worked(now, recovery, server, status, body),
+            Asked::Work { recovery, server } => {
+                self.recoveries.watches.on_worked(now, &mut self.desk, recovery, server, status, body)
+            }
             Asked::Recover { recovery, plan, partition, attempt, server } => {
-                self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
+                self.recoveries.on_recover_answered(
+                    now,
+                    &mut self.desk,
+                    recovery,
+                    (plan, partition, attempt),
+                    server,
+                    status,
+                );
             }
         }
     }
@@ -684,11 +681,22 @@ impl Coordinator {
         self.advance_verification(now);
         self.advance_acceptance(now);
         self.advance_recoveries(now);
-        self.advance_watches(now);
+        self.recoveries.watches.advance(now, &mut self.desk, &self.recoveries.open);
         self.advance_weighings(now);
         self.advance_tablets(now);
         self.links.advance(now, &mut self.desk);
         self.advance_copies(now);
+    }
+
+    fn advance_recoveries(&mut self, now: Instant) {
+        let around = Surroundings {
+            links: &self.links,
+            drops: &self.progress.dropping,
+            is_starting: self.start_check.is_some(),
+        };
+        for table in self.recoveries.advance(now, &mut self.desk, around) {
+            self.want_tablets(table);
+        }
     }
 
     fn check_invariants(&self) {
@@ -698,10 +706,10 @@ impl Coordinator {
         );
         assert!(self.suspects.keys().all(|s| self.links.get(*s).is_some()), "only Up servers are suspects");
         let open = self.desk.state.recoveries.values().filter(|r| !r.done);
-        let is_at_work = |id| self.recoveries.contains_key(id);
+        let is_at_work = |id| self.recoveries.open.contains_key(id);
         assert!(open.map(|r| &r.id).all(is_at_work), "every open recovery is at work");
         let is_kept = |id: ServerId| self.desk.state.servers.get(&id).is_some_and(|s| s.entry.kept);
-        let mut working = self.recoveries.keys().filter_map(|id| self.desk.state.recoveries.get(id));
+        let mut working = self.recoveries.open.keys().filter_map(|id| self.desk.state.recoveries.get(id));
         assert!(working.all(|r| !r.done || is_kept(r.crashed)), "what is over is at work for others alone");
     }
 }
@@ -772,8 +780,8 @@ impl Machine for Coordinator {
             self.links.wake(&self.desk),
             self.verification_wake(),
             self.tables_wake(),
-            if self.desk.notes.recoveries { Instant::ZERO } else { self.recovery_wake },
-            self.watch_wake(),
+            self.recoveries.wake(&self.desk),
+            self.recoveries.watches.wake(),
             self.weighing_wake(),
             self.acceptance_wake(),
             self.leases.wake(),

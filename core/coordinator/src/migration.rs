@@ -209,7 +209,7 @@ impl Coordinator {
             ..piece
         });
         self.desk.outbox.mark(Mark::StretchStored);
-        self.look_at_kept();
+        self.recoveries.look_at_kept();
         self.desk.outbox.touch(Key::Table(id));
         let table = &self.desk.state.tables[&id];
         if self.is_migrating(table) {

@@ -6,11 +6,12 @@
 //!
 //! Protocol: docs/protocols/recovery.md, 7. Catalogue: F5, F6, B3.
 
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use crate::pieces::part_ways;
+use crate::plan::Replay;
 use crate::records::{EarlierRecord, Key, PublishedRecord, TableRecord, TabletRecord};
-use crate::recovery::hashes;
-use crate::replaying::Replay;
+use crate::recoveries::Recoveries;
+use crate::recovery::Recovery;
 use crate::streams::sender_of;
 use crate::timeline;
 use ramhold_base::planted::{Defect, planted};
@@ -19,10 +20,11 @@ use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recovered, RecoveryOutcome};
 
-impl Coordinator {
+impl Recoveries {
     pub(crate) fn on_recovered(
         &mut self,
         now: Instant,
+        desk: &mut Desk,
         to: Peer,
         header: &Header,
         message: Recovered,
@@ -30,21 +32,21 @@ impl Coordinator {
         let server = sender_of(header)?;
         let Recovered { recovery: plan, partition, attempt, outcome } = message;
         let published = PublishedRecord { plan, partition, attempt, server };
-        if self.desk.state.recoveries.values().any(|r| r.published.contains(&published)) {
-            if !self.owns_any(server, &outcome) {
+        if desk.state.recoveries.values().any(|r| r.published.contains(&published)) {
+            if !owns_any(desk, server, &outcome) {
                 return Err(Status::NotAllowed);
             }
-            self.desk.outbox.reply_with(to, header, &Empty {});
+            desk.outbox.reply_with(to, header, &Empty {});
             return Ok(());
         }
-        let of_plan = |r: &crate::recovery::Recovery| r.plan.as_ref().is_some_and(|p| p.id == plan);
-        let id = self.recoveries.iter().find(|(_, r)| of_plan(r)).map(|(id, _)| *id);
+        let of_plan = |r: &Recovery| r.plan.as_ref().is_some_and(|p| p.id == plan);
+        let id = self.open.iter().find(|(_, r)| of_plan(r)).map(|(id, _)| *id);
         let id = id.ok_or(Status::NotAllowed)?;
         if self.running(id, plan, partition, attempt, server).is_none() {
             return Err(Status::NotAllowed);
         }
         if let RecoveryOutcome::Done { bytes, records, times, .. } = &outcome {
-            timeline::note_part(now, &mut self.desk, id, (plan, partition), |part, since| {
+            timeline::note_part(now, desk, id, (plan, partition), |part, since| {
                 part.reported.get_or_insert(since);
                 (part.bytes, part.records, part.times) = (*bytes, *records, *times);
             });
@@ -52,11 +54,17 @@ impl Coordinator {
         match outcome {
             RecoveryOutcome::Failed { reason, no_room } => {
                 let why: String = reason.chars().take(200).collect();
-                self.fail_partition(now, id, partition, &format!("{server} failed: {}", why.escape_debug()));
+                self.fail_partition(
+                    now,
+                    desk,
+                    id,
+                    partition,
+                    &format!("{server} failed: {}", why.escape_debug()),
+                );
                 if no_room {
-                    self.on_no_room(now, id, partition, server);
+                    self.on_no_room(now, desk, id, partition, server);
                 }
-                self.ask_anew(id);
+                self.ask_anew(desk, id);
             }
             RecoveryOutcome::Done { .. } if !self.may_publish(now, id) => {
                 let message = Recovered { recovery: plan, partition, attempt, outcome };
@@ -64,71 +72,61 @@ impl Coordinator {
                 return Ok(());
             }
             RecoveryOutcome::Done { assignments, bytes, records, own_bytes, .. } => {
-                self.publish(now, id, published, &assignments, own_bytes)?;
-                self.note_published(now, id, published, bytes, records);
+                self.publish(now, desk, id, published, &assignments, own_bytes)?;
+                self.note_published(now, desk, id, published, bytes, records);
             }
         }
-        self.wake_recoveries();
-        self.desk.outbox.reply_with(to, header, &Empty {});
+        self.wake_all();
+        desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
     fn may_publish(&self, now: Instant, id: RecoveryId) -> bool {
-        self.recoveries.get(&id).is_none_or(|recovery| recovery.is_lease_over(now))
+        self.open.get(&id).is_none_or(|recovery| recovery.is_lease_over(now))
     }
 
     /// The dead server may still answer reads, so the result waits until it cannot. A repetition takes the place of the
     /// result that it repeats.
     fn keep_early(&mut self, id: RecoveryId, early: (Peer, Header, Recovered)) {
-        let Some(recovery) = self.recoveries.get_mut(&id) else { return };
+        let Some(recovery) = self.open.get_mut(&id) else { return };
         let number = early.2.partition;
         recovery.early.retain(|(_, _, message)| message.partition != number);
         recovery.early.push(early);
         let until = recovery.lease_until;
-        self.wake_recovery(id, until);
+        self.wake_one(id, until);
     }
 
     /// Takes up results that came before the dead server's lease was over.
-    pub(crate) fn publish_early(&mut self, now: Instant, early: Vec<(Peer, Header, Recovered)>) {
+    pub(crate) fn publish_early(&mut self, now: Instant, desk: &mut Desk, id: RecoveryId) {
+        let recovery = self.open.get_mut(&id).filter(|recovery| recovery.is_lease_over(now));
+        let early = recovery.map(|recovery| std::mem::take(&mut recovery.early)).unwrap_or_default();
         for (to, header, message) in early {
-            if let Err(status) = self.on_recovered(now, to, &header, message) {
-                self.desk.outbox.reply(to, &header, status);
+            if let Err(status) = self.on_recovered(now, desk, to, &header, message) {
+                desk.outbox.reply(to, &header, status);
             }
         }
-    }
-
-    /// Whether any range of a published result is still this server's. An Up server loses a range only when its table
-    /// is dropped. `TabletDrop` tells the server of the ranges of a dropped table. While other ranges of the partition
-    /// are left, the server must not give up all of them.
-    fn owns_any(&self, server: ServerId, outcome: &RecoveryOutcome) -> bool {
-        let RecoveryOutcome::Done { assignments, .. } = outcome else { return false };
-        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
-        let mut places = live
-            .flat_map(|t| &t.tablets)
-            .filter(|t| t.owner == server && t.taken)
-            .map(|t| Assignment { shard: t.shard, stream: t.stream, first_segment: t.first_segment });
-        places.any(|place| assignments.contains(&place))
     }
 
     /// Makes every range of the partition a tablet of its recovery master, or none of them.
     fn publish(
         &mut self,
         now: Instant,
+        desk: &mut Desk,
         id: RecoveryId,
         published: PublishedRecord,
         assignments: &[Assignment],
         own_bytes: Option<u64>,
     ) -> Result<(), Status> {
         let PublishedRecord { partition, server, .. } = published;
-        let crashed = self.desk.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
-        let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
+        let crashed = desk.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
+        let plan = self.open.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
         let origin = match own_bytes {
             _ if !plan.is_early(partition) => Origin::Settled,
             Some(0) => Origin::OlderLogs,
             _ => Origin::Logs { has_loss: plan.proof().has_loss() },
         };
-        let floor = plan.loss_floor(self, crashed);
+        let floor = plan.loss_floor(&desk.state, crashed);
         let floor = match origin {
             // The next recovery will know nothing of this log, and the new owner may die before its head tells the
             // versions in it.
@@ -136,10 +134,16 @@ impl Coordinator {
             Origin::Logs { .. } | Origin::Settled => floor,
         };
         if ranges.len() != assignments.len() {
-            self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
+            self.fail_partition(
+                now,
+                desk,
+                id,
+                partition,
+                &format!("{server} told other ranges than it was given"),
+            );
             return Err(Status::BadRequest);
         }
-        let owner = self.desk.state.up(server).ok_or(Status::Fenced)?;
+        let owner = desk.state.up(server).ok_or(Status::Fenced)?;
         // Nothing is acknowledged in a stream before it is registered, so a partition that is live early needs the dead
         // log alone.
         let known = |(r, a): (&PartitionRange, &Assignment)| {
@@ -148,6 +152,7 @@ impl Coordinator {
         if !ranges.iter().zip(assignments).all(known) {
             self.fail_partition(
                 now,
+                desk,
                 id,
                 partition,
                 &format!("{server} put it into a stream that is not registered"),
@@ -155,23 +160,23 @@ impl Coordinator {
             return Err(Status::NotAllowed);
         }
         let owned = |r: &PartitionRange| {
-            let table = self.desk.state.tables.get(&r.table).filter(|t| !t.dropping);
+            let table = desk.state.tables.get(&r.table).filter(|t| !t.dropping);
             table.is_some_and(|t| t.covering(crashed, r.first, r.last).is_some())
         };
         if !ranges.iter().all(owned) {
-            if let Some(recovery) = self.recoveries.get_mut(&id) {
+            if let Some(recovery) = self.open.get_mut(&id) {
                 recovery.plan_anew();
             }
-            self.wake_recoveries();
+            self.wake_all();
             return Err(Status::NotAllowed);
         }
         for (range, assignment) in ranges.iter().zip(assignments) {
-            let Some(table) = self.desk.state.tables.get_mut(&range.table) else { continue };
+            let Some(table) = desk.state.tables.get_mut(&range.table) else { continue };
             if table.tablets.iter().any(|t| t.joined && t.owner == crashed) {
-                self.desk.outbox.mark(Mark::RecoveredFromPieces);
+                desk.outbox.mark(Mark::RecoveredFromPieces);
             }
             table.adopt(crashed, range, server, *assignment, (floor, origin));
-            self.desk.outbox.touch(Key::Table(range.table));
+            desk.outbox.touch(Key::Table(range.table));
         }
         Ok(())
     }
@@ -179,28 +184,27 @@ impl Coordinator {
     fn note_published(
         &mut self,
         now: Instant,
+        desk: &mut Desk,
         id: RecoveryId,
         published: PublishedRecord,
         bytes: u64,
         records: u64,
     ) {
-        let time = self.desk.time(now);
+        let time = desk.time(now);
         let number = published.partition;
         let mut ranges = String::new();
-        if let Some(recovery) = self.recoveries.get_mut(&id) {
+        if let Some(recovery) = self.open.get_mut(&id) {
             recovery.found_room();
         }
-        if let Some(plan) = self.recoveries.get_mut(&id).and_then(|r| r.plan.as_mut()) {
+        if let Some(plan) = self.open.get_mut(&id).and_then(|r| r.plan.as_mut()) {
             if let Some(partition) = plan.partitions.get_mut(number as usize) {
                 partition.state = Replay::Live;
             }
             let first = plan.ranges_of(number).next();
             ranges = first.map(|r| format!("{} {}", r.table, hashes(r.first, r.last))).unwrap_or_default();
         }
-        timeline::note_part(now, &mut self.desk, id, (published.plan, number), |part, since| {
-            part.live = Some(since)
-        });
-        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
+        timeline::note_part(now, desk, id, (published.plan, number), |part, since| part.live = Some(since));
+        let Some(record) = desk.state.recoveries.get_mut(&id) else { return };
         let since = time.0.saturating_sub(record.detected.0);
         record.first_live_millis.get_or_insert(since);
         record.steps.last_live = Some(since);
@@ -211,9 +215,27 @@ impl Coordinator {
             "{id}: partition {number} is live at {} ({records} records, from {ranges}), {since} ms after the verdict",
             published.server
         );
-        self.desk.outbox.report(Level::Info, text);
-        self.desk.outbox.touch(Key::Recovery(id));
+        desk.outbox.report(Level::Info, text);
+        desk.outbox.touch(Key::Recovery(id));
     }
+}
+
+/// Whether any range of a published result is still this server's. An Up server loses a range only when its table
+/// is dropped. `TabletDrop` tells the server of the ranges of a dropped table. While other ranges of the partition
+/// are left, the server must not give up all of them.
+fn owns_any(desk: &Desk, server: ServerId, outcome: &RecoveryOutcome) -> bool {
+    let RecoveryOutcome::Done { assignments, .. } = outcome else { return false };
+    let live = desk.state.tables.values().filter(|t| !t.dropping);
+    let mut places = live
+        .flat_map(|t| &t.tablets)
+        .filter(|t| t.owner == server && t.taken)
+        .map(|t| Assignment { shard: t.shard, stream: t.stream, first_segment: t.first_segment });
+    places.any(|place| assignments.contains(&place))
+}
+
+/// The hashes of a range, for reports.
+fn hashes(first: KeyHash, last: KeyHash) -> String {
+    format!("{first:?}-{last:?}")
 }
 
 /// Where the data of a published partition is.

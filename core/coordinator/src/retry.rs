@@ -30,3 +30,10 @@ impl Retry {
         self.next
     }
 }
+
+/// The time to wait after this many failures.
+pub(crate) fn pause(config: &CoordinatorConfig, failures: u32) -> Duration {
+    let doubled = config.repeat_interval.saturating_mul(1 << failures.min(6));
+    debug_assert!(!doubled.is_zero());
+    doubled.min(config.repeat_interval_max)
+}

@@ -16,12 +16,12 @@
 //! Protocol: docs/protocols/recovery.md, "When memory is short". Catalogue: F7.
 
 use crate::asked::Asked;
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use crate::prove::Proof;
 use crate::records::ServerRecord;
-use crate::recovery::Recovery;
-use crate::replaying::Plan;
-use crate::turns::Alone;
+use crate::recoveries::Recoveries;
+use crate::recovery::{Admission, Need, Recovery};
+use crate::rooms::Rooms;
 use ramhold_base::{Instant, Level, Mark, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::recovery::{Room, RoomReport};
@@ -46,82 +46,10 @@ const OTHERS_TURN: Duration = Duration::from_secs(2);
 /// Partitions for which no master has room are made smaller, down to this part of a segment.
 const SEGMENT_PARTS_MAX: u64 = 64;
 
-#[derive(Debug, Default)]
-pub(crate) struct Rooms {
-    reports: BTreeMap<ServerId, RoomReport>,
-    ask_at: Instant,
-    /// Servers that were asked last and have not told.
-    asked: BTreeSet<ServerId>,
-    /// Since when frames are short. Either some servers have no free frame, and too few have one for the replicas of
-    /// one more segment; or there are not enough frames for the oldest log whose partitions are to be replicated.
-    pub(crate) frames_short_since: Option<Instant>,
-    /// The master that has its turn alone while frames are short.
-    pub(crate) alone: Option<Alone>,
-    /// The need was judged wrongly. Until a dead log is let go, recoveries are admitted one at a time, and one
-    /// partition is begun at a time.
-    is_scarce: bool,
-}
-
-impl Rooms {
-    pub fn is_scarce(&self) -> bool {
-        self.is_scarce
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// The recovery was not judged yet.
-    #[default]
-    None,
-    Waiting(Need),
-    Admitted,
-}
-
-/// Memory of recovery masters that a recovery still needs, in bytes of log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Need {
-    bytes: u64,
-}
-
-impl Admission {
-    pub fn waits_for(&self) -> Option<String> {
-        match self {
-            Admission::Waiting(Need { bytes }) => Some(format!(
-                "{bytes} bytes of memory besides what older recoveries need; \
-                 start a server, or remove objects"
-            )),
-            Admission::None | Admission::Admitted => None,
-        }
-    }
-}
-
-impl Recovery {
-    fn is_waiting(&self) -> bool {
-        matches!(self.admission, Admission::Waiting(_)) && !self.lacks_something()
-    }
-
-    /// Whether it waits, and no master is at work on it any more either.
-    pub fn is_held_up(&self) -> bool {
-        self.is_waiting() && !self.plan.as_ref().is_some_and(Plan::is_running)
-    }
-
-    /// Whether it is replayed, or would be if nothing else came between.
-    fn is_at_work(&self) -> bool {
-        self.admission == Admission::Admitted && !self.lacks_something()
-    }
-
-    /// Whether some part is missing when all backups have answered. While they are being asked, for example after a
-    /// partition has failed, the recovery keeps its place. Otherwise two recoveries that fail in turns for want of room
-    /// would let each other in for ever.
-    fn lacks_something(&self) -> bool {
-        !self.missing.is_empty() && self.all_answered()
-    }
-}
-
-impl Coordinator {
+impl Recoveries {
     /// Asks every server for its room while recoveries are open or logs are kept.
-    pub(crate) fn ask_for_room(&mut self, now: Instant) {
-        if !self.is_asking_for_room() {
+    pub(crate) fn ask_for_room(&mut self, now: Instant, desk: &mut Desk) {
+        if !self.is_asking_for_room(desk) {
             self.rooms = Rooms { is_scarce: self.rooms.is_scarce, ..Rooms::default() };
             return;
         }
@@ -129,10 +57,10 @@ impl Coordinator {
             return;
         }
         if let Some(since) = self.rooms.frames_short_since {
-            self.let_go_for_frames(now, since);
+            self.let_go_for_frames(now, desk, since);
         }
         self.rooms.ask_at = now + ASK_INTERVAL;
-        let servers: Vec<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
+        let servers: Vec<ServerId> = desk.state.all_up().map(|s| s.entry.id).collect();
         self.rooms.reports.retain(|server, _| servers.contains(server));
         if !std::mem::replace(&mut self.rooms.asked, servers.iter().copied().collect()).is_empty() {
             // Not all servers have told; the waiting recoveries look at what is known.
@@ -140,26 +68,12 @@ impl Coordinator {
         }
         for server in servers {
             // A message without content always fits.
-            let _ = self.desk.ask(now, server, Asked::Room(server), &Room {});
+            let _ = desk.ask(now, server, Asked::Room(server), &Room {});
         }
     }
 
-    /// The segments recovered at a server that are in its memory alone, as the server has told.
-    pub(crate) fn lone_segments_of(&self, server: ServerId) -> Option<u64> {
-        self.rooms.reports.get(&server).map(|report| report.lone_segments)
-    }
-
-    /// The free frames that a server has told of.
-    pub(crate) fn frames_of(&self, server: ServerId) -> Option<u64> {
-        self.rooms.reports.get(&server).map(|report| report.frames)
-    }
-
-    fn is_asking_for_room(&self) -> bool {
-        !self.recoveries.is_empty() || self.desk.state.has_kept()
-    }
-
-    fn masters(&self) -> impl Iterator<Item = &ServerRecord> {
-        self.desk.state.all_up().filter(|server| server.entry.master)
+    fn is_asking_for_room(&self, desk: &Desk) -> bool {
+        !self.open.is_empty() || desk.state.has_kept()
     }
 
     /// The free memory of each master, if all masters have told, and one has more than another by over half of its
@@ -168,26 +82,31 @@ impl Coordinator {
     /// the amount that one of these holds decides how long its recovery takes. With many masters each takes so little
     /// that it does not matter. If several servers are recovered at once, there must be more than enough room for all
     /// of them, and at least twice as many masters as dead servers; otherwise their need of room is what counts.
-    pub(crate) fn uneven_masters(&self, share: u64) -> Option<BTreeMap<ServerId, u64>> {
+    pub(crate) fn uneven_masters(
+        &self,
+        desk: &Desk,
+        id: RecoveryId,
+        share: u64,
+    ) -> Option<BTreeMap<ServerId, u64>> {
         let told = |server: &ServerRecord| {
             let id = server.entry.id;
             self.rooms.reports.get(&id).map(|report| (id, report.log_bytes))
         };
-        let free: BTreeMap<ServerId, u64> = self.masters().map(told).collect::<Option<_>>()?;
+        let free: BTreeMap<ServerId, u64> = masters(desk).map(told).collect::<Option<_>>()?;
         let (least, most) = (free.values().min()?, free.values().max()?);
         let is_uneven = free.len() <= LEVELLED_MASTERS_MAX && most - least > share / 2;
-        (is_uneven && self.has_plenty(share, free.len() as u64)).then_some(free)
+        (is_uneven && self.has_plenty(desk, id, share, free.len() as u64)).then_some(free)
     }
 
-    /// Whether there is one recovery alone, or twice the room that all open recoveries would take in small partitions
+    /// Whether there is this recovery alone, or twice the room that all open recoveries would take in small partitions
     /// if each were like this one.
-    fn has_plenty(&self, share: u64, masters: u64) -> bool {
-        let open = self.desk.state.recoveries.values().filter(|record| !record.done).count() as u64;
+    fn has_plenty(&self, desk: &Desk, id: RecoveryId, share: u64, masters: u64) -> bool {
+        let open = desk.state.recoveries.values().filter(|record| !record.done).count() as u64;
         if open <= 1 {
             return true;
         }
-        let segments = (share / u64::from(self.desk.config.segment_bytes)).saturating_add(LEVELLED_SEGMENTS);
-        let replicas = self.desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let segments = (share / u64::from(desk.config.segment_bytes)).saturating_add(LEVELLED_SEGMENTS);
+        let replicas = desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
         let all = 2 * open * masters;
         let (bytes, frames) =
             self.rooms.reports.values().fold((0, 0), |(bytes, frames): (u64, u64), room| {
@@ -195,35 +114,42 @@ impl Coordinator {
             });
         !self.rooms.is_scarce
             && 2 * open <= masters
-            && !self.recoveries.values().any(Recovery::is_waiting)
+            && !self.open.iter().any(|(other, recovery)| *other != id && recovery.is_waiting())
             && share.saturating_mul(all) <= bytes
             && segments.saturating_mul(u64::from(replicas)).saturating_mul(all) <= frames
     }
 
     /// When servers are to be asked for room again.
-    pub(crate) fn room_wake(&self) -> Instant {
-        let is_waited_for = self.desk.state.has_kept() || self.recoveries.values().any(Recovery::is_waiting);
+    pub(crate) fn room_wake(&self, desk: &Desk) -> Instant {
+        let is_waited_for = desk.state.has_kept() || self.open.values().any(Recovery::is_waiting);
         if is_waited_for { self.rooms.ask_at } else { Instant::FAR }
     }
 
-    pub(crate) fn on_room(&mut self, now: Instant, server: ServerId, status: Status, body: &[u8]) {
+    pub(crate) fn on_room(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        server: ServerId,
+        status: Status,
+        body: &[u8],
+    ) {
         let Some(report) = decode::<RoomReport>(body).ok().filter(|_| status == Status::Ok) else { return };
-        if self.desk.state.is_up(server) {
+        if desk.state.is_up(server) {
             self.rooms.reports.insert(server, report);
             if self.rooms.asked.remove(&server) && self.rooms.asked.is_empty() {
-                self.look_at_frames(now);
-                self.give_turns(now);
+                self.look_at_frames(now, desk);
+                self.give_turns(now, desk);
                 self.wake_waiting();
             }
         }
     }
 
     /// Notes since when frames are short.
-    fn look_at_frames(&mut self, now: Instant) {
-        let replicas = self.desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+    fn look_at_frames(&mut self, now: Instant, desk: &mut Desk) {
+        let replicas = desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
         let have = self.rooms.reports.values().filter(|report| report.frames > 0).count();
         let is_full = have <= usize::from(replicas) && have < self.rooms.reports.len();
-        let is_short = is_full || !self.has_frames_for_oldest();
+        let is_short = is_full || !self.has_frames_for_oldest(desk);
         let since = self.rooms.frames_short_since.unwrap_or(now);
         self.rooms.frames_short_since = is_short.then_some(since);
     }
@@ -234,40 +160,35 @@ impl Coordinator {
         self.wake_waiting();
     }
 
-    pub(crate) fn wake_waiting(&mut self) {
-        for recovery in self.recoveries.values_mut().filter(|recovery| recovery.is_waiting()) {
-            recovery.wake = Instant::ZERO;
-            self.recovery_wake = Instant::ZERO;
-        }
-    }
-
-    /// Whether a recovery that lacks nothing else may be divided and replayed. It is not among `recoveries` just now.
-    pub(crate) fn admit(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) -> bool {
+    /// Whether a recovery that lacks nothing else may be divided and replayed.
+    pub(crate) fn admit(&mut self, now: Instant, desk: &mut Desk, id: RecoveryId) -> bool {
+        let Some(recovery) = self.open.get(&id) else { return false };
         if recovery.admission == Admission::Admitted {
             return true;
         }
-        let Some(proof) = &recovery.proof else { return true };
-        let Some(need) = self.need_of(id, proof) else { return true };
-        let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
+        let Some(proof) = &recovery.inquiry.proof else { return true };
+        let Some(need) = self.need_of(desk, id, proof) else { return true };
+        let is_first = self.open.range(..id).all(|(_, older)| !older.is_waiting());
         let may_try_alone =
-            || now >= recovery.leaves_to_others_until && !self.recoveries.values().any(Recovery::is_at_work);
+            || now >= recovery.leaves_to_others_until && !self.open.values().any(Recovery::is_at_work);
         let is_admitted = if self.rooms.is_scarce {
             // While the oldest leaves its turn to others, a recovery that fits as a whole goes first: it will be over.
-            may_try_alone() && (is_first || self.has_room(id, proof))
+            may_try_alone() && (is_first || self.has_room(desk, id, proof))
         } else {
-            is_first && (self.has_room(id, proof) || may_try_alone())
+            is_first && (self.has_room(desk, id, proof) || may_try_alone())
         };
+        let Some(recovery) = self.open.get_mut(&id) else { return false };
         if is_admitted {
             recovery.admission = Admission::Admitted;
             return true;
         }
         if recovery.leaves_to_others_until > now {
-            recovery.wake = recovery.wake.min(recovery.leaves_to_others_until);
+            recovery.wake_at(recovery.leaves_to_others_until);
         }
         if !recovery.is_waiting() {
             let text = format!("{id} waits for {} bytes of memory", need.bytes);
-            self.desk.outbox.report(Level::Info, text);
-            self.desk.outbox.mark(Mark::RecoveryWaitsForRoom);
+            desk.outbox.report(Level::Info, text);
+            desk.outbox.mark(Mark::RecoveryWaitsForRoom);
             self.rooms.ask_at = self.rooms.ask_at.min(now + ASK_INTERVAL);
         }
         recovery.admission = Admission::Waiting(need);
@@ -275,28 +196,28 @@ impl Coordinator {
     }
 
     /// Whether the need of a recovery fits beside the needs of all that are at work.
-    fn has_room(&self, id: RecoveryId, proof: &Proof) -> bool {
-        let at_work = self.recoveries.iter().filter(|(_, other)| other.is_at_work());
-        let others = at_work.filter_map(|(id, other)| Some((*id, other.proof.as_ref()?)));
-        let needs = others.chain([(id, proof)]).filter_map(|(id, proof)| self.need_of(id, proof));
+    fn has_room(&self, desk: &Desk, id: RecoveryId, proof: &Proof) -> bool {
+        let at_work = self.open.iter().filter(|(_, other)| other.is_at_work());
+        let others = at_work.filter_map(|(id, other)| Some((*id, other.inquiry.proof.as_ref()?)));
+        let needs = others.chain([(id, proof)]).filter_map(|(id, proof)| self.need_of(desk, id, proof));
         let needed = needs.map(|need| need.bytes).fold(0, u64::saturating_add);
-        let told = self.desk.state.all_up().filter_map(|server| self.rooms.reports.get(&server.entry.id));
+        let told = desk.state.all_up().filter_map(|server| self.rooms.reports.get(&server.entry.id));
         needed <= told.map(|report| report.log_bytes).fold(0, u64::saturating_add)
     }
 
     /// The memory that a recovery has still to take in; none: nothing is left.
-    fn need_of(&self, id: RecoveryId, proof: &Proof) -> Option<Need> {
-        let crashed = self.desk.state.recoveries.get(&id)?.crashed;
-        let tablets = self.dead_tablets(crashed, proof);
+    fn need_of(&self, desk: &Desk, id: RecoveryId, proof: &Proof) -> Option<Need> {
+        let crashed = desk.state.recoveries.get(&id)?.crashed;
+        let tablets = self.dead_tablets(desk, crashed, proof);
         let bytes = tablets.iter().map(|tablet| tablet.bytes());
         bytes.reduce(u64::saturating_add).map(|bytes| Need { bytes })
     }
 
     /// No master that is up had memory for a partition. The rest of its log is divided into parts half as large, as far
     /// as that is possible.
-    fn divide_finer(&mut self, id: RecoveryId) {
-        let least = u64::from(self.desk.config.segment_bytes) / SEGMENT_PARTS_MAX;
-        let Some(recovery) = self.recoveries.get_mut(&id) else { return };
+    fn divide_finer(&mut self, desk: &mut Desk, id: RecoveryId) {
+        let least = u64::from(desk.config.segment_bytes) / SEGMENT_PARTS_MAX;
+        let Some(recovery) = self.open.get_mut(&id) else { return };
         let Some(plan) = recovery.plan.as_ref().filter(|plan| !plan.is_running()) else { return };
         let half = plan.partition_bytes() / 2;
         if half < least {
@@ -304,14 +225,21 @@ impl Coordinator {
         }
         recovery.partition_bytes_max = Some(half);
         recovery.plan_anew();
-        self.desk.outbox.mark(Mark::RecoveryDividedFiner);
+        desk.outbox.mark(Mark::RecoveryDividedFiner);
     }
 
     /// A recovery master had no room for a partition after all. If its recovery was the only one at work, that recovery
     /// lets others try: one of them may need less, or free memory that others need.
-    pub(crate) fn on_no_room(&mut self, now: Instant, id: RecoveryId, partition: u32, server: ServerId) {
-        let masters: BTreeSet<ServerId> = self.masters().map(|master| master.entry.id).collect();
-        let plan = self.recoveries.get_mut(&id).and_then(|recovery| recovery.plan.as_mut());
+    pub(crate) fn on_no_room(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        id: RecoveryId,
+        partition: u32,
+        server: ServerId,
+    ) {
+        let masters: BTreeSet<ServerId> = masters(desk).map(|master| master.entry.id).collect();
+        let plan = self.open.get_mut(&id).and_then(|recovery| recovery.plan.as_mut());
         let mut fits_nobody = false;
         if let Some(partition) = plan.and_then(|plan| plan.partitions.get_mut(partition as usize)) {
             partition.not_before = partition.not_before.max(now + NO_ROOM_PAUSE);
@@ -321,29 +249,32 @@ impl Coordinator {
         self.rooms.is_scarce = true;
         // If frames are short, smaller parts do not help.
         if fits_nobody && self.rooms.frames_short_since.is_none() {
-            self.divide_finer(id);
+            self.divide_finer(desk, id);
         }
-        let at_work = self.recoveries.iter().filter(|(_, recovery)| recovery.is_at_work());
+        let at_work = self.open.iter().filter(|(_, recovery)| recovery.is_at_work());
         let Some(first) = at_work.map(|(id, _)| *id).next() else { return };
-        let is_running = |recovery: &Recovery| recovery.plan.as_ref().is_some_and(Plan::is_running);
         let mut was_alone = first == id;
-        for (_, other) in self.recoveries.iter_mut().filter(|(id, _)| **id != first) {
-            was_alone &= !other.is_at_work() && !is_running(other);
+        for (_, other) in self.open.iter_mut().filter(|(id, _)| **id != first) {
+            was_alone &= !other.is_at_work() && !other.is_running();
             if other.is_at_work() {
                 other.admission = Admission::None;
             }
         }
-        let somebody_waits = self.recoveries.values().any(Recovery::is_waiting);
-        let Some(mut recovery) = self.recoveries.remove(&id) else { return };
-        if was_alone && !is_running(&recovery) {
-            let need = recovery.proof.as_ref().and_then(|proof| self.need_of(id, proof));
-            if let Some(need) = need.filter(|_| somebody_waits) {
-                recovery.admission = Admission::Waiting(need);
-                recovery.leaves_to_others_until = now + OTHERS_TURN * (1 << recovery.fruitless.min(3));
-                recovery.fruitless += 1;
-                self.desk.outbox.mark(Mark::RecoveryLetsOthersTry);
-            }
+        let somebody_waits = self.open.values().any(Recovery::is_waiting);
+        let Some(recovery) = self.open.get(&id) else { return };
+        if !was_alone || recovery.is_running() || !somebody_waits {
+            return;
         }
-        self.recoveries.insert(id, recovery);
+        let need = recovery.inquiry.proof.as_ref().and_then(|proof| self.need_of(desk, id, proof));
+        if let (Some(need), Some(recovery)) = (need, self.open.get_mut(&id)) {
+            recovery.admission = Admission::Waiting(need);
+            recovery.leaves_to_others_until = now + OTHERS_TURN * (1 << recovery.fruitless.min(3));
+            recovery.fruitless += 1;
+            desk.outbox.mark(Mark::RecoveryLetsOthersTry);
+        }
     }
+}
+
+fn masters(desk: &Desk) -> impl Iterator<Item = &ServerRecord> {
+    desk.state.all_up().filter(|server| server.entry.master)
 }

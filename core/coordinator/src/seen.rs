@@ -51,7 +51,7 @@ impl Coordinator {
             servers.filter(|entry| entry.state == state && !entry.kept).count() as u64
         };
         let mut recoveries = [0; 4];
-        for recovery in self.recoveries.values() {
+        for recovery in self.recoveries.open.values() {
             match phase(recovery) {
                 RecoveryPhase::Asking => recoveries[0] += 1,
                 RecoveryPhase::Incomplete => recoveries[1] += 1,

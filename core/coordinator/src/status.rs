@@ -60,8 +60,12 @@ impl Coordinator {
         let time = self.desk.time(now);
         let tablets = || self.desk.state.live_tablets();
         // A kept log is asked for again when an owner of parts of it has died, so its recovery is told of, too.
-        let open =
-            self.desk.state.recoveries.values().filter(|r| !r.done || self.recoveries.contains_key(&r.id));
+        let open = self
+            .desk
+            .state
+            .recoveries
+            .values()
+            .filter(|r| !r.done || self.recoveries.open.contains_key(&r.id));
         let status = ClusterStatus {
             cluster: self.desk.state.meta.cluster,
             term: self.desk.term,
@@ -96,11 +100,17 @@ impl Coordinator {
     }
 
     fn recovery_report(&self, record: &RecoveryRecord) -> RecoveryReport {
-        let live = self.recoveries.get(&record.id);
-        let missing = live.map_or(&[][..], |r| &r.missing).iter().map(|m| m.to_string());
+        let live = self.recoveries.open.get(&record.id);
+        let missing = live.map_or(&[][..], |r| &r.inquiry.missing).iter().map(|m| m.to_string());
         // Older logs, from which parts of this one are recovered, may lack something, too.
         let earlier = live.iter().flat_map(|r| &r.lacking).filter_map(|server| {
-            let first = self.recoveries.get(&self.desk.state.recovery_of(*server)?.id)?.missing.first()?;
+            let first = self
+                .recoveries
+                .open
+                .get(&self.desk.state.recovery_of(*server)?.id)?
+                .inquiry
+                .missing
+                .first()?;
             Some(format!("of the log of {server}, which parts of it are in as well: {first}"))
         });
         RecoveryReport {
@@ -164,7 +174,7 @@ impl Coordinator {
         shortage::warn_of_shortages(&self.desk, &mut warnings);
         self.full_disks.warn(now, &self.desk, &mut warnings);
         warnings.extend(self.full_store.trouble(now).map(|trouble| format!("on the coordinator {trouble}")));
-        let waiting = self.recoveries.values().filter(|r| r.admission.waits_for().is_some()).count();
+        let waiting = self.recoveries.open.values().filter(|r| r.admission.waits_for().is_some()).count();
         if waiting > 0 {
             warnings.push(format!(
                 "{waiting} recoveries wait for room, since memory or frames do not suffice for all at once; wait, they \
@@ -186,7 +196,7 @@ pub(crate) fn phase(recovery: &Recovery) -> RecoveryPhase {
         RecoveryPhase::WaitingForRoom
     } else if recovery.plan.is_some() {
         RecoveryPhase::Replaying
-    } else if !recovery.missing.is_empty() || !recovery.lacking.is_empty() {
+    } else if !recovery.inquiry.missing.is_empty() || !recovery.lacking.is_empty() {
         RecoveryPhase::Incomplete
     } else {
         RecoveryPhase::Asking

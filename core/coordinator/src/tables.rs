@@ -94,7 +94,7 @@ impl Coordinator {
         self.desk.outbox.report(Level::Info, text);
         self.desk.outbox.touch(Key::Table(id));
         self.want_drop(id);
-        self.recoveries_without(id);
+        self.recoveries.leave_out(id);
     }
 
     /// An empty table takes the place of this one. Everything but the objects stays as it is.

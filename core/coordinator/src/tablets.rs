@@ -269,12 +269,13 @@ impl Coordinator {
             None => true,
             Some(ServerState::Up) => false,
             Some(ServerState::Crashed) => {
-                let recovery = self.desk.state.recovery_of(server).and_then(|r| self.recoveries.get(&r.id));
+                let recovery =
+                    self.desk.state.recovery_of(server).and_then(|r| self.recoveries.open.get(&r.id));
                 let Some(recovery) = recovery else { return true };
                 if now < recovery.lease_until {
                     self.progress.wake = self.progress.wake.min(recovery.lease_until);
                 }
-                recovery.is_fenced() && recovery.is_lease_over(now)
+                recovery.inquiry.is_fenced() && recovery.is_lease_over(now)
             }
         }
     }

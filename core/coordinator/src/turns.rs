@@ -13,8 +13,10 @@
 //!
 //! Not here: memory (`room`). Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: F6, F7.
 
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use crate::records::TabletRecord;
+use crate::recoveries::Recoveries;
+use crate::rooms::Alone;
 use crate::shortage::failure_domain;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Mark, ServerId};
@@ -31,50 +33,42 @@ const NARROW_AFTER: Duration = Duration::from_secs(2);
 /// times.
 const ALONE: Duration = Duration::from_secs(10);
 
-/// A master that has its turn alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Alone {
-    turn: (ServerId, ServerId),
-    until: Instant,
-    rounds: u32,
-}
-
-impl Coordinator {
+impl Recoveries {
     /// Gives turns, and takes them back.
-    pub(crate) fn give_turns(&mut self, now: Instant) {
-        let waiting = self.unreplicated();
+    pub(crate) fn give_turns(&mut self, now: Instant, desk: &mut Desk) {
+        let waiting = unreplicated(desk);
         let is_short = self.rooms.frames_short_since.is_some_and(|since| since + NARROW_AFTER <= now);
         let turns: BTreeMap<ServerId, Option<ServerId>> = if is_short && !planted(Defect::TurnsForAll) {
             self.rooms.alone = self.next_alone(now, &waiting);
             self.rooms.alone.iter().map(|alone| (alone.turn.0, Some(alone.turn.1))).collect()
         } else {
             self.rooms.alone = None;
-            self.turns_by_room(&waiting).into_iter().map(|log| (log, None)).collect()
+            self.turns_by_room(desk, &waiting).into_iter().map(|log| (log, None)).collect()
         };
-        let logs: Vec<ServerId> = self.desk.state.servers.values().map(|server| server.entry.id).collect();
+        let logs: Vec<ServerId> = desk.state.servers.values().map(|server| server.entry.id).collect();
         for log in logs {
-            let Some(server) = self.desk.state.servers.get_mut(&log) else { continue };
+            let Some(server) = desk.state.servers.get_mut(&log) else { continue };
             let entry = &mut server.entry;
             let turn = turns.get(&log);
             let wanted = (turn.is_some(), turn.copied().flatten());
             if (entry.replicates, entry.replicates_only) != wanted {
                 (entry.replicates, entry.replicates_only) = wanted;
-                self.desk.list_changed(log);
-                self.desk.outbox.mark(Mark::TurnGiven);
+                desk.list_changed(log);
+                desk.outbox.mark(Mark::TurnGiven);
             }
         }
     }
 
     /// The oldest log, the logs that have their turn already, and newer logs whose partitions find frames.
-    fn turns_by_room(&self, waiting: &BTreeSet<(ServerId, ServerId)>) -> Vec<ServerId> {
+    fn turns_by_room(&self, desk: &Desk, waiting: &BTreeSet<(ServerId, ServerId)>) -> Vec<ServerId> {
         let logs: BTreeSet<ServerId> = waiting.iter().map(|(log, _)| *log).collect();
         let mut taken = 0;
         let mut turns = Vec::new();
         for log in &logs {
-            let Some(server) = self.desk.state.servers.get(log) else { continue };
-            let segments = self.segments_of(*log);
+            let Some(server) = desk.state.servers.get(log) else { continue };
+            let segments = segments_of(desk, *log);
             // While not all of a log is live, its whole size is not known.
-            let fits = server.entry.kept && self.has_frames(taken + segments);
+            let fits = server.entry.kept && self.has_frames(desk, taken + segments);
             if turns.is_empty() || server.entry.replicates || fits || planted(Defect::TurnsForAll) {
                 taken += segments;
                 turns.push(*log);
@@ -99,35 +93,18 @@ impl Coordinator {
     }
 
     /// Whether there are frames for the partitions of the oldest log.
-    pub(crate) fn has_frames_for_oldest(&self) -> bool {
-        self.unreplicated().first().is_none_or(|(log, _)| self.has_frames(self.segments_of(*log)))
-    }
-
-    /// Live pieces that are not replicated: for each, the oldest log that it is recovered from, and its owner.
-    fn unreplicated(&self) -> BTreeSet<(ServerId, ServerId)> {
-        let pieces =
-            self.desk.state.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
-        let pieces = pieces.filter(|piece| self.desk.state.is_up(piece.owner));
-        let oldest = |piece: &TabletRecord| piece.earlier_positions().map(|e| e.server).min();
-        pieces.filter_map(|piece| Some((oldest(piece)?, piece.owner))).collect()
-    }
-
-    /// The most segments that the partitions of a dead log take.
-    fn segments_of(&self, crashed: ServerId) -> u64 {
-        self.desk.state.recovery_of(crashed).map_or(0, |record| {
-            let full = record.bytes.div_ceil(u64::from(self.desk.config.segment_bytes));
-            full + PARTITION_SEGMENTS * u64::from(record.partitions)
-        })
+    pub(crate) fn has_frames_for_oldest(&self, desk: &Desk) -> bool {
+        unreplicated(desk).first().is_none_or(|(log, _)| self.has_frames(desk, segments_of(desk, *log)))
     }
 
     /// Whether backups have frames for this many segments, and for one head of each master beside them.
-    fn has_frames(&self, segments: u64) -> bool {
-        let heads = self.desk.state.all_up().filter(|server| server.entry.master).count() as u64;
+    fn has_frames(&self, desk: &Desk, segments: u64) -> bool {
+        let heads = desk.state.all_up().filter(|server| server.entry.master).count() as u64;
         let segments = segments.saturating_add(heads);
-        let replicas = self.desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let replicas = desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
         let mut domains: BTreeMap<String, u64> = BTreeMap::new();
-        for server in self.desk.state.all_up() {
-            let Some(frames) = self.frames_of(server.entry.id) else { continue };
+        for server in desk.state.all_up() {
+            let Some(frames) = self.rooms.frames_of(server.entry.id) else { continue };
             let domain = domains.entry(failure_domain(&server.entry)).or_default();
             *domain = domain.saturating_add(frames);
         }
@@ -139,6 +116,22 @@ impl Coordinator {
 fn are_enough(segments: u64, replicas: u8, domains: impl Iterator<Item = u64>) -> bool {
     let usable = domains.map(|frames| frames.min(segments)).fold(0, u64::saturating_add);
     segments.saturating_mul(u64::from(replicas)) <= usable
+}
+
+/// Live pieces that are not replicated: for each, the oldest log that it is recovered from, and its owner.
+fn unreplicated(desk: &Desk) -> BTreeSet<(ServerId, ServerId)> {
+    let pieces = desk.state.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
+    let pieces = pieces.filter(|piece| desk.state.is_up(piece.owner));
+    let oldest = |piece: &TabletRecord| piece.earlier_positions().map(|e| e.server).min();
+    pieces.filter_map(|piece| Some((oldest(piece)?, piece.owner))).collect()
+}
+
+/// The most segments that the partitions of a dead log take.
+fn segments_of(desk: &Desk, crashed: ServerId) -> u64 {
+    desk.state.recovery_of(crashed).map_or(0, |record| {
+        let full = record.bytes.div_ceil(u64::from(desk.config.segment_bytes));
+        full + PARTITION_SEGMENTS * u64::from(record.partitions)
+    })
 }
 
 #[cfg(test)]

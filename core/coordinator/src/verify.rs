@@ -327,7 +327,7 @@ impl Coordinator {
                 self.desk.outbox.touch(Key::Recovery(id));
             }
         }
-        self.cold_until = now + self.desk.config.cold_start_wait;
+        self.recoveries.cold_until = now + self.desk.config.cold_start_wait;
         self.desk.look_at_recoveries();
     }
 }

@@ -11,14 +11,15 @@
 //! Protocol: docs/protocols/recovery.md, "To be watched". Catalogue: F11.
 
 use crate::asked::Asked;
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use crate::records::{Key, RecoveryRecord};
+use crate::recovery::Recovery;
 use crate::timeline;
 use ramhold_base::{Instant, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::recovery::{RecoveryWork, RecoveryWorked, WorkDone};
 use ramhold_wire::status::{BackupReport, WorkReport};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The interval while a recovery is replayed.
@@ -32,23 +33,25 @@ const FREE_WAIT_MILLIS: u64 = 10 * 60 * 1000;
 /// The most backups that a record tells of.
 const BACKUP_COUNT_MAX: usize = 4096;
 
-/// One recovery that is watched.
+/// The recoveries that are watched.
+#[derive(Debug, Default)]
+pub(crate) struct Watches(BTreeMap<RecoveryId, Watch>);
+
 #[derive(Debug)]
-pub(crate) struct Watch {
+struct Watch {
     ask_at: Instant,
     interval: Duration,
     /// Set when all is live: backups that have not told since then that they hold nothing.
     holding: Option<BTreeSet<ServerId>>,
 }
 
-impl Coordinator {
-    pub(crate) fn resume_watches(&mut self, now: Instant) {
-        let time = self.desk.time(now).0;
+impl Watches {
+    pub(crate) fn resume(&mut self, now: Instant, desk: &mut Desk) {
+        let time = desk.time(now).0;
         let is_recent = |record: &&RecoveryRecord| {
             !record.done || (record.steps.freed.is_none() && time < free_deadline(record))
         };
-        for id in
-            self.desk.state.recoveries.values().filter(is_recent).map(|record| record.id).collect::<Vec<_>>()
+        for id in desk.state.recoveries.values().filter(is_recent).map(|record| record.id).collect::<Vec<_>>()
         {
             self.watch(now, id);
         }
@@ -56,74 +59,35 @@ impl Coordinator {
 
     pub(crate) fn watch(&mut self, now: Instant, id: RecoveryId) {
         let watch = Watch { ask_at: now + ASK_INTERVAL, interval: FREE_INTERVAL, holding: None };
-        self.watches.insert(id, watch);
+        self.0.insert(id, watch);
     }
 
     /// All of it is live; its replicas are being freed.
-    pub(crate) fn watch_freeing(&mut self, now: Instant, id: RecoveryId) {
-        if let Some(watch) = self.watches.get_mut(&id) {
+    pub(crate) fn note_freeing(&mut self, now: Instant, id: RecoveryId) {
+        if let Some(watch) = self.0.get_mut(&id) {
             watch.ask_at = now + watch.interval;
         }
     }
 
-    pub(crate) fn watch_wake(&self) -> Instant {
-        self.watches.values().map(|watch| watch.ask_at).min().unwrap_or(Instant::FAR)
+    pub(crate) fn wake(&self) -> Instant {
+        self.0.values().map(|watch| watch.ask_at).min().unwrap_or(Instant::FAR)
     }
 
-    pub(crate) fn advance_watches(&mut self, now: Instant) {
+    pub(crate) fn advance(&mut self, now: Instant, desk: &mut Desk, open: &BTreeMap<RecoveryId, Recovery>) {
         let due: Vec<RecoveryId> =
-            self.watches.iter().filter(|(_, watch)| watch.ask_at <= now).map(|(id, _)| *id).collect();
+            self.0.iter().filter(|(_, watch)| watch.ask_at <= now).map(|(id, _)| *id).collect();
         for id in due {
-            let Some(mut watch) = self.watches.remove(&id) else { continue };
-            if self.advance_watch(now, id, &mut watch) {
-                self.watches.insert(id, watch);
+            let Some(watch) = self.0.get_mut(&id) else { continue };
+            if !advance_watch(now, desk, open, id, watch) {
+                self.0.remove(&id);
             }
         }
-    }
-
-    /// `false`: there is nothing more to watch.
-    fn advance_watch(&mut self, now: Instant, id: RecoveryId, watch: &mut Watch) -> bool {
-        let time = self.desk.time(now).0;
-        let Some(record) = self.desk.state.recoveries.get(&id) else { return false };
-        let crashed = record.crashed;
-        let backups =
-            self.desk.state.all_up().filter(|server| server.entry.backup).map(|server| server.entry.id);
-        let backups: BTreeSet<ServerId> = backups.collect();
-        let is_kept = self.desk.state.servers.get(&crashed).is_some_and(|server| server.entry.kept);
-        let asked = if is_kept {
-            // Nothing is freed before the kept log is let go.
-            watch.ask_at = now + ASK_INTERVAL;
-            BTreeSet::new()
-        } else if record.done {
-            if time >= free_deadline(record) {
-                return false;
-            }
-            watch.ask_at = now + watch.interval;
-            watch.interval = (watch.interval * 2).min(FREE_INTERVAL_MAX);
-            let holding = watch.holding.get_or_insert_with(|| backups.clone());
-            // A dead backup frees nothing any more.
-            holding.retain(|server| backups.contains(server));
-            if holding.is_empty() {
-                self.note_freed(now, id);
-                return false;
-            }
-            holding.clone()
-        } else {
-            watch.ask_at = now + ASK_INTERVAL;
-            let is_replayed = self.recoveries.get(&id).is_some_and(|recovery| recovery.plan.is_some());
-            if is_replayed { backups } else { BTreeSet::new() }
-        };
-        for server in asked {
-            // A message of a few bytes always fits.
-            let _ =
-                self.desk.ask(now, server, Asked::Work { recovery: id, server }, &RecoveryWork { crashed });
-        }
-        true
     }
 
     pub(crate) fn on_worked(
         &mut self,
         now: Instant,
+        desk: &mut Desk,
         id: RecoveryId,
         server: ServerId,
         status: Status,
@@ -135,13 +99,13 @@ impl Coordinator {
             _ => None,
         };
         let is_mute = status == Status::UnknownOpcode;
-        let since = timeline::since_verdict(now, &mut self.desk, id);
+        let since = timeline::since_verdict(now, desk, id);
         if let Some(worked) = worked
-            && let Some(record) = self.desk.state.recoveries.get_mut(&id)
+            && let Some(record) = desk.state.recoveries.get_mut(&id)
         {
             note_worked(record, server, &worked, since);
         }
-        let Some(watch) = self.watches.get_mut(&id) else { return };
+        let Some(watch) = self.0.get_mut(&id) else { return };
         if let Some(holding) = &mut watch.holding
             && (is_mute || worked.is_some_and(|worked| worked.held == 0))
         {
@@ -151,16 +115,60 @@ impl Coordinator {
             }
         }
     }
+}
 
-    /// No backup that is up holds anything of the dead server.
-    fn note_freed(&mut self, now: Instant, id: RecoveryId) {
-        let since = timeline::since_verdict(now, &mut self.desk, id);
-        let Some(record) = self.desk.state.recoveries.get_mut(&id) else { return };
-        let last = record.backups.iter().filter_map(|backup| backup.free.to).max();
-        // If there was no replica, there was nothing to wait for.
-        record.steps.freed = Some(last.or(record.done_millis).unwrap_or(since));
-        self.desk.outbox.touch(Key::Recovery(id));
+/// `false`: there is nothing more to watch.
+fn advance_watch(
+    now: Instant,
+    desk: &mut Desk,
+    open: &BTreeMap<RecoveryId, Recovery>,
+    id: RecoveryId,
+    watch: &mut Watch,
+) -> bool {
+    let time = desk.time(now).0;
+    let Some(record) = desk.state.recoveries.get(&id) else { return false };
+    let crashed = record.crashed;
+    let backups = desk.state.all_up().filter(|server| server.entry.backup).map(|server| server.entry.id);
+    let backups: BTreeSet<ServerId> = backups.collect();
+    let is_kept = desk.state.servers.get(&crashed).is_some_and(|server| server.entry.kept);
+    let asked = if is_kept {
+        // Nothing is freed before the kept log is let go.
+        watch.ask_at = now + ASK_INTERVAL;
+        BTreeSet::new()
+    } else if record.done {
+        if time >= free_deadline(record) {
+            return false;
+        }
+        watch.ask_at = now + watch.interval;
+        watch.interval = (watch.interval * 2).min(FREE_INTERVAL_MAX);
+        let holding = watch.holding.get_or_insert_with(|| backups.clone());
+        // A dead backup frees nothing any more.
+        holding.retain(|server| backups.contains(server));
+        if holding.is_empty() {
+            note_freed(now, desk, id);
+            return false;
+        }
+        holding.clone()
+    } else {
+        watch.ask_at = now + ASK_INTERVAL;
+        let is_replayed = open.get(&id).is_some_and(|recovery| recovery.plan.is_some());
+        if is_replayed { backups } else { BTreeSet::new() }
+    };
+    for server in asked {
+        // A message of a few bytes always fits.
+        let _ = desk.ask(now, server, Asked::Work { recovery: id, server }, &RecoveryWork { crashed });
     }
+    true
+}
+
+/// No backup that is up holds anything of the dead server.
+fn note_freed(now: Instant, desk: &mut Desk, id: RecoveryId) {
+    let since = timeline::since_verdict(now, desk, id);
+    let Some(record) = desk.state.recoveries.get_mut(&id) else { return };
+    let last = record.backups.iter().filter_map(|backup| backup.free.to).max();
+    // If there was no replica, there was nothing to wait for.
+    record.steps.freed = Some(last.or(record.done_millis).unwrap_or(since));
+    desk.outbox.touch(Key::Recovery(id));
 }
 
 /// The cluster time until which it is worth asking.
