@@ -15,8 +15,10 @@
 //! Protocol: docs/protocols/recovery.md, "Accepting a loss". Catalogue: F2, D2. See faults B3.
 
 use crate::asked::Asked;
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use crate::records::{Key, RecoveryRecord};
+use crate::recoveries::Recoveries;
+use crate::surroundings::Surroundings;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status};
@@ -29,9 +31,12 @@ use std::time::Duration;
 /// and less than a client waits before it asks again.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// The statement of an operator, while it is checked.
+/// The statement of an operator who does not want to wait for some servers any more, while it is checked.
+#[derive(Debug, Default)]
+pub(crate) struct Acceptance(Option<Statement>);
+
 #[derive(Debug)]
-pub(crate) struct Acceptance {
+struct Statement {
     recovery: RecoveryId,
     from: ConnId,
     header: Header,
@@ -42,63 +47,53 @@ pub(crate) struct Acceptance {
     until: Instant,
 }
 
-impl Coordinator {
-    /// The servers that are away: each may hold a part of a dead server's log, or be that server, and has neither
-    /// answered in its present life nor been given up. Empty when the recovery is over or lacks nothing.
-    pub(crate) fn away(&self, record: &RecoveryRecord) -> Vec<AwayReport> {
-        let Some(recovery) = self.recoveries.open.get(&record.id).filter(|r| !r.inquiry.missing.is_empty())
-        else {
-            return Vec::new();
-        };
-        let mut directories = recovery.inquiry.silent_directories(&self.desk.state, record);
-        // The dead server's own directory is included: the dead server may have been no backup.
-        let own = self.desk.state.servers.get(&record.crashed).map(|s| s.entry.directory);
-        let is_back = |d: &DirectoryId| self.desk.state.all_up().any(|s| s.entry.directory == *d);
-        let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
-        directories.extend(own.filter(|d| !is_back(d) && !is_given_up(d)));
-        directories.into_iter().map(|directory| self.last_on(directory)).collect()
-    }
+/// The servers that are away: each may hold a part of a dead server's log, or be that server, and has neither
+/// answered in its present life nor been given up. Empty when the recovery is over or lacks nothing.
+pub(crate) fn away(desk: &Desk, recoveries: &Recoveries, record: &RecoveryRecord) -> Vec<AwayReport> {
+    let Some(recovery) = recoveries.open.get(&record.id).filter(|r| !r.inquiry.missing.is_empty()) else {
+        return Vec::new();
+    };
+    let mut directories = recovery.inquiry.silent_directories(&desk.state, record);
+    // The dead server's own directory is included: the dead server may have been no backup.
+    let own = desk.state.servers.get(&record.crashed).map(|s| s.entry.directory);
+    let is_back = |d: &DirectoryId| desk.state.all_up().any(|s| s.entry.directory == *d);
+    let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
+    directories.extend(own.filter(|d| !is_back(d) && !is_given_up(d)));
+    directories.into_iter().map(|directory| last_on(desk, directory)).collect()
+}
 
-    /// The last server that ran on a directory.
-    fn last_on(&self, directory: DirectoryId) -> AwayReport {
-        let listed = self.desk.state.servers.values().rev().find(|s| s.entry.directory == directory);
-        let departed = self.desk.state.meta.departed.iter().find(|d| d.directory == directory);
-        let (server, address) = match (listed, departed) {
-            (Some(server), _) => (server.entry.id, Some(server.entry.address)),
-            (None, Some(departed)) => (departed.server, departed.address),
-            (None, None) => (ServerId::NONE, None),
-        };
-        AwayReport { directory, server, address }
-    }
-
+impl Acceptance {
     pub(crate) fn on_loss_accept(
         &mut self,
         now: Instant,
+        desk: &mut Desk,
+        around: Surroundings<'_>,
+        recoveries: &Recoveries,
         from: ConnId,
         header: &Header,
         message: LossAccept,
     ) -> Result<(), Status> {
-        let record = self.desk.state.recoveries.get(&message.recovery).ok_or(Status::NotFound)?;
+        let record = desk.state.recoveries.get(&message.recovery).ok_or(Status::NotFound)?;
         let named: BTreeSet<DirectoryId> = message.directories.iter().copied().collect();
         let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
         if !named.is_empty() && named.iter().all(is_given_up) {
-            self.desk.outbox.reply_with(Peer::Conn(from), header, &LossAccepted::default());
+            desk.outbox.reply_with(Peer::Conn(from), header, &LossAccepted::default());
             return Ok(());
         }
-        let same = |a: &Acceptance| {
+        let same = |a: &Statement| {
             a.recovery == message.recovery
                 && a.away.iter().map(|away| away.directory).collect::<BTreeSet<_>>() == named
         };
-        if let Some(acceptance) = self.acceptance.as_mut().filter(|acceptance| same(acceptance)) {
+        if let Some(acceptance) = self.0.as_mut().filter(|acceptance| same(acceptance)) {
             // Nobody may be left to hear the answer to the earlier request, so the answer goes to this one.
             (acceptance.from, acceptance.header) = (from, *header);
             return Ok(());
         }
-        let recovery = self.recoveries.open.get(&message.recovery).ok_or(Status::NotFound)?;
-        if self.acceptance.is_some() || self.start_check.is_some() || !recovery.inquiry.all_answered() {
+        let recovery = recoveries.open.get(&message.recovery).ok_or(Status::NotFound)?;
+        if self.0.is_some() || around.is_starting || !recovery.inquiry.all_answered() {
             return Err(Status::Retry);
         }
-        let away = self.away(record);
+        let away = self::away(desk, recoveries, record);
         if away.is_empty() || named != away.iter().map(|away| away.directory).collect() {
             return Err(Status::NotAllowed);
         }
@@ -106,16 +101,16 @@ impl Coordinator {
             .iter()
             .filter_map(|away| Some(ReachTarget { server: away.server, address: away.address? }))
             .collect();
-        let up: BTreeSet<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
+        let up: BTreeSet<ServerId> = desk.state.all_up().map(|s| s.entry.id).collect();
         for target in &servers {
-            self.desk.ping(now, target.address.0, CHECK_TIMEOUT, Asked::Away(target.server));
+            desk.ping(now, target.address.0, CHECK_TIMEOUT, Asked::Away(target.server));
         }
         for server in &up {
-            if !self.desk.ask(now, *server, Asked::Reach(*server), &Reach { servers: servers.clone() }) {
+            if !desk.ask(now, *server, Asked::Reach(*server), &Reach { servers: servers.clone() }) {
                 return Err(Status::FrameTooLarge);
             }
         }
-        self.acceptance = Some(Acceptance {
+        self.0 = Some(Statement {
             recovery: message.recovery,
             from,
             header: *header,
@@ -128,7 +123,7 @@ impl Coordinator {
     }
 
     pub(crate) fn on_reached(&mut self, by: ServerId, status: Status, body: &[u8]) {
-        let Some(acceptance) = &mut self.acceptance else { return };
+        let Some(acceptance) = &mut self.0 else { return };
         if status == Status::Ok
             && let Ok(Reached { answering }) = decode(body)
         {
@@ -139,47 +134,66 @@ impl Coordinator {
 
     /// Something answered at the address of a server that is to be given up.
     pub(crate) fn on_away_pong(&mut self, server: ServerId, body: &[u8]) {
-        let Some(acceptance) = &mut self.acceptance else { return };
+        let Some(acceptance) = &mut self.0 else { return };
         if decode::<Pong>(body).is_ok_and(|pong| pong.server == server) {
             acceptance.answering.insert(server);
         }
     }
 
-    pub(crate) fn acceptance_wake(&self) -> Instant {
-        self.acceptance.as_ref().map_or(Instant::FAR, |acceptance| acceptance.until)
+    pub(crate) fn wake(&self) -> Instant {
+        self.0.as_ref().map_or(Instant::FAR, |acceptance| acceptance.until)
     }
 
-    pub(crate) fn advance_acceptance(&mut self, now: Instant) {
+    pub(crate) fn advance(&mut self, now: Instant, desk: &mut Desk, recoveries: &mut Recoveries) {
         // The coordinator's own pings have no end but the timeout, so it is always waited for.
-        let Some(acceptance) = self.acceptance.take_if(|acceptance| acceptance.until <= now) else { return };
-        let Acceptance { recovery: id, from, header, away, unsure, answering, .. } = acceptance;
+        let Some(acceptance) = self.0.take_if(|acceptance| acceptance.until <= now) else { return };
+        let Statement { recovery: id, from, header, away, unsure, answering, .. } = acceptance;
         let to = Peer::Conn(from);
         let is_off = (unsure.is_empty() && answering.is_empty()) || planted(Defect::AwayBelieved);
-        if is_off && !self.give_up(now, id, away) {
-            return self.desk.outbox.reply(to, &header, Status::Retry);
+        if is_off && !give_up(now, desk, recoveries, id, away) {
+            return desk.outbox.reply(to, &header, Status::Retry);
         }
         let accepted =
             LossAccepted { answering: answering.into_iter().collect(), unsure: unsure.into_iter().collect() };
-        self.desk.outbox.reply_with(to, &header, &accepted);
+        desk.outbox.reply_with(to, &header, &accepted);
     }
+}
 
-    /// `false`: other servers are away by now.
-    fn give_up(&mut self, now: Instant, id: RecoveryId, away: Vec<AwayReport>) -> bool {
-        let is_same = self.desk.state.recoveries.get(&id).is_some_and(|record| self.away(record) == away);
-        let Some(recovery) = self.recoveries.open.get_mut(&id).filter(|_| is_same) else { return false };
-        recovery.look_anew(now + READ_LEASE);
-        self.recoveries.wake_one(id, Instant::ZERO);
-        let record = self.desk.state.recoveries.get_mut(&id).expect("it was there above");
-        let names: Vec<String> =
-            away.iter().map(|away| format!("{} ({})", away.server, away.directory)).collect();
-        record.given_up.extend(away);
-        let text = format!(
-            "{id} of {}: an operator has given up {}, and accepts the loss of what only they had",
-            record.crashed,
-            names.join(", ")
-        );
-        self.desk.outbox.report(Level::Warn, text);
-        self.desk.outbox.touch(Key::Recovery(id));
-        true
-    }
+/// `false`: other servers are away by now.
+fn give_up(
+    now: Instant,
+    desk: &mut Desk,
+    recoveries: &mut Recoveries,
+    id: RecoveryId,
+    away: Vec<AwayReport>,
+) -> bool {
+    let is_same =
+        desk.state.recoveries.get(&id).is_some_and(|record| self::away(desk, recoveries, record) == away);
+    let Some(recovery) = recoveries.open.get_mut(&id).filter(|_| is_same) else { return false };
+    recovery.look_anew(now + READ_LEASE);
+    recoveries.wake_one(id, Instant::ZERO);
+    let record = desk.state.recoveries.get_mut(&id).expect("it was there above");
+    let names: Vec<String> =
+        away.iter().map(|away| format!("{} ({})", away.server, away.directory)).collect();
+    record.given_up.extend(away);
+    let text = format!(
+        "{id} of {}: an operator has given up {}, and accepts the loss of what only they had",
+        record.crashed,
+        names.join(", ")
+    );
+    desk.outbox.report(Level::Warn, text);
+    desk.outbox.touch(Key::Recovery(id));
+    true
+}
+
+/// The last server that ran on a directory.
+fn last_on(desk: &Desk, directory: DirectoryId) -> AwayReport {
+    let listed = desk.state.servers.values().rev().find(|s| s.entry.directory == directory);
+    let departed = desk.state.meta.departed.iter().find(|d| d.directory == directory);
+    let (server, address) = match (listed, departed) {
+        (Some(server), _) => (server.entry.id, Some(server.entry.address)),
+        (None, Some(departed)) => (departed.server, departed.address),
+        (None, None) => (ServerId::NONE, None),
+    };
+    AwayReport { directory, server, address }
 }

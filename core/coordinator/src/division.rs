@@ -9,8 +9,10 @@
 //! Protocol: docs/protocols/tablets.md. Catalogue: A8, B3, G3.
 
 use crate::asked::Asked;
-use crate::machine::Coordinator;
+use crate::desk::Desk;
+use crate::migration;
 use crate::pieces::{Pieces, tablets, whole};
+use crate::progress::{Progress, Telling};
 use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
 use crate::retry::Retry;
 use ramhold_base::limits::TABLET_COUNT_MAX;
@@ -18,135 +20,125 @@ use ramhold_base::{DivisionId, Instant, KeyHash, Level, Mark, ServerId, Status, 
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{Division, HashSpan, TableDivide, TabletDivide};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The bytes of a tablet's statistics in a head (docs/formats/log.md), and the share of a head that all of them may
 /// fill.
 const STAT_BYTES: u32 = 36;
 const STATS_SHARE: u32 = 8;
 
-/// An owner that has not answered, and the number of the division that it has to answer for.
-#[derive(Debug)]
-pub(crate) struct Telling {
-    retry: Retry,
-    division: DivisionId,
+/// `weights`: where the table's bytes lie, as far as its owners have told; only a cut into equal parts asks for
+/// them.
+pub(crate) fn divide_table(
+    desk: &mut Desk,
+    progress: &mut Progress,
+    message: &TableDivide,
+    weights: &[TabletStat],
+) -> Result<UpdateResult, Status> {
+    let table = desk.state.tables.get(&message.table).filter(|t| !t.dropping);
+    let table = table.ok_or(Status::UnknownTable)?;
+    if !concerned(&table.tablets, message.division).all(|t| t.taken && desk.state.is_up(t.owner)) {
+        // This refusal is final for its sequence: the client goes on under another one.
+        return Err(Status::Retry);
+    }
+    if migration::is_migrating(&desk.state, table) {
+        // The update is refused until each of the table's tablets is in one stream.
+        return Err(Status::Retry);
+    }
+    let unreplicated = table.options.durability == Durability::None;
+    let mut pieces = Pieces::new(&table.tablets, table.options.slots, unreplicated);
+    match message.division {
+        Division::Parts { count } if count == 0 || count > TABLET_COUNT_MAX => {
+            return Err(Status::BadRequest);
+        }
+        Division::Parts { count } => {
+            if table.whole_tablets().count() as u64 * u64::from(count) > u64::from(TABLET_COUNT_MAX) {
+                return Err(Status::TooManyTablets);
+            }
+            pieces.split_each(count, weights)?;
+        }
+        Division::Split { at } => pieces.split(at)?,
+        Division::Join { at: Some(at) } => pieces.join(at)?,
+        Division::Join { at: None } => pieces.join_all(),
+    }
+    let changed = owners_of_changed(&table.tablets, &pieces);
+    let (count_before, division) = (table.tablets.len(), table.division);
+    if changed.iter().any(|owner| has_too_many(desk, table, &pieces, *owner)) {
+        return Err(Status::TooManyTablets);
+    }
+    let now = pieces.into_inner();
+    if now.len() > count_before && now.len() > TABLET_COUNT_MAX as usize {
+        return Err(Status::TooManyTablets);
+    }
+    let count = u32::try_from(tablets(&now).count()).expect("bounded above, or not more than before");
+    if now == table.tablets {
+        return Ok(UpdateResult::TableDivided(message.table, division, count));
+    }
+    let division = division.next();
+    let record = desk.state.tables.get_mut(&message.table).expect("found above");
+    (record.tablets, record.division) = (now, division);
+    let text = format!("table {} '{}' has {count} tablets now", record.id, record.name.escape_debug());
+    let has_two_positions = tablets(&record.tablets).any(|tablet| tablet.len() > 1);
+    desk.outbox.report(Level::Info, text);
+    desk.outbox.mark(Mark::TableDivided);
+    if has_two_positions {
+        desk.outbox.mark(Mark::TabletOfPieces);
+    }
+    desk.outbox.touch(Key::Table(message.table));
+    progress.want_told(desk, message.table, changed);
+    Ok(UpdateResult::TableDivided(message.table, division, count))
 }
 
-/// Owners that have not answered.
-pub(crate) type Tellings = BTreeMap<(TableId, ServerId), Telling>;
+/// Whether this owner would have more tablets than before, and more than its heads have room for.
+fn has_too_many(desk: &Desk, table: &TableRecord, after: &Pieces, owner: ServerId) -> bool {
+    let before = table.whole_tablets().filter(|t| t.owner == owner).count();
+    let more = after.of(owner).saturating_sub(before) as u64;
+    let present = desk.state.tablets_by_master().get(&owner).copied().unwrap_or(0);
+    let most = u64::from(desk.config.segment_bytes / STATS_SHARE / STAT_BYTES).max(1);
+    more > 0 && u64::from(present) + more > most
+}
 
-impl Coordinator {
-    /// `weights`: where the table's bytes lie, as far as its owners have told; only a cut into equal parts asks for
-    /// them.
-    pub(crate) fn divide_table(
-        &mut self,
-        message: &TableDivide,
-        weights: &[TabletStat],
-    ) -> Result<UpdateResult, Status> {
-        let table = self.desk.state.tables.get(&message.table).filter(|t| !t.dropping);
-        let table = table.ok_or(Status::UnknownTable)?;
-        if !concerned(&table.tablets, message.division).all(|t| t.taken && self.desk.state.is_up(t.owner)) {
-            // This refusal is final for its sequence: the client goes on under another one.
-            return Err(Status::Retry);
-        }
-        if self.is_migrating(table) {
-            // The update is refused until each of the table's tablets is in one stream.
-            return Err(Status::Retry);
-        }
-        let unreplicated = table.options.durability == Durability::None;
-        let mut pieces = Pieces::new(&table.tablets, table.options.slots, unreplicated);
-        match message.division {
-            Division::Parts { count } if count == 0 || count > TABLET_COUNT_MAX => {
-                return Err(Status::BadRequest);
-            }
-            Division::Parts { count } => {
-                if table.whole_tablets().count() as u64 * u64::from(count) > u64::from(TABLET_COUNT_MAX) {
-                    return Err(Status::TooManyTablets);
-                }
-                pieces.split_each(count, weights)?;
-            }
-            Division::Split { at } => pieces.split(at)?,
-            Division::Join { at: Some(at) } => pieces.join(at)?,
-            Division::Join { at: None } => pieces.join_all(),
-        }
-        let changed = owners_of_changed(&table.tablets, &pieces);
-        let (count_before, division) = (table.tablets.len(), table.division);
-        if changed.iter().any(|owner| self.has_too_many(table, &pieces, *owner)) {
-            return Err(Status::TooManyTablets);
-        }
-        let now = pieces.into_inner();
-        if now.len() > count_before && now.len() > TABLET_COUNT_MAX as usize {
-            return Err(Status::TooManyTablets);
-        }
-        let count = u32::try_from(tablets(&now).count()).expect("bounded above, or not more than before");
-        if now == table.tablets {
-            return Ok(UpdateResult::TableDivided(message.table, division, count));
-        }
-        let division = division.next();
-        let record = self.desk.state.tables.get_mut(&message.table).expect("found above");
-        (record.tablets, record.division) = (now, division);
-        let text = format!("table {} '{}' has {count} tablets now", record.id, record.name.escape_debug());
-        let has_two_positions = tablets(&record.tablets).any(|tablet| tablet.len() > 1);
-        self.desk.outbox.report(Level::Info, text);
-        self.desk.outbox.mark(Mark::TableDivided);
-        if has_two_positions {
-            self.desk.outbox.mark(Mark::TabletOfPieces);
-        }
-        self.desk.outbox.touch(Key::Table(message.table));
-        self.want_told(message.table, changed);
-        Ok(UpdateResult::TableDivided(message.table, division, count))
-    }
-
-    /// Whether this owner would have more tablets than before, and more than its heads have room for.
-    fn has_too_many(&self, table: &TableRecord, after: &Pieces, owner: ServerId) -> bool {
-        let before = table.whole_tablets().filter(|t| t.owner == owner).count();
-        let more = after.of(owner).saturating_sub(before) as u64;
-        let present = self.desk.state.tablets_by_master().get(&owner).copied().unwrap_or(0);
-        let most = u64::from(self.desk.config.segment_bytes / STATS_SHARE / STAT_BYTES).max(1);
-        more > 0 && u64::from(present) + more > most
-    }
-
+impl Progress {
     /// After a start: the owners of a table that was ever divided may not know of it, so all are told.
-    pub(crate) fn resume_divisions(&mut self) {
-        let divided = self.desk.state.tables.values().filter(|t| !t.dropping && !t.division.is_none());
+    pub(crate) fn resume_divisions(&mut self, desk: &mut Desk) {
+        let divided = desk.state.tables.values().filter(|t| !t.dropping && !t.division.is_none());
         let owners = divided.map(|t| (t.id, t.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect()));
         for (table, owners) in owners.collect::<Vec<(TableId, BTreeSet<ServerId>)>>() {
-            self.desk.outbox.mark(Mark::DivisionToldAgain);
-            self.want_told(table, owners);
+            desk.outbox.mark(Mark::DivisionToldAgain);
+            self.want_told(desk, table, owners);
         }
     }
 
-    fn want_told(&mut self, table: TableId, owners: BTreeSet<ServerId>) {
-        let Some(division) = self.desk.state.tables.get(&table).map(|t| t.division) else { return };
+    fn want_told(&mut self, desk: &mut Desk, table: TableId, owners: BTreeSet<ServerId>) {
+        let Some(division) = desk.state.tables.get(&table).map(|t| t.division) else { return };
         for owner in owners {
-            let telling = Telling { retry: Retry::new(&self.desk.config), division };
-            self.progress.telling.insert((table, owner), telling);
+            let telling = Telling { retry: Retry::new(&desk.config), division };
+            self.telling.insert((table, owner), telling);
         }
-        self.progress.wake = Instant::ZERO;
+        self.wake_at = Instant::ZERO;
     }
 
-    pub(crate) fn advance_divisions(&mut self, now: Instant) {
-        let mut telling = std::mem::take(&mut self.progress.telling);
+    pub(crate) fn advance_divisions(&mut self, now: Instant, desk: &mut Desk) {
         let mut wake = Instant::FAR;
-        telling.retain(|(table, owner), telling| {
-            let table = self.desk.state.tables.get(table).filter(|t| !t.dropping);
-            let (Some(table), true) = (table, self.desk.state.is_up(*owner)) else { return false };
-            if telling.retry.take(now, &self.desk.config) {
+        self.telling.retain(|(table, owner), telling| {
+            let table = desk.state.tables.get(table).filter(|t| !t.dropping);
+            let (Some(table), true) = (table, desk.state.is_up(*owner)) else { return false };
+            if telling.retry.take(now, &desk.config) {
                 let message = told(table, *owner);
                 let asked =
                     Asked::Divide { table: message.table, division: message.division, server: *owner };
                 // There are at most `TABLET_COUNT_MAX` ranges by cuts, and a few by recoveries: they always fit.
-                let _ = self.desk.ask(now, *owner, asked, &message);
+                let _ = desk.ask(now, *owner, asked, &message);
             }
             wake = wake.min(telling.retry.next());
             true
         });
-        self.progress.wake = self.progress.wake.min(wake);
-        self.progress.telling = telling;
+        self.wake_at = self.wake_at.min(wake);
     }
 
     pub(crate) fn on_divided(
         &mut self,
+        desk: &mut Desk,
         table: TableId,
         division: DivisionId,
         server: ServerId,
@@ -154,24 +146,24 @@ impl Coordinator {
     ) {
         if status != Status::Ok {
             let text = format!("{server} does not divide {table} yet: {status}");
-            return self.desk.outbox.report(Level::Debug, text);
+            return desk.outbox.report(Level::Debug, text);
         }
-        let heard = self.progress.telling.get(&(table, server)).is_some_and(|t| t.division <= division);
+        let heard = self.telling.get(&(table, server)).is_some_and(|t| t.division <= division);
         if heard {
-            self.progress.telling.remove(&(table, server));
-            self.progress.wake = Instant::ZERO;
+            self.telling.remove(&(table, server));
+            self.wake_at = Instant::ZERO;
         }
     }
 
     /// Whether an owner has still to answer for this division, or for an earlier one.
     pub(crate) fn is_being_told(&self, table: TableId, division: DivisionId) -> bool {
-        let mut owners = self.progress.telling.range((table, ServerId::NONE)..=(table, ServerId(u64::MAX)));
+        let mut owners = self.telling.range((table, ServerId::NONE)..=(table, ServerId(u64::MAX)));
         owners.any(|(_, telling)| telling.division <= division)
     }
 
     /// The number of owners that have not heard of a table's division.
     pub fn divisions_under_way(&self) -> usize {
-        self.progress.telling.len()
+        self.telling.len()
     }
 }
 

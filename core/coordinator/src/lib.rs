@@ -20,6 +20,7 @@ mod links;
 mod list;
 mod machine;
 mod outbox;
+mod progress;
 mod rebuild;
 mod records;
 mod state;

@@ -10,7 +10,7 @@
 use crate::desk::Desk;
 use crate::prove::Proof;
 use crate::records::{Key, TabletRecord, UpdateResult};
-use crate::tables::least_loaded;
+use crate::state::least_loaded;
 use ramhold_base::{ClusterTime, Instant, Level, RecoveryId, ServerId, Status, StreamId, TableId};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{LossAcknowledge, LossReport};

@@ -23,6 +23,8 @@ use crate::gone;
 use crate::leases::Leases;
 use crate::links::Links;
 use crate::losses;
+use crate::migration;
+use crate::progress::Progress;
 use crate::read_leases::ReadLeases;
 use crate::rebuild::Rebuilding;
 use crate::records::Key;
@@ -31,13 +33,14 @@ use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use crate::streams;
 use crate::streams::Registration;
 use crate::surroundings::Surroundings;
-use crate::tablets::Progress;
+use crate::tables;
+use crate::updates;
 use crate::verify::{StartCheck, Suspect};
-use crate::weighing::Weighing;
+use crate::weighing::Weighings;
 use ramhold_base::time::earliest;
 use ramhold_base::{
     ClusterId, ConnId, Effects, Input, Instant, Level, Machine, Mark, Peer, ServerId, Status, StoreCondition,
-    StoreRequest, StoreResult, StoreToken, TableId, Term,
+    StoreRequest, StoreResult, StoreToken, Term,
 };
 use ramhold_wire::status::ClearedReport;
 use ramhold_wire::{Header, Kind, Opcode, decode, frame, reply};
@@ -105,9 +108,9 @@ pub struct Coordinator {
 
     pub(crate) recoveries: Recoveries,
     /// Tables whose owners are being asked where the bytes lie, before a cut.
-    pub(crate) weighings: BTreeMap<TableId, Weighing>,
+    pub(crate) weighings: Weighings,
     /// The statement of an operator who does not want to wait for some servers any more.
-    pub(crate) acceptance: Option<Acceptance>,
+    pub(crate) acceptance: Acceptance,
 }
 
 impl Coordinator {
@@ -134,8 +137,8 @@ impl Coordinator {
             read_leases: ReadLeases::default(),
             confirmed: Confirmed::default(),
             recoveries: Recoveries::default(),
-            weighings: BTreeMap::new(),
-            acceptance: None,
+            weighings: Weighings::default(),
+            acceptance: Acceptance::default(),
         }
     }
 
@@ -172,6 +175,16 @@ impl Coordinator {
     pub fn read_leases_over(&self, now: Instant) -> impl Iterator<Item = ServerId> {
         let over = self.recoveries.open.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
         over.filter_map(|(id, _)| self.desk.state.recoveries.get(id).map(|record| record.crashed))
+    }
+
+    /// The number of owners that have not heard of a table's division.
+    pub fn divisions_under_way(&self) -> usize {
+        self.progress.divisions_under_way()
+    }
+
+    /// The number of owners that have tablets to move.
+    pub fn migrations_under_way(&self) -> usize {
+        migration::migrations_under_way(&self.desk.state)
     }
 
     /// For tests of what servers make of the clock.
@@ -341,9 +354,9 @@ impl Coordinator {
         self.read_leases.resume(now);
         self.recoveries.resume(now, &self.desk, &mut self.read_leases);
         self.recoveries.watches.resume(now, &mut self.desk);
-        self.resume_tables();
-        self.resume_divisions();
-        self.resume_migrations();
+        self.progress.resume(&mut self.desk);
+        self.progress.resume_divisions(&mut self.desk);
+        self.progress.resume_migrations(&mut self.desk);
         gone::resume_gone(&mut self.desk);
         self.resume_membership(now);
     }
@@ -470,6 +483,7 @@ impl Coordinator {
         }
         self.check_sender(opcode, header)?;
         self.links.note_told(header.sender);
+        let Coordinator { desk, leases, progress, recoveries, .. } = &mut *self;
         match opcode {
             Opcode::Ping => self.answer_ping(now, to, header),
             Opcode::ProcessStatus => self.answer_process_status(now, to, header),
@@ -490,36 +504,66 @@ impl Coordinator {
             }
             Opcode::TableCreate => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.create_table(&message))
+                updates::on_update(desk, leases, progress, from, header, |desk, progress| {
+                    tables::create_table(desk, progress, &message)
+                })
             }
             Opcode::TableDrop => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.drop_table(&message))
+                updates::on_update(desk, leases, progress, from, header, |desk, progress| {
+                    tables::drop_table(desk, progress, recoveries, &message)
+                })
             }
             Opcode::TableTruncate => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.truncate_table(&message))
+                updates::on_update(desk, leases, progress, from, header, |desk, progress| {
+                    tables::truncate_table(desk, progress, recoveries, &message)
+                })
             }
-            Opcode::TableDivide => self.on_table_divide(now, from, header, decode(body)?),
+            Opcode::TableDivide => self.weighings.on_table_divide(
+                now,
+                &mut self.desk,
+                &mut self.leases,
+                &mut self.progress,
+                from,
+                header,
+                decode(body)?,
+            ),
             Opcode::TableAlter => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.alter_table(&message))
+                updates::on_update(desk, leases, progress, from, header, |desk, progress| {
+                    migration::alter_table(desk, progress, &message)
+                })
             }
             Opcode::LossAcknowledge => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| {
-                    losses::acknowledge_loss(&mut coordinator.desk, &message)
+                updates::on_update(desk, leases, progress, from, header, |desk, _| {
+                    losses::acknowledge_loss(desk, &message)
                 })
             }
             Opcode::ServerForget => {
                 let message = decode(body)?;
-                self.on_update(from, header, |coordinator| {
-                    gone::forget_server(&mut coordinator.desk, &message)
+                updates::on_update(desk, leases, progress, from, header, |desk, _| {
+                    gone::forget_server(desk, &message)
                 })
             }
-            Opcode::LossAccept => self.on_loss_accept(now, from, header, decode(body)?),
-            Opcode::TableList => self.answer_table_list(to, header),
-            Opcode::TableDescribe => self.answer_table_describe(to, header, &decode(body)?),
+            Opcode::LossAccept => {
+                let message = decode(body)?;
+                let around = surroundings(&self.links, &self.progress, &self.start_check);
+                self.acceptance.on_loss_accept(
+                    now,
+                    &mut self.desk,
+                    around,
+                    &self.recoveries,
+                    from,
+                    header,
+                    message,
+                )
+            }
+            Opcode::TableList => tables::answer_table_list(&mut self.desk, to, header),
+            Opcode::TableDescribe => {
+                tables::answer_table_describe(&mut self.desk, to, header, &decode(body)?)
+            }
             Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),
             Opcode::SuspectServer => self.on_suspect_server(now, to, header, &decode(body)?),
             Opcode::MembershipVerify => {
@@ -527,7 +571,7 @@ impl Coordinator {
             }
             Opcode::StreamRegister => {
                 match streams::on_stream_register(&mut self.desk, to, header, &decode(body)?)? {
-                    Registration::New => self.want_migrated_from(header.sender),
+                    Registration::New => self.progress.want_migrated_from(&mut self.desk, header.sender),
                     Registration::Known => {}
                 }
                 Ok(())
@@ -535,7 +579,9 @@ impl Coordinator {
             Opcode::HeadRecord => streams::on_head_record(&mut self.desk, to, header, &decode(body)?),
             Opcode::CeilingRaise => streams::on_ceiling_raise(&mut self.desk, to, header, &decode(body)?),
             Opcode::Recovered => self.recoveries.on_recovered(now, &mut self.desk, to, header, decode(body)?),
-            Opcode::TabletMigrated => self.on_migrated(to, header, &decode(body)?),
+            Opcode::TabletMigrated => {
+                self.progress.on_migrated(&mut self.desk, &mut self.recoveries, to, header, &decode(body)?)
+            }
             Opcode::Settled => self.recoveries.on_settled(now, &mut self.desk, to, header, &decode(body)?),
             Opcode::StateRead => self.on_state_read(to, header, &decode(body)?),
             Opcode::Malformed
@@ -610,21 +656,25 @@ impl Coordinator {
             Asked::Ping { server, named } => self.on_pong(now, (server, named), status, body),
             Asked::Verify { server, named } => self.on_verified(now, (server, named), status, body),
             Asked::Take { table, first, last, server } => {
-                self.on_taken(table, (first, last), server, status, body)
+                self.progress.on_taken(&mut self.desk, table, (first, last), server, status, body)
             }
-            Asked::Drop { table, server } => self.on_dropped(table, server, status),
-            Asked::Divide { table, division, server } => self.on_divided(table, division, server, status),
-            Asked::Migrate { table, server } => self.on_migrate_heard(table, server, status),
+            Asked::Drop { table, server } => self.progress.on_dropped(table, server, status),
+            Asked::Divide { table, division, server } => {
+                self.progress.on_divided(&mut self.desk, table, division, server, status)
+            }
+            Asked::Migrate { table, server } => {
+                migration::on_migrate_heard(&mut self.desk, table, server, status)
+            }
             Asked::Fence { recovery, server } => {
                 self.recoveries.on_fenced(now, &mut self.desk, recovery, server, status, body)
             }
-            Asked::Reach(server) => self.on_reached(server, status, body),
-            Asked::Away(server) => self.on_away_pong(server, body),
+            Asked::Reach(server) => self.acceptance.on_reached(server, status, body),
+            Asked::Away(server) => self.acceptance.on_away_pong(server, body),
             Asked::Copy(server) => self.on_copied(now, server, status, body),
             Asked::Tell(server) => self.on_stranger_told(server, body),
             Asked::Part(_) => {}
             Asked::Room(server) => self.recoveries.on_room(now, &mut self.desk, server, status, body),
-            Asked::Weights { table, server } => self.on_weighed(table, server, status, body),
+            Asked::Weights { table, server } => self.weighings.on_weighed(table, server, status, body),
             Asked::Work { recovery, server } => {
                 self.recoveries.watches.on_worked(now, &mut self.desk, recovery, server, status, body)
             }
@@ -679,23 +729,19 @@ impl Coordinator {
     fn advance(&mut self, now: Instant) {
         self.leases.advance(now, &mut self.desk);
         self.advance_verification(now);
-        self.advance_acceptance(now);
+        self.acceptance.advance(now, &mut self.desk, &mut self.recoveries);
         self.advance_recoveries(now);
         self.recoveries.watches.advance(now, &mut self.desk, &self.recoveries.open);
-        self.advance_weighings(now);
-        self.advance_tablets(now);
+        self.weighings.advance(now, &mut self.desk, &mut self.leases, &mut self.progress);
+        self.progress.advance(now, &mut self.desk, &self.recoveries);
         self.links.advance(now, &mut self.desk);
         self.advance_copies(now);
     }
 
     fn advance_recoveries(&mut self, now: Instant) {
-        let around = Surroundings {
-            links: &self.links,
-            drops: &self.progress.dropping,
-            is_starting: self.start_check.is_some(),
-        };
+        let around = surroundings(&self.links, &self.progress, &self.start_check);
         for table in self.recoveries.advance(now, &mut self.desk, around) {
-            self.want_tablets(table);
+            self.progress.want_tablets(&mut self.desk, table);
         }
     }
 
@@ -712,6 +758,15 @@ impl Coordinator {
         let mut working = self.recoveries.open.keys().filter_map(|id| self.desk.state.recoveries.get(id));
         assert!(working.all(|r| !r.done || is_kept(r.crashed)), "what is over is at work for others alone");
     }
+}
+
+/// The other parts as recoveries look at them.
+fn surroundings<'a>(
+    links: &'a Links,
+    progress: &'a Progress,
+    start_check: &Option<StartCheck>,
+) -> Surroundings<'a> {
+    Surroundings { links, drops: &progress.dropping, is_starting: start_check.is_some() }
 }
 
 impl Machine for Coordinator {
@@ -779,11 +834,11 @@ impl Machine for Coordinator {
             self.copies_wake(),
             self.links.wake(&self.desk),
             self.verification_wake(),
-            self.tables_wake(),
+            self.progress.wake(&self.desk),
             self.recoveries.wake(&self.desk),
             self.recoveries.watches.wake(),
-            self.weighing_wake(),
-            self.acceptance_wake(),
+            self.weighings.wake(),
+            self.acceptance.wake(),
             self.leases.wake(),
         ];
         wakes

@@ -212,7 +212,7 @@ impl Coordinator {
         self.recoveries.begin(now, recovery, lease_until);
         self.recoveries.take_partitions_from(&mut self.desk, id);
         self.desk.look_at_recoveries();
-        self.move_untaken_tablets(id);
+        self.progress.move_untaken_tablets(&mut self.desk, id);
         self.desk.look_at_tablets();
         recovery
     }

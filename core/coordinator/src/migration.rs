@@ -14,10 +14,13 @@
 //! Protocol: docs/protocols/migration.md. Catalogue: A8, D2, G3.
 
 use crate::asked::Asked;
-use crate::machine::Coordinator;
+use crate::desk::Desk;
+use crate::progress::Progress;
 use crate::records::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
+use crate::recoveries::Recoveries;
 use crate::retry::Retry;
 use crate::shortage;
+use crate::state::State;
 use crate::streams::{check_durability, sender_of};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Mark, Peer, ServerId, Status, TableId};
@@ -26,162 +29,170 @@ use ramhold_wire::class::StreamClass;
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TableAlter, TabletMigrate, TabletMigrated};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-/// Owners that have tablets to move.
-pub(crate) type Movers = BTreeMap<(TableId, ServerId), Retry>;
-
-impl Coordinator {
-    pub(crate) fn alter_table(&mut self, message: &TableAlter) -> Result<UpdateResult, Status> {
-        let table = self.desk.state.tables.get(&message.table).filter(|t| !t.dropping);
-        let table = table.ok_or(Status::UnknownTable)?;
-        let durability = message.durability.unwrap_or(table.options.durability);
-        let replicas = message.replicas.unwrap_or(table.options.replicas);
-        // A table without replicas has no results that could move with its objects, and its versions are given out
-        // under a ceiling.
-        if table.options.durability == Durability::None || durability == Durability::None {
-            return Err(Status::Unsupported);
-        }
-        check_durability(durability, replicas)?;
-        if !table.tablets.iter().all(|t| t.taken && self.desk.state.is_up(t.owner)) {
-            // This refusal is final for its sequence: the client goes on under another one.
-            return Err(Status::Retry);
-        }
-        let result = UpdateResult::TableAltered(message.table);
-        if (table.options.durability, table.options.replicas) == (durability, replicas) {
-            return Ok(result);
-        }
-        let left =
-            self.streams_left(table, StreamClass { durability, replicas }).map(|stream| stream.replicas);
-        if let Some(shortage) =
-            left.chain([replicas]).max().and_then(|replicas| shortage::shortage(&self.desk, replicas))
-        {
-            return Ok(UpdateResult::Lacking(shortage));
-        }
-        let record = self.desk.state.tables.get_mut(&message.table).expect("found above");
-        (record.options.durability, record.options.replicas) = (durability, replicas);
-        record.division = record.division.next();
-        let name = record.name.escape_debug();
-        let text = format!("table {} '{name}' is to be {durability:?} with {replicas} replicas", record.id);
-        self.desk.outbox.report(Level::Info, text);
-        self.desk.outbox.mark(Mark::TableAltered);
-        self.desk.outbox.touch(Key::Table(message.table));
-        self.want_migrated(message.table);
-        Ok(result)
+pub(crate) fn alter_table(
+    desk: &mut Desk,
+    progress: &mut Progress,
+    message: &TableAlter,
+) -> Result<UpdateResult, Status> {
+    let table = desk.state.tables.get(&message.table).filter(|t| !t.dropping);
+    let table = table.ok_or(Status::UnknownTable)?;
+    let durability = message.durability.unwrap_or(table.options.durability);
+    let replicas = message.replicas.unwrap_or(table.options.replicas);
+    // A table without replicas has no results that could move with its objects, and its versions are given out
+    // under a ceiling.
+    if table.options.durability == Durability::None || durability == Durability::None {
+        return Err(Status::Unsupported);
     }
-
-    /// The streams that a table leaves when it is to be of this class. A stream that lacks a backup cannot be left:
-    /// writes to it that are not acknowledged are durable nowhere.
-    fn streams_left(&self, table: &TableRecord, class: StreamClass) -> impl Iterator<Item = &StreamRecord> {
-        let streams = table.tablets.iter().filter_map(|piece| self.stream_of(piece));
-        streams.filter(move |stream| stream.class() != class)
+    check_durability(durability, replicas)?;
+    if !table.tablets.iter().all(|t| t.taken && desk.state.is_up(t.owner)) {
+        // This refusal is final for its sequence: the client goes on under another one.
+        return Err(Status::Retry);
     }
-
-    /// The stream of a piece, if it is registered.
-    fn stream_of(&self, piece: &TabletRecord) -> Option<&StreamRecord> {
-        let mut streams = self.desk.state.servers.get(&piece.owner)?.streams.iter();
-        streams.find(|stream| (stream.shard, stream.stream) == (piece.shard, piece.stream))
+    let result = UpdateResult::TableAltered(message.table);
+    if (table.options.durability, table.options.replicas) == (durability, replicas) {
+        return Ok(result);
     }
-
-    /// Whether a piece lies in a stream of the class that the table's options want.
-    fn is_in_class(&self, table: &TableRecord, piece: &TabletRecord) -> bool {
-        // A stream without replicas is not registered, and never changes. Any other stream is registered before
-        // anything is acknowledged in it.
-        self.stream_of(piece).is_none_or(|s| s.class() == table.options.class())
+    let left =
+        streams_left(&desk.state, table, StreamClass { durability, replicas }).map(|stream| stream.replicas);
+    if let Some(shortage) =
+        left.chain([replicas]).max().and_then(|replicas| shortage::shortage(desk, replicas))
+    {
+        return Ok(UpdateResult::Lacking(shortage));
     }
+    let record = desk.state.tables.get_mut(&message.table).expect("found above");
+    (record.options.durability, record.options.replicas) = (durability, replicas);
+    record.division = record.division.next();
+    let name = record.name.escape_debug();
+    let text = format!("table {} '{name}' is to be {durability:?} with {replicas} replicas", record.id);
+    desk.outbox.report(Level::Info, text);
+    desk.outbox.mark(Mark::TableAltered);
+    desk.outbox.touch(Key::Table(message.table));
+    progress.want_migrated(desk, message.table);
+    Ok(result)
+}
 
-    /// The number of tablets that are not kept as the options say, at least for some of their hashes.
-    pub(crate) fn migrating_count(&self, table: &TableRecord) -> u32 {
-        let tablets = crate::pieces::tablets(&table.tablets);
-        let is_moving = |pieces: &&[TabletRecord]| !pieces.iter().all(|piece| self.is_in_class(table, piece));
-        tablets.filter(is_moving).count() as u32
-    }
+/// The streams that a table leaves when it is to be of this class. A stream that lacks a backup cannot be left:
+/// writes to it that are not acknowledged are durable nowhere.
+fn streams_left<'a>(
+    state: &'a State,
+    table: &'a TableRecord,
+    class: StreamClass,
+) -> impl Iterator<Item = &'a StreamRecord> {
+    let streams = table.tablets.iter().filter_map(|piece| stream_of(state, piece));
+    streams.filter(move |stream| stream.class() != class)
+}
 
-    pub(crate) fn is_migrating(&self, table: &TableRecord) -> bool {
-        !table.tablets.iter().all(|piece| self.is_in_class(table, piece))
-    }
+/// The stream of a piece, if it is registered.
+fn stream_of<'a>(state: &'a State, piece: &TabletRecord) -> Option<&'a StreamRecord> {
+    let mut streams = state.servers.get(&piece.owner)?.streams.iter();
+    streams.find(|stream| (stream.shard, stream.stream) == (piece.shard, piece.stream))
+}
 
-    /// The number of owners that have tablets to move.
-    pub fn migrations_under_way(&self) -> usize {
-        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
-        live.map(|table| self.movers_of(table).len()).sum()
-    }
+/// Whether a piece lies in a stream of the class that the table's options want.
+fn is_in_class(state: &State, table: &TableRecord, piece: &TabletRecord) -> bool {
+    // A stream without replicas is not registered, and never changes. Any other stream is registered before
+    // anything is acknowledged in it.
+    stream_of(state, piece).is_none_or(|s| s.class() == table.options.class())
+}
 
-    fn movers_of(&self, table: &TableRecord) -> BTreeSet<ServerId> {
-        let pieces = table.tablets.iter().filter(|piece| piece.taken && !self.is_in_class(table, piece));
-        pieces.map(|piece| piece.owner).collect()
-    }
+/// The number of tablets that are not kept as the options say, at least for some of their hashes.
+pub(crate) fn migrating_count(state: &State, table: &TableRecord) -> u32 {
+    let tablets = crate::pieces::tablets(&table.tablets);
+    let is_moving = |pieces: &&[TabletRecord]| !pieces.iter().all(|piece| is_in_class(state, table, piece));
+    tablets.filter(is_moving).count() as u32
+}
 
+pub(crate) fn is_migrating(state: &State, table: &TableRecord) -> bool {
+    !table.tablets.iter().all(|piece| is_in_class(state, table, piece))
+}
+
+/// The number of owners that have tablets to move.
+pub fn migrations_under_way(state: &State) -> usize {
+    let live = state.tables.values().filter(|t| !t.dropping);
+    live.map(|table| movers_of(state, table).len()).sum()
+}
+
+fn movers_of(state: &State, table: &TableRecord) -> BTreeSet<ServerId> {
+    let pieces = table.tablets.iter().filter(|piece| piece.taken && !is_in_class(state, table, piece));
+    pieces.map(|piece| piece.owner).collect()
+}
+
+impl Progress {
     /// After a start: nobody knows which owners have heard, so all are told.
-    pub(crate) fn resume_migrations(&mut self) {
-        let tables: Vec<TableId> =
-            self.desk.state.tables.values().filter(|t| !t.dropping).map(|t| t.id).collect();
-        tables.into_iter().for_each(|table| self.want_migrated(table));
+    pub(crate) fn resume_migrations(&mut self, desk: &mut Desk) {
+        let tables: Vec<TableId> = desk.state.tables.values().filter(|t| !t.dropping).map(|t| t.id).collect();
+        tables.into_iter().for_each(|table| self.want_migrated(desk, table));
     }
 
-    fn want_migrated(&mut self, table: TableId) {
-        let Some(record) = self.desk.state.tables.get(&table) else { return };
-        for owner in self.movers_of(record) {
-            self.progress.movers.insert((table, owner), Retry::new(&self.desk.config));
+    fn want_migrated(&mut self, desk: &mut Desk, table: TableId) {
+        let Some(record) = desk.state.tables.get(&table) else { return };
+        for owner in movers_of(&desk.state, record) {
+            self.movers.insert((table, owner), Retry::new(&desk.config));
         }
-        self.progress.wake = Instant::ZERO;
+        self.wake_at = Instant::ZERO;
     }
 
     /// A stream of this server is registered. Pieces that are live in it since a recovery may be of a table that was
     /// altered meanwhile.
-    pub(crate) fn want_migrated_from(&mut self, server: ServerId) {
-        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
-        let tables: Vec<TableId> =
-            live.filter(|table| self.movers_of(table).contains(&server)).map(|table| table.id).collect();
+    pub(crate) fn want_migrated_from(&mut self, desk: &mut Desk, server: ServerId) {
+        let live = desk.state.tables.values().filter(|t| !t.dropping);
+        let tables: Vec<TableId> = live
+            .filter(|table| movers_of(&desk.state, table).contains(&server))
+            .map(|table| table.id)
+            .collect();
         for table in tables {
-            self.progress.movers.entry((table, server)).or_insert_with(|| Retry::new(&self.desk.config));
-            self.progress.wake = Instant::ZERO;
+            self.movers.entry((table, server)).or_insert_with(|| Retry::new(&desk.config));
+            self.wake_at = Instant::ZERO;
         }
     }
 
-    pub(crate) fn advance_migrations(&mut self, now: Instant) {
-        let mut movers = std::mem::take(&mut self.progress.movers);
+    pub(crate) fn advance_migrations(&mut self, now: Instant, desk: &mut Desk) {
         let mut wake = Instant::FAR;
-        movers.retain(|(table, owner), retry| {
-            let Some(table) = self.desk.state.tables.get(table).filter(|t| !t.dropping) else { return false };
-            if !self.desk.state.is_up(*owner) || !self.movers_of(table).contains(owner) {
+        self.movers.retain(|(table, owner), retry| {
+            let Some(table) = desk.state.tables.get(table).filter(|t| !t.dropping) else { return false };
+            if !desk.state.is_up(*owner) || !movers_of(&desk.state, table).contains(owner) {
                 return false;
             }
-            if retry.take(now, &self.desk.config) {
+            if retry.take(now, &desk.config) {
                 let (durability, replicas) = (table.options.durability, table.options.replicas);
                 let message =
                     TabletMigrate { table: table.id, durability, replicas, division: table.division };
                 let asked = Asked::Migrate { table: table.id, server: *owner };
                 // A message of a few bytes always fits.
-                let _ = self.desk.ask(now, *owner, asked, &message);
+                let _ = desk.ask(now, *owner, asked, &message);
             }
             wake = wake.min(retry.next());
             true
         });
-        self.progress.wake = self.progress.wake.min(wake);
-        self.progress.movers = movers;
+        self.wake_at = self.wake_at.min(wake);
     }
+}
 
-    pub(crate) fn on_migrate_heard(&mut self, table: TableId, server: ServerId, status: Status) {
-        if status != Status::Ok {
-            self.desk.outbox.report(Level::Debug, format!("{server} does not move {table} yet: {status}"));
-        }
+pub(crate) fn on_migrate_heard(desk: &mut Desk, table: TableId, server: ServerId, status: Status) {
+    if status != Status::Ok {
+        desk.outbox.report(Level::Debug, format!("{server} does not move {table} yet: {status}"));
     }
+}
 
+impl Progress {
     /// A stretch lies in another stream of its owner now.
     pub(crate) fn on_migrated(
         &mut self,
+        desk: &mut Desk,
+        recoveries: &mut Recoveries,
         to: Peer,
         header: &Header,
         message: &TabletMigrated,
     ) -> Result<(), Status> {
         let server = sender_of(header)?;
         let TabletMigrated { table: id, first, last, shard, stream, first_segment } = *message;
-        let table = self.desk.state.tables.get(&id).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
+        let table = desk.state.tables.get(&id).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
         if first > last {
             return Err(Status::BadRequest);
         }
-        let registered = self.desk.state.up(server).is_some_and(|s| {
+        let registered = desk.state.up(server).is_some_and(|s| {
             s.streams.iter().any(|registered| (registered.shard, registered.stream) == (shard, stream))
         });
         let inside: Vec<&TabletRecord> =
@@ -192,14 +203,14 @@ impl Coordinator {
         }
         let is_there = |p: &&TabletRecord| (p.stream, p.first_segment) == (stream, first_segment);
         if inside.iter().all(is_there) {
-            self.desk.outbox.reply_with(to, header, &Empty {});
+            desk.outbox.reply_with(to, header, &Empty {});
             return Ok(());
         }
         let is_older = |p: &&TabletRecord| !is_there(p) && p.first_segment >= first_segment;
         if inside.iter().any(is_older) && !planted(Defect::OldMoveTaken) {
             return Err(Status::NotAllowed);
         }
-        let record = self.desk.state.tables.get_mut(&id).expect("found above");
+        let record = desk.state.tables.get_mut(&id).expect("found above");
         move_hashes(&mut record.tablets, (first, last), |piece| TabletRecord {
             stream,
             first_segment,
@@ -208,20 +219,20 @@ impl Coordinator {
             older: Vec::new(),
             ..piece
         });
-        self.desk.outbox.mark(Mark::StretchStored);
-        self.recoveries.look_at_kept();
-        self.desk.outbox.touch(Key::Table(id));
-        let table = &self.desk.state.tables[&id];
-        if self.is_migrating(table) {
+        desk.outbox.mark(Mark::StretchStored);
+        recoveries.look_at_kept();
+        desk.outbox.touch(Key::Table(id));
+        let table = &desk.state.tables[&id];
+        if is_migrating(&desk.state, table) {
             // The table may have been altered again in the middle of the move, at a time when none of its pieces was to
             // be moved.
-            self.progress.movers.entry((id, server)).or_insert_with(|| Retry::new(&self.desk.config));
+            self.movers.entry((id, server)).or_insert_with(|| Retry::new(&desk.config));
         } else {
             let text = format!("table {id} '{}' is kept as it is to be", table.name.escape_debug());
-            self.desk.outbox.report(Level::Info, text);
+            desk.outbox.report(Level::Info, text);
         }
-        self.progress.wake = Instant::ZERO;
-        self.desk.outbox.reply_with(to, header, &Empty {});
+        self.wake_at = Instant::ZERO;
+        desk.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Catalogue: B1, J5 (as far as built).
 
+use crate::accept;
 use crate::clock::millis;
 use crate::gone;
 use crate::machine::Coordinator;
@@ -133,7 +134,10 @@ impl Coordinator {
             cause: record.cause.clone(),
             steps: record.steps,
             parts: record.parts.iter().take(PART_COUNT_MAX).copied().collect(),
-            away: self.away(record).into_iter().take(AWAY_COUNT_MAX).collect(),
+            away: accept::away(&self.desk, &self.recoveries, record)
+                .into_iter()
+                .take(AWAY_COUNT_MAX)
+                .collect(),
             given_up: record.given_up.iter().take(AWAY_COUNT_MAX).copied().collect(),
             waits_for: live.and_then(|live| live.admission.waits_for()),
             backups: record.backups.iter().take(BACKUP_COUNT_MAX).copied().collect(),

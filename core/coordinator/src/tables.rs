@@ -10,9 +10,13 @@
 //! once, and its answer in time (`updates`).
 //! Catalogue: A1, B3.
 
-use crate::machine::Coordinator;
+use crate::desk::Desk;
+use crate::migration;
+use crate::progress::Progress;
 use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
+use crate::recoveries::Recoveries;
 use crate::shortage;
+use crate::state::least_loaded;
 use crate::streams::check_durability;
 use crate::weight::{part, part_at_slots};
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
@@ -28,165 +32,177 @@ use ramhold_wire::table::{
 };
 use std::collections::BTreeMap;
 
-impl Coordinator {
-    pub(crate) fn create_table(&mut self, message: &TableCreate) -> Result<UpdateResult, Status> {
-        check_create(message)?;
-        if self.desk.state.table_named(&message.name).is_some() {
-            return Err(Status::TableExists);
-        }
-        let options = settle(message, self.desk.config.default_replicas)?;
-        if self.desk.state.tables.len() >= TABLE_COUNT_MAX {
-            return Err(Status::TooManyTables);
-        }
-        let mut masters = self.desk.state.tablets_by_master();
-        if masters.is_empty() {
-            // This refusal is final for its sequence: the client goes on under another one.
-            return Err(Status::Retry);
-        }
-        if let Some(shortage) = shortage::shortage(&self.desk, options.replicas) {
-            return Ok(UpdateResult::Lacking(shortage));
-        }
-        let count = match message.options.tablets {
-            0 => u64::try_from(masters.len()).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX)),
-            count => u64::from(count),
-        };
-        let part = if options.slots { part_at_slots } else { part };
-        let range = |index: u64| part(0, u64::MAX, index, count);
-        let tablets = (0..count).map(|i| untaken(range(i), least_loaded(&mut masters))).collect();
-        let seed = PlacementSeed(self.desk.rng.u64());
-        Ok(UpdateResult::TableCreated(self.enter_table(message.name.clone(), options, seed, tablets)))
+pub(crate) fn create_table(
+    desk: &mut Desk,
+    progress: &mut Progress,
+    message: &TableCreate,
+) -> Result<UpdateResult, Status> {
+    check_create(message)?;
+    if desk.state.table_named(&message.name).is_some() {
+        return Err(Status::TableExists);
     }
-
-    fn enter_table(
-        &mut self,
-        name: String,
-        options: TableOptions,
-        seed: PlacementSeed,
-        tablets: Vec<TabletRecord>,
-    ) -> TableId {
-        let id = self.desk.state.meta.tables.next();
-        self.desk.state.meta.tables = id;
-        let text =
-            format!("table {id} '{}' is being created: {} tablets", name.escape_debug(), tablets.len());
-        self.desk.outbox.report(Level::Info, text);
-        let division = DivisionId::NONE;
-        let table = TableRecord { id, name, options, seed, dropping: false, tablets, division };
-        self.desk.state.tables.insert(id, table);
-        self.desk.outbox.touch(Key::Meta);
-        self.desk.outbox.touch(Key::Table(id));
-        self.want_tablets(id);
-        id
+    let options = settle(message, desk.config.default_replicas)?;
+    if desk.state.tables.len() >= TABLE_COUNT_MAX {
+        return Err(Status::TooManyTables);
     }
-
-    /// The client is answered when no owner serves the table any more, also if the table is being dropped already.
-    pub(crate) fn drop_table(&mut self, message: &TableDrop) -> Result<UpdateResult, Status> {
-        let id = message.table;
-        if !self.desk.state.tables.get(&id).ok_or(Status::UnknownTable)?.dropping {
-            self.begin_drop(id);
-        }
-        Ok(UpdateResult::TableDropped(id))
+    let mut masters = desk.state.tablets_by_master();
+    if masters.is_empty() {
+        // This refusal is final for its sequence: the client goes on under another one.
+        return Err(Status::Retry);
     }
-
-    fn begin_drop(&mut self, id: TableId) {
-        let Some(table) = self.desk.state.tables.get_mut(&id) else { return };
-        table.dropping = true;
-        let text = format!("table {id} '{}' is being dropped", table.name.escape_debug());
-        self.desk.outbox.report(Level::Info, text);
-        self.desk.outbox.touch(Key::Table(id));
-        self.want_drop(id);
-        self.recoveries.leave_out(id);
+    if let Some(shortage) = shortage::shortage(desk, options.replicas) {
+        return Ok(UpdateResult::Lacking(shortage));
     }
+    let count = match message.options.tablets {
+        0 => u64::try_from(masters.len()).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX)),
+        count => u64::from(count),
+    };
+    let part = if options.slots { part_at_slots } else { part };
+    let range = |index: u64| part(0, u64::MAX, index, count);
+    let tablets = (0..count).map(|i| untaken(range(i), least_loaded(&mut masters))).collect();
+    let seed = PlacementSeed(desk.rng.u64());
+    Ok(UpdateResult::TableCreated(enter_table(desk, progress, message.name.clone(), options, seed, tablets)))
+}
 
-    /// An empty table takes the place of this one. Everything but the objects stays as it is.
-    pub(crate) fn truncate_table(&mut self, message: &TableTruncate) -> Result<UpdateResult, Status> {
-        let old = message.table;
-        let table = self.desk.state.tables.get(&old).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
-        if self.desk.state.tables.len() >= TABLE_COUNT_MAX {
-            return Err(Status::TooManyTables);
-        }
-        let mut masters = self.desk.state.tablets_by_master();
-        if masters.is_empty() {
-            // This refusal is final for its sequence: the client goes on under another one.
-            return Err(Status::Retry);
-        }
-        if let Some(shortage) = shortage::shortage(&self.desk, table.options.replicas) {
-            return Ok(UpdateResult::Lacking(shortage));
-        }
-        let owner = |tablet: &TabletRecord, masters: &mut BTreeMap<ServerId, u32>| {
-            if masters.contains_key(&tablet.owner) { tablet.owner } else { least_loaded(masters) }
-        };
-        let whole = table.whole_tablets();
-        let tablets = whole.map(|t| untaken((t.first.0, t.last.0), owner(&t, &mut masters))).collect();
-        let (name, options, seed) = (table.name.clone(), table.options.clone(), table.seed);
-        self.begin_drop(old);
-        let new = self.enter_table(name, options, seed, tablets);
-        self.desk.outbox.mark(Mark::TableTruncated);
-        Ok(UpdateResult::TableTruncated(old, new))
+fn enter_table(
+    desk: &mut Desk,
+    progress: &mut Progress,
+    name: String,
+    options: TableOptions,
+    seed: PlacementSeed,
+    tablets: Vec<TabletRecord>,
+) -> TableId {
+    let id = desk.state.meta.tables.next();
+    desk.state.meta.tables = id;
+    let text = format!("table {id} '{}' is being created: {} tablets", name.escape_debug(), tablets.len());
+    desk.outbox.report(Level::Info, text);
+    let division = DivisionId::NONE;
+    let table = TableRecord { id, name, options, seed, dropping: false, tablets, division };
+    desk.state.tables.insert(id, table);
+    desk.outbox.touch(Key::Meta);
+    desk.outbox.touch(Key::Table(id));
+    progress.want_tablets(desk, id);
+    id
+}
+
+/// The client is answered when no owner serves the table any more, also if the table is being dropped already.
+pub(crate) fn drop_table(
+    desk: &mut Desk,
+    progress: &mut Progress,
+    recoveries: &mut Recoveries,
+    message: &TableDrop,
+) -> Result<UpdateResult, Status> {
+    let id = message.table;
+    if !desk.state.tables.get(&id).ok_or(Status::UnknownTable)?.dropping {
+        begin_drop(desk, progress, recoveries, id);
     }
+    Ok(UpdateResult::TableDropped(id))
+}
 
-    pub(crate) fn answer_table_list(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
-        let mut losses: BTreeMap<TableId, u32> = BTreeMap::new();
-        for table in self.desk.state.losses.values().flat_map(|l| &l.tables) {
-            *losses.entry(*table).or_default() += 1;
-        }
-        let live = self.desk.state.tables.values().filter(|t| !t.dropping);
-        let summary = |t: &TableRecord| TableSummary {
-            table: t.id,
-            name: t.name.clone(),
-            options: t.options.clone(),
-            tablets: t.whole_tablets().count() as u32,
-            losses: losses.get(&t.id).copied().unwrap_or(0),
-        };
-        let tables = Tables { tables: live.map(summary).collect() };
-        self.desk.outbox.reply_with(to, header, &tables);
-        Ok(())
+fn begin_drop(desk: &mut Desk, progress: &mut Progress, recoveries: &mut Recoveries, id: TableId) {
+    let Some(table) = desk.state.tables.get_mut(&id) else { return };
+    table.dropping = true;
+    let text = format!("table {id} '{}' is being dropped", table.name.escape_debug());
+    desk.outbox.report(Level::Info, text);
+    desk.outbox.touch(Key::Table(id));
+    progress.want_drop(desk, id);
+    recoveries.leave_out(id);
+}
+
+/// An empty table takes the place of this one. Everything but the objects stays as it is.
+pub(crate) fn truncate_table(
+    desk: &mut Desk,
+    progress: &mut Progress,
+    recoveries: &mut Recoveries,
+    message: &TableTruncate,
+) -> Result<UpdateResult, Status> {
+    let old = message.table;
+    let table = desk.state.tables.get(&old).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
+    if desk.state.tables.len() >= TABLE_COUNT_MAX {
+        return Err(Status::TooManyTables);
     }
-
-    pub(crate) fn answer_table_describe(
-        &mut self,
-        to: Peer,
-        header: &Header,
-        message: &TableDescribe,
-    ) -> Result<(), Status> {
-        let table = if message.name.is_empty() {
-            self.desk.state.tables.get(&message.table)
-        } else {
-            self.desk.state.table_named(&message.name)
-        };
-        let table = table.ok_or(Status::UnknownTable)?;
-        let description = TableDescription {
-            table: table.id,
-            name: table.name.clone(),
-            options: table.options.clone(),
-            seed: table.seed,
-            tablets: table.whole_tablets().map(|t| self.describe(table, &t)).collect(),
-            migrating: self.migrating_count(table),
-            shortage: shortage::shortage(&self.desk, table.options.replicas),
-        };
-        self.desk.outbox.reply_with(to, header, &description);
-        Ok(())
+    let mut masters = desk.state.tablets_by_master();
+    if masters.is_empty() {
+        // This refusal is final for its sequence: the client goes on under another one.
+        return Err(Status::Retry);
     }
+    if let Some(shortage) = shortage::shortage(desk, table.options.replicas) {
+        return Ok(UpdateResult::Lacking(shortage));
+    }
+    let owner = |tablet: &TabletRecord, masters: &mut BTreeMap<ServerId, u32>| {
+        if masters.contains_key(&tablet.owner) { tablet.owner } else { least_loaded(masters) }
+    };
+    let whole = table.whole_tablets();
+    let tablets = whole.map(|t| untaken((t.first.0, t.last.0), owner(&t, &mut masters))).collect();
+    let (name, options, seed) = (table.name.clone(), table.options.clone(), table.seed);
+    begin_drop(desk, progress, recoveries, old);
+    let new = enter_table(desk, progress, name, options, seed, tablets);
+    desk.outbox.mark(Mark::TableTruncated);
+    Ok(UpdateResult::TableTruncated(old, new))
+}
 
-    /// Only a server that serves the tablet is named with an address: a tablet that is not yet taken may still move.
-    fn describe(&self, table: &TableRecord, tablet: &TabletRecord) -> TabletDescription {
-        let owner = self.desk.state.up(tablet.owner);
-        let state = match owner {
-            _ if table.dropping => TabletState::Dropping,
-            _ if !tablet.taken => TabletState::Creating,
-            Some(_) => TabletState::Serving,
-            None => TabletState::Recovering,
-        };
-        let serves = state == TabletState::Serving;
-        TabletDescription {
-            first: tablet.first,
-            last: tablet.last,
-            state,
-            owner: tablet.owner,
-            shard: tablet.shard,
-            address: owner.filter(|_| serves).map(|s| s.entry.address),
-            stream: tablet.stream,
-            first_segment: tablet.first_segment,
-        }
+pub(crate) fn answer_table_list(desk: &mut Desk, to: Peer, header: &Header) -> Result<(), Status> {
+    let mut losses: BTreeMap<TableId, u32> = BTreeMap::new();
+    for table in desk.state.losses.values().flat_map(|l| &l.tables) {
+        *losses.entry(*table).or_default() += 1;
+    }
+    let live = desk.state.tables.values().filter(|t| !t.dropping);
+    let summary = |t: &TableRecord| TableSummary {
+        table: t.id,
+        name: t.name.clone(),
+        options: t.options.clone(),
+        tablets: t.whole_tablets().count() as u32,
+        losses: losses.get(&t.id).copied().unwrap_or(0),
+    };
+    let tables = Tables { tables: live.map(summary).collect() };
+    desk.outbox.reply_with(to, header, &tables);
+    Ok(())
+}
+
+pub(crate) fn answer_table_describe(
+    desk: &mut Desk,
+    to: Peer,
+    header: &Header,
+    message: &TableDescribe,
+) -> Result<(), Status> {
+    let table = if message.name.is_empty() {
+        desk.state.tables.get(&message.table)
+    } else {
+        desk.state.table_named(&message.name)
+    };
+    let table = table.ok_or(Status::UnknownTable)?;
+    let description = TableDescription {
+        table: table.id,
+        name: table.name.clone(),
+        options: table.options.clone(),
+        seed: table.seed,
+        tablets: table.whole_tablets().map(|t| describe(desk, table, &t)).collect(),
+        migrating: migration::migrating_count(&desk.state, table),
+        shortage: shortage::shortage(desk, table.options.replicas),
+    };
+    desk.outbox.reply_with(to, header, &description);
+    Ok(())
+}
+
+/// Only a server that serves the tablet is named with an address: a tablet that is not yet taken may still move.
+fn describe(desk: &Desk, table: &TableRecord, tablet: &TabletRecord) -> TabletDescription {
+    let owner = desk.state.up(tablet.owner);
+    let state = match owner {
+        _ if table.dropping => TabletState::Dropping,
+        _ if !tablet.taken => TabletState::Creating,
+        Some(_) => TabletState::Serving,
+        None => TabletState::Recovering,
+    };
+    let serves = state == TabletState::Serving;
+    TabletDescription {
+        first: tablet.first,
+        last: tablet.last,
+        state,
+        owner: tablet.owner,
+        shard: tablet.shard,
+        address: owner.filter(|_| serves).map(|s| s.entry.address),
+        stream: tablet.stream,
+        first_segment: tablet.first_segment,
     }
 }
 
@@ -232,11 +248,3 @@ fn settle(message: &TableCreate, default_replicas: u8) -> Result<TableOptions, S
 
 // Each tablet of a table by slots has at least one slot.
 const _: () = assert!(TABLET_COUNT_MAX <= SLOT_COUNT as u32);
-
-/// The master with the fewest tablets, which then counts one more. There must be a master.
-pub(crate) fn least_loaded(masters: &mut BTreeMap<ServerId, u32>) -> ServerId {
-    let least = masters.iter_mut().min_by_key(|(id, count)| (**count, **id));
-    let (id, count) = least.expect("there is a master");
-    *count += 1;
-    *id
-}

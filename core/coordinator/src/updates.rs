@@ -12,7 +12,9 @@
 //! Not here: what the updates do (`tables`, `division`, `losses`, `gone`), which leases are alive (`leases`).
 //! Protocol: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1.
 
-use crate::machine::Coordinator;
+use crate::desk::Desk;
+use crate::leases::Leases;
+use crate::progress::Progress;
 use crate::records::{Key, UPDATE_COUNT_MAX, UpdateRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Level, Mark, Peer, Status, TableId};
@@ -31,139 +33,136 @@ enum Recalled {
     Dropped,
 }
 
-impl Coordinator {
-    /// Carries an update out, unless its result is known, and answers when the table has come as far as the result
-    /// says.
-    pub(crate) fn on_update(
-        &mut self,
-        from: ConnId,
-        header: &Header,
-        carry_out: impl FnOnce(&mut Coordinator) -> Result<UpdateResult, Status>,
-    ) -> Result<(), Status> {
-        if header.lease.is_none() || header.sequence.is_none() {
-            return Err(Status::BadRequest);
-        }
-        let result = match self.recall(header)? {
-            Recalled::Done(result) => {
-                self.desk.outbox.mark(Mark::UpdateRecalled);
-                result
-            }
-            Recalled::Dropped => return Ok(()),
-            Recalled::First => {
-                let result = carry_out(self).unwrap_or_else(UpdateResult::Refused);
-                self.remember(header, result);
-                result
-            }
-        };
-        match self.unfinished(result) {
-            Some(table) => self.progress.wait_for(table, from, header, result),
-            None => self.answer_update(from, header, result),
-        }
-        Ok(())
+/// Carries an update out, unless its result is known, and answers when the table has come as far as the result
+/// says.
+pub(crate) fn on_update(
+    desk: &mut Desk,
+    leases: &mut Leases,
+    progress: &mut Progress,
+    from: ConnId,
+    header: &Header,
+    carry_out: impl FnOnce(&mut Desk, &mut Progress) -> Result<UpdateResult, Status>,
+) -> Result<(), Status> {
+    if header.lease.is_none() || header.sequence.is_none() {
+        return Err(Status::BadRequest);
     }
-
-    fn recall(&mut self, header: &Header) -> Result<Recalled, Status> {
-        let record = self.desk.state.leases.get_mut(&header.lease).ok_or(Status::LeaseOver)?;
-        if header.unacknowledged > record.floor {
-            record.floor = header.unacknowledged;
-            let before = record.updates.len();
-            record.updates.retain(|update| update.sequence >= header.unacknowledged);
-            self.leases.update_count -= before - record.updates.len();
-            self.desk.outbox.touch(Key::Lease(header.lease));
+    let result = match recall(desk, leases, header)? {
+        Recalled::Done(result) => {
+            desk.outbox.mark(Mark::UpdateRecalled);
+            result
         }
-        if header.sequence < record.floor && !planted(Defect::UpdateFloorIgnored) {
-            return Ok(Recalled::Dropped);
+        Recalled::Dropped => return Ok(()),
+        Recalled::First => {
+            let result = carry_out(desk, progress).unwrap_or_else(UpdateResult::Refused);
+            remember(desk, leases, header, result);
+            result
         }
-        match record.find(header.sequence) {
-            Ok(at) if !planted(Defect::UpdateRepeated) => Ok(Recalled::Done(record.updates[at].result)),
-            Err(_)
-                if record.updates.len() >= UPDATE_COUNT_MAX
-                    || self.leases.update_count >= UPDATE_COUNT_MAX_OF_ALL =>
-            {
-                self.leases.updates_dropped += 1;
-                if self.leases.updates_dropped.is_power_of_two() {
-                    let text = format!(
-                        "{} updates of clients were dropped: too many results wait to be acknowledged",
-                        self.leases.updates_dropped
-                    );
-                    self.desk.outbox.report(Level::Warn, text);
-                }
-                Ok(Recalled::Dropped)
-            }
-            Ok(_) | Err(_) => Ok(Recalled::First),
-        }
+    };
+    match unfinished(desk, progress, result) {
+        Some(table) => progress.wait_for(table, from, header, result),
+        None => answer_update(desk, from, header, result),
     }
+    Ok(())
+}
 
-    fn remember(&mut self, header: &Header, result: UpdateResult) {
-        let record =
-            self.desk.state.leases.get_mut(&header.lease).expect("the lease lived when this update came");
-        let update = UpdateRecord { sequence: header.sequence, result };
-        match record.find(header.sequence) {
-            Ok(at) => record.updates[at] = update,
-            Err(at) => {
-                record.updates.insert(at, update);
-                self.leases.update_count += 1;
+fn recall(desk: &mut Desk, leases: &mut Leases, header: &Header) -> Result<Recalled, Status> {
+    let record = desk.state.leases.get_mut(&header.lease).ok_or(Status::LeaseOver)?;
+    if header.unacknowledged > record.floor {
+        record.floor = header.unacknowledged;
+        let before = record.updates.len();
+        record.updates.retain(|update| update.sequence >= header.unacknowledged);
+        leases.update_count -= before - record.updates.len();
+        desk.outbox.touch(Key::Lease(header.lease));
+    }
+    if header.sequence < record.floor && !planted(Defect::UpdateFloorIgnored) {
+        return Ok(Recalled::Dropped);
+    }
+    match record.find(header.sequence) {
+        Ok(at) if !planted(Defect::UpdateRepeated) => Ok(Recalled::Done(record.updates[at].result)),
+        Err(_)
+            if record.updates.len() >= UPDATE_COUNT_MAX || leases.update_count >= UPDATE_COUNT_MAX_OF_ALL =>
+        {
+            leases.updates_dropped += 1;
+            if leases.updates_dropped.is_power_of_two() {
+                let text = format!(
+                    "{} updates of clients were dropped: too many results wait to be acknowledged",
+                    leases.updates_dropped
+                );
+                desk.outbox.report(Level::Warn, text);
             }
+            Ok(Recalled::Dropped)
         }
-        if !planted(Defect::UpdateResultNotStored) {
-            self.desk.outbox.touch(Key::Lease(header.lease));
+        Ok(_) | Err(_) => Ok(Recalled::First),
+    }
+}
+
+fn remember(desk: &mut Desk, leases: &mut Leases, header: &Header, result: UpdateResult) {
+    let record = desk.state.leases.get_mut(&header.lease).expect("the lease lived when this update came");
+    let update = UpdateRecord { sequence: header.sequence, result };
+    match record.find(header.sequence) {
+        Ok(at) => record.updates[at] = update,
+        Err(at) => {
+            record.updates.insert(at, update);
+            leases.update_count += 1;
         }
     }
+    if !planted(Defect::UpdateResultNotStored) {
+        desk.outbox.touch(Key::Lease(header.lease));
+    }
+}
 
-    /// The table that has not yet come as far as a result says.
-    fn unfinished(&self, result: UpdateResult) -> Option<TableId> {
-        match result {
-            UpdateResult::TableCreated(id) => {
-                let table = self.desk.state.tables.get(&id)?;
-                (!table.dropping && table.tablets.iter().any(|t| !t.taken)).then_some(id)
-            }
-            UpdateResult::TableDropped(id) => self.desk.state.tables.contains_key(&id).then_some(id),
-            UpdateResult::TableTruncated(old, new) => self
-                .unfinished(UpdateResult::TableDropped(old))
-                .or_else(|| self.unfinished(UpdateResult::TableCreated(new))),
-            UpdateResult::TableDivided(id, division, _) => self.is_being_told(id, division).then_some(id),
-            UpdateResult::Refused(_)
-            | UpdateResult::Lacking(_)
-            | UpdateResult::LossAcknowledged
-            | UpdateResult::TableAltered(_)
-            | UpdateResult::ServerForgotten => None,
+/// The table that has not yet come as far as a result says.
+fn unfinished(desk: &Desk, progress: &Progress, result: UpdateResult) -> Option<TableId> {
+    match result {
+        UpdateResult::TableCreated(id) => {
+            let table = desk.state.tables.get(&id)?;
+            (!table.dropping && table.tablets.iter().any(|t| !t.taken)).then_some(id)
+        }
+        UpdateResult::TableDropped(id) => desk.state.tables.contains_key(&id).then_some(id),
+        UpdateResult::TableTruncated(old, new) => unfinished(desk, progress, UpdateResult::TableDropped(old))
+            .or_else(|| unfinished(desk, progress, UpdateResult::TableCreated(new))),
+        UpdateResult::TableDivided(id, division, _) => progress.is_being_told(id, division).then_some(id),
+        UpdateResult::Refused(_)
+        | UpdateResult::Lacking(_)
+        | UpdateResult::LossAcknowledged
+        | UpdateResult::TableAltered(_)
+        | UpdateResult::ServerForgotten => None,
+    }
+}
+
+fn answer_update(desk: &mut Desk, to: ConnId, header: &Header, result: UpdateResult) {
+    let to = Peer::Conn(to);
+    match result {
+        UpdateResult::Refused(status) => desk.outbox.reply(to, header, status),
+        UpdateResult::Lacking(shortage) => {
+            desk.outbox.refuse_with(to, header, Status::TooFewBackups, &shortage);
+        }
+        UpdateResult::TableCreated(table) => {
+            desk.outbox.reply_with(to, header, &TableCreated { table });
+        }
+        UpdateResult::TableTruncated(_, table) => {
+            desk.outbox.reply_with(to, header, &TableTruncated { table });
+        }
+        UpdateResult::TableDivided(_, _, tablets) => {
+            desk.outbox.reply_with(to, header, &TableDivided { tablets });
+        }
+        UpdateResult::TableDropped(_)
+        | UpdateResult::LossAcknowledged
+        | UpdateResult::TableAltered(_)
+        | UpdateResult::ServerForgotten => {
+            desk.outbox.reply_with(to, header, &Empty {});
         }
     }
+}
 
-    fn answer_update(&mut self, to: ConnId, header: &Header, result: UpdateResult) {
-        let to = Peer::Conn(to);
-        match result {
-            UpdateResult::Refused(status) => self.desk.outbox.reply(to, header, status),
-            UpdateResult::Lacking(shortage) => {
-                self.desk.outbox.refuse_with(to, header, Status::TooFewBackups, &shortage);
-            }
-            UpdateResult::TableCreated(table) => {
-                self.desk.outbox.reply_with(to, header, &TableCreated { table });
-            }
-            UpdateResult::TableTruncated(_, table) => {
-                self.desk.outbox.reply_with(to, header, &TableTruncated { table });
-            }
-            UpdateResult::TableDivided(_, _, tablets) => {
-                self.desk.outbox.reply_with(to, header, &TableDivided { tablets });
-            }
-            UpdateResult::TableDropped(_)
-            | UpdateResult::LossAcknowledged
-            | UpdateResult::TableAltered(_)
-            | UpdateResult::ServerForgotten => {
-                self.desk.outbox.reply_with(to, header, &Empty {});
-            }
-        }
-    }
-
-    /// Answers the clients that wait for a table which has come far enough by now.
-    pub(crate) fn answer_waiting(&mut self) {
-        let tables: Vec<TableId> = self.progress.waited_for().collect();
-        for table in tables {
-            for (conn, header, result) in self.progress.take_waiting(table) {
-                match self.unfinished(result) {
-                    Some(table) => self.progress.wait_for(table, conn, &header, result),
-                    None => self.answer_update(conn, &header, result),
-                }
+/// Answers the clients that wait for a table which has come far enough by now.
+pub(crate) fn answer_waiting(desk: &mut Desk, progress: &mut Progress) {
+    let tables: Vec<TableId> = progress.waited_for().collect();
+    for table in tables {
+        for (conn, header, result) in progress.take_waiting(table) {
+            match unfinished(desk, progress, result) {
+                Some(table) => progress.wait_for(table, conn, &header, result),
+                None => answer_update(desk, conn, &header, result),
             }
         }
     }

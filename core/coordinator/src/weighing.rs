@@ -9,7 +9,10 @@
 //! Not here: cutting (`division`, `cut`). Rules: docs/protocols/tablets.md, 4. Catalogue: A8, C3.
 
 use crate::asked::Asked;
-use crate::machine::Coordinator;
+use crate::desk::Desk;
+use crate::leases::Leases;
+use crate::progress::Progress;
+use crate::{division, updates};
 use ramhold_base::{ConnId, Instant, Level, Peer, ServerId, Status, TableId};
 use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{Division, TableDivide, TabletWeights, TabletsWeighed};
@@ -22,42 +25,51 @@ const WEIGH_WAIT: Duration = Duration::from_millis(500);
 /// The most requests that wait for one table. Further requests are not answered, and clients repeat them.
 const WAITING_COUNT_MAX: usize = 64;
 
+/// Tables whose owners are being asked where the bytes lie, before a cut.
+#[derive(Debug, Default)]
+pub(crate) struct Weighings(BTreeMap<TableId, Weighing>);
+
 /// One table whose owners are asked.
 #[derive(Debug)]
-pub(crate) struct Weighing {
+struct Weighing {
     until: Instant,
     /// The answer of each owner, if it has told.
     owners: BTreeMap<ServerId, Option<Vec<TabletStat>>>,
     waiting: Vec<(ConnId, Header, TableDivide)>,
 }
 
-impl Coordinator {
+impl Weighings {
     pub(crate) fn on_table_divide(
         &mut self,
         now: Instant,
+        desk: &mut Desk,
+        leases: &mut Leases,
+        progress: &mut Progress,
         from: ConnId,
         header: &Header,
         message: TableDivide,
     ) -> Result<(), Status> {
         let is_even = matches!(message.division, Division::Parts { .. });
-        let table = self.desk.state.tables.get(&message.table).filter(|table| !table.dropping);
-        let (Some(table), true) = (table, is_even && self.is_first(header)) else {
-            return self.on_update(from, header, |coordinator| coordinator.divide_table(&message, &[]));
+        let table = desk.state.tables.get(&message.table).filter(|table| !table.dropping);
+        let (Some(table), true) = (table, is_even && is_first(desk, header)) else {
+            return updates::on_update(desk, leases, progress, from, header, |desk, progress| {
+                division::divide_table(desk, progress, &message, &[])
+            });
         };
-        if !self.weighings.contains_key(&message.table) {
+        if !self.0.contains_key(&message.table) {
             let owners: Vec<ServerId> = table.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect();
             let owners =
-                owners.into_iter().filter(|owner| self.desk.state.is_up(*owner)).map(|owner| (owner, None));
+                owners.into_iter().filter(|owner| desk.state.is_up(*owner)).map(|owner| (owner, None));
             let weighing =
                 Weighing { until: now + WEIGH_WAIT, owners: owners.collect(), waiting: Vec::new() };
             for server in weighing.owners.keys().copied() {
                 let asked = Asked::Weights { table: message.table, server };
                 // A message of a few bytes always fits.
-                let _ = self.desk.ask(now, server, asked, &TabletWeights { table: message.table });
+                let _ = desk.ask(now, server, asked, &TabletWeights { table: message.table });
             }
-            self.weighings.insert(message.table, weighing);
+            self.0.insert(message.table, weighing);
         }
-        let weighing = self.weighings.get_mut(&message.table).expect("begun just now or before");
+        let weighing = self.0.get_mut(&message.table).expect("begun just now or before");
         let number = |header: &Header| (header.lease, header.sequence);
         let has_room = weighing.waiting.len() < WAITING_COUNT_MAX;
         let before = weighing.waiting.iter_mut().find(|(_, waiting, _)| number(waiting) == number(header));
@@ -69,46 +81,43 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether nothing is known of an update, as far as this can be told here; the update itself looks again.
-    fn is_first(&self, header: &Header) -> bool {
-        let lease = self.desk.state.leases.get(&header.lease);
-        lease.is_some_and(|lease| header.sequence >= lease.floor && lease.find(header.sequence).is_err())
+    pub(crate) fn wake(&self) -> Instant {
+        self.0.values().map(|weighing| weighing.until).min().unwrap_or(Instant::FAR)
     }
 
-    pub(crate) fn weighing_wake(&self) -> Instant {
-        self.weighings.values().map(|weighing| weighing.until).min().unwrap_or(Instant::FAR)
-    }
-
-    pub(crate) fn advance_weighings(&mut self, now: Instant) {
+    pub(crate) fn advance(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        leases: &mut Leases,
+        progress: &mut Progress,
+    ) {
         let is_over =
             |weighing: &Weighing| weighing.until <= now || weighing.owners.values().all(Option::is_some);
-        let over: Vec<TableId> = self
-            .weighings
-            .iter()
-            .filter(|(_, weighing)| is_over(weighing))
-            .map(|(table, _)| *table)
-            .collect();
+        let over: Vec<TableId> =
+            self.0.iter().filter(|(_, weighing)| is_over(weighing)).map(|(table, _)| *table).collect();
         for table in over {
-            let Some(Weighing { owners, waiting, .. }) = self.weighings.remove(&table) else { continue };
+            let Some(Weighing { owners, waiting, .. }) = self.0.remove(&table) else { continue };
             let silent = owners.values().filter(|told| told.is_none()).count();
             if silent > 0 {
                 let text =
                     format!("{silent} owners of {table} have not told where it lies: they are cut evenly");
-                self.desk.outbox.report(Level::Info, text);
+                desk.outbox.report(Level::Info, text);
             }
             let weights: Vec<TabletStat> = owners.into_values().flatten().flatten().collect();
             for (from, header, message) in waiting {
-                let divided =
-                    self.on_update(from, &header, |coordinator| coordinator.divide_table(&message, &weights));
+                let divided = updates::on_update(desk, leases, progress, from, &header, |desk, progress| {
+                    division::divide_table(desk, progress, &message, &weights)
+                });
                 if let Err(status) = divided {
-                    self.desk.outbox.reply(Peer::Conn(from), &header, status);
+                    desk.outbox.reply(Peer::Conn(from), &header, status);
                 }
             }
         }
     }
 
     pub(crate) fn on_weighed(&mut self, table: TableId, server: ServerId, status: Status, body: &[u8]) {
-        let told = self.weighings.get_mut(&table).and_then(|weighing| weighing.owners.get_mut(&server));
+        let told = self.0.get_mut(&table).and_then(|weighing| weighing.owners.get_mut(&server));
         let Some(told) = told else { return };
         // An owner of an older version does not know this question.
         let weighed = match status {
@@ -117,4 +126,10 @@ impl Coordinator {
         };
         *told = Some(weighed.rows.into_iter().filter(|row| row.table == table).collect());
     }
+}
+
+/// Whether nothing is known of an update, as far as this can be told here; the update itself looks again.
+fn is_first(desk: &Desk, header: &Header) -> bool {
+    let lease = desk.state.leases.get(&header.lease);
+    lease.is_some_and(|lease| header.sequence >= lease.floor && lease.find(header.sequence).is_err())
 }
