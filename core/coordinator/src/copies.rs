@@ -16,8 +16,8 @@
 //! Not here: taking the copies back (`rebuild`). Catalogue: G1, G3.
 
 use crate::asked::Asked;
-use crate::links::Link;
-use crate::machine::Coordinator;
+use crate::desk::Desk;
+use crate::links::{Link, Links};
 use crate::retry::Retry;
 use ramhold_base::limits::STATE_PART_BYTES;
 use ramhold_base::planted::{Defect, planted};
@@ -57,7 +57,7 @@ pub(crate) struct Copies {
     begun: u64,
     /// Everything up to this state may be told.
     released: u64,
-    pub wake: Instant,
+    wake_at: Instant,
     /// The position and records of the state that somebody is reading in parts.
     pinned: Option<(StatePosition, Records)>,
 }
@@ -76,20 +76,30 @@ struct Holder {
     reached: u64,
 }
 
-impl Coordinator {
+/// What an answer of a holder says.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    Taken,
+    /// Another server is at its address.
+    WrongServer,
+    /// This coordinator's state is an old copy, for this reason.
+    Outdated(String),
+}
+
+impl Copies {
     /// The store has been read: takes over its records and their lineage.
-    pub(crate) fn resume_copies(&mut self, records: &[(String, Vec<u8>)]) {
+    pub(crate) fn resume(&mut self, desk: &Desk, records: &[(String, Vec<u8>)]) {
         let shared = |(key, value): &(String, Vec<u8>)| (key.clone(), Arc::from(value.as_slice()));
-        self.copies.records = records.iter().map(shared).collect();
-        self.copies.lineage = self.desk.outbox.lineage.clone();
-        let begins = self.copies.lineage.position().number;
-        (self.copies.begun, self.copies.released, self.copies.gate) = (begins, begins, begins + 1);
+        self.records = records.iter().map(shared).collect();
+        self.lineage = desk.outbox.lineage.clone();
+        let begins = self.lineage.position().number;
+        (self.begun, self.released, self.gate) = (begins, begins, begins + 1);
     }
 
     /// A commit is complete, and has put these records.
     pub(crate) fn note_commit(&mut self, puts: Vec<(String, Option<Vec<u8>>)>) {
-        self.copies.lineage.advance();
-        for holder in self.copies.holders.values_mut() {
+        self.lineage.advance();
+        for holder in self.holders.values_mut() {
             for (key, _) in &puts {
                 if holder.after.as_ref().is_none_or(|after| key <= after) {
                     holder.changed.insert(key.clone());
@@ -98,95 +108,104 @@ impl Coordinator {
         }
         for (key, value) in puts {
             match value {
-                Some(value) => self.copies.records.insert(key, value.into()),
-                None => self.copies.records.remove(&key),
+                Some(value) => self.records.insert(key, value.into()),
+                None => self.records.remove(&key),
             };
         }
-        self.copies.wake = Instant::ZERO;
-    }
-
-    /// The servers that are to hold copies now.
-    fn holders(&self) -> Vec<ServerId> {
-        let may_hold = |(_, link): &(ServerId, &Link)| link.told && link.holds;
-        self.links.iter().filter(may_hold).map(|(id, _)| id).take(HOLDER_COUNT).collect()
+        self.wake_at = Instant::ZERO;
     }
 
     /// The state up to which anything may be told.
-    pub(crate) fn released(&mut self) -> u64 {
-        let holders = self.holders();
+    pub(crate) fn released(&mut self, links: &Links) -> u64 {
+        let holders = holders(links);
         if holders.is_empty() || planted(Defect::ToldBeforeCopied) {
-            self.copies.released = self.copies.lineage.position().number;
-            return self.copies.released;
+            self.released = self.lineage.position().number;
+            return self.released;
         }
-        let reached = |id: &ServerId| self.copies.holders.get(id).map_or(0, |holder| holder.reached);
+        let reached = |id: &ServerId| self.holders.get(id).map_or(0, |holder| holder.reached);
         let mut states: Vec<u64> = holders.iter().map(reached).collect();
         states.sort_unstable();
-        if states.first().is_some_and(|least| *least >= self.copies.gate.max(self.links.entered())) {
+        if states.first().is_some_and(|least| *least >= self.gate.max(links.entered())) {
             let enough = states[states.len() - needed(states.len())];
-            self.copies.released = self.copies.released.max(enough);
+            self.released = self.released.max(enough);
         }
-        self.copies.released
+        self.released
     }
 
     /// Whether every server that is to hold a copy has one that knows all holders.
-    pub fn is_copied(&self) -> bool {
-        let holders = self.holders();
-        let has = |id: &ServerId| {
-            self.copies
-                .holders
-                .get(id)
-                .is_some_and(|h| h.reached >= self.copies.gate.max(self.links.entered()))
-        };
+    pub fn is_copied(&self, links: &Links) -> bool {
+        let holders = holders(links);
+        let has =
+            |id: &ServerId| self.holders.get(id).is_some_and(|h| h.reached >= self.gate.max(links.entered()));
         !holders.is_empty() && holders.iter().all(has)
     }
 
     /// Whether some server has a state of this reign; true while no server knows its id yet.
-    pub(crate) fn has_copies(&self) -> bool {
-        let none_told = !self.links.iter().any(|(_, link)| link.told);
-        none_told || self.copies.holders.values().any(|holder| holder.reached > 0)
+    pub(crate) fn has_copies(&self, links: &Links) -> bool {
+        let none_told = !links.iter().any(|(_, link)| link.told);
+        none_told || self.holders.values().any(|holder| holder.reached > 0)
     }
 
-    pub(crate) fn copies_wake(&self) -> Instant {
-        if self.links.is_told_anew { Instant::ZERO } else { self.copies.wake }
+    pub(crate) fn wake(&self, links: &Links) -> Instant {
+        if links.is_told_anew { Instant::ZERO } else { self.wake_at }
     }
 
-    pub(crate) fn advance_copies(&mut self, now: Instant) {
-        if self.copies_wake() > now {
+    pub(crate) fn advance(&mut self, now: Instant, desk: &mut Desk, links: &mut Links) {
+        if self.wake(links) > now {
             return;
         }
-        self.links.is_told_anew = false;
-        self.copies.wake = Instant::FAR;
-        let wanted = self.holders();
-        self.copies.holders.retain(|id, _| wanted.contains(id));
-        let state = self.copies.lineage.position();
-        if state.number <= self.copies.begun {
+        links.is_told_anew = false;
+        self.wake_at = Instant::FAR;
+        let wanted = holders(links);
+        self.holders.retain(|id, _| wanted.contains(id));
+        let state = self.lineage.position();
+        if state.number <= self.begun {
             return;
         }
         for id in wanted {
-            let config = &self.desk.config;
-            let holder = self.copies.holders.entry(id).or_insert_with(|| Holder::new(Retry::new(config), 0));
+            let config = &desk.config;
+            let holder = self.holders.entry(id).or_insert_with(|| Holder::new(Retry::new(config), 0));
             if holder.sending.is_none() && holder.reached < state.number {
-                holder.prepare(&self.copies.records, &self.copies.lineage);
+                holder.prepare(&self.records, &self.lineage);
                 holder.retry = Retry::new(config);
             }
             if holder.sending.is_none() {
                 continue;
             }
             let is_due = holder.retry.take(now, config);
-            self.copies.wake = self.copies.wake.min(holder.retry.next());
+            self.wake_at = self.wake_at.min(holder.retry.next());
             if is_due && let Some(message) = holder.sending.clone() {
-                self.desk.ask_at_once(now, id, Asked::Copy(id), &message);
+                desk.ask_at_once(now, id, Asked::Copy(id), &message);
             }
         }
     }
 
-    pub(crate) fn on_copied(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
+    /// A holder has answered a message with records.
+    pub(crate) fn on_copied(
+        &mut self,
+        desk: &mut Desk,
+        links: &mut Links,
+        id: ServerId,
+        status: Status,
+        body: &[u8],
+    ) -> Answered {
         match status {
-            Status::WrongServer => {
-                return self.suspect(now, id, "its address answers for another server".into());
+            Status::WrongServer => Answered::WrongServer,
+            Status::StateIsOld => {
+                let held = decode::<StateCopied>(body).ok().and_then(|copied| copied.held);
+                Answered::Outdated(self.outdated(id, held))
             }
+            _ => {
+                self.note_answer(desk, links, id, status, body);
+                Answered::Taken
+            }
+        }
+    }
+
+    fn note_answer(&mut self, desk: &mut Desk, links: &mut Links, id: ServerId, status: Status, body: &[u8]) {
+        match status {
             Status::UnknownOpcode | Status::TooMany => {
-                if let Some(link) = self.links.get_mut(id) {
+                if let Some(link) = links.get_mut(id) {
                     link.holds = false;
                 }
                 let text = match status {
@@ -194,107 +213,89 @@ impl Coordinator {
                     _ => "its version cannot",
                 };
                 let text = format!("{id} holds no copy of the coordinator's state: {text}");
-                self.desk.outbox.report(Level::Warn, text);
+                desk.outbox.report(Level::Warn, text);
             }
-            Status::StateIsOld => {
-                let held = decode::<StateCopied>(body).ok().and_then(|copied| copied.held);
-                return self.outdated(id, held);
-            }
-            Status::OutOfOrder => self.copy_anew(id, 0),
+            Status::OutOfOrder => self.copy_anew(desk, id, 0),
             Status::Ok => {
                 let Ok(copied) = decode::<StateCopied>(body) else { return };
-                let Some(holder) = self.copies.holders.get_mut(&id) else { return };
+                let Some(holder) = self.holders.get_mut(&id) else { return };
                 if holder.sending.as_ref().is_some_and(|sent| copied.number > sent.number) {
                     // This server was a holder before in this reign, and has had messages with higher numbers.
-                    return self.copy_anew(id, copied.number);
+                    return self.copy_anew(desk, id, copied.number);
                 }
                 let Some(sent) = holder.sending.take_if(|sent| sent.number == copied.number) else { return };
                 if sent.complete {
                     holder.reached = sent.state.number;
-                    self.confirm_reign();
+                    self.confirm_reign(desk, links);
                 }
             }
             // The holder is not ready, or the answer cannot be understood: the message is repeated.
             _ => return,
         }
-        self.copies.wake = Instant::ZERO;
+        self.wake_at = Instant::ZERO;
     }
 
     /// This holder begins with nothing. Its messages go on with the next number after those that it has had.
-    fn copy_anew(&mut self, id: ServerId, heard: u64) {
-        if let Some(holder) = self.copies.holders.get_mut(&id) {
-            *holder = Holder::new(Retry::new(&self.desk.config), holder.number.max(heard));
+    fn copy_anew(&mut self, desk: &Desk, id: ServerId, heard: u64) {
+        if let Some(holder) = self.holders.get_mut(&id) {
+            *holder = Holder::new(Retry::new(&desk.config), holder.number.max(heard));
         }
-        self.copies.wake = Instant::ZERO;
+        self.wake_at = Instant::ZERO;
     }
 
     /// When all holders have a state of this reign, the lineage may forget earlier reigns.
-    fn confirm_reign(&mut self) {
-        if self.is_copied() {
-            self.copies.lineage.confirm();
-            self.desk.outbox.lineage.confirm();
+    fn confirm_reign(&mut self, desk: &mut Desk, links: &Links) {
+        if self.is_copied(links) {
+            self.lineage.confirm();
+            desk.outbox.lineage.confirm();
         }
     }
 
-    /// A server of this cluster may have an id that was not given out by this state. The coordinator asks at the
-    /// address that the request tells whether there is such a server: a request alone ends nobody.
-    pub(crate) fn look_at_stranger(&mut self, now: Instant, header: &Header, body: &[u8]) {
-        if header.cluster != self.desk.state.meta.cluster || header.sender <= self.desk.state.meta.servers {
-            return;
-        }
-        let Some(address) = decode::<MembershipVerify>(body).ok().and_then(|message| message.address) else {
-            return;
-        };
-        let to = (address.0, self.desk.header_to(header.sender));
-        self.desk.ask_address(now, to, Asked::Tell(header.sender), &StateTell {});
+    /// A server has told its id and what it holds. If this state has not given out the id, returns the reason to end.
+    pub(crate) fn on_stranger_told(&self, desk: &Desk, id: ServerId, body: &[u8]) -> Option<String> {
+        let told = decode::<StateTold>(body).ok()?;
+        (told.server == id && id > desk.state.meta.servers).then(|| self.outdated(id, told.held))
     }
 
-    pub(crate) fn on_stranger_told(&mut self, id: ServerId, body: &[u8]) {
-        if let Ok(told) = decode::<StateTold>(body)
-            && told.server == id
-            && id > self.desk.state.meta.servers
-        {
-            self.outdated(id, told.held);
-        }
-    }
-
-    /// A server knows what this coordinator cannot know, so this coordinator's state is an old copy.
-    fn outdated(&mut self, id: ServerId, held: Option<StatePosition>) {
-        let own = self.copies.lineage.position();
+    /// A server knows what this coordinator cannot know, so this coordinator's state is an old copy. Returns the reason to
+    /// end.
+    fn outdated(&self, id: ServerId, held: Option<StatePosition>) -> String {
+        let own = self.lineage.position();
         let newer = held.map_or_else(
             || format!("{id} came to the cluster after it"),
             |held| format!("{id} holds change {} of {}", held.number, held.term),
         );
-        self.end_outdated(format!(
+        format!(
             "this coordinator's state is an old copy (change {} of {}): {newer}; stop here. Start the coordinator on the \
              newest copy of its directory, or make the state anew from the servers, in an empty directory: 'ramhold \
              coordinator --dir DIR --rebuild-from-servers'",
             own.number, own.term
-        ));
+        )
     }
 
     /// Answers with a part of the records, for an operator's backup. The first part begins with the state of this
     /// moment.
     pub(crate) fn on_state_read(
         &mut self,
+        desk: &mut Desk,
         to: Peer,
         header: &Header,
         message: &StateRead,
     ) -> Result<(), Status> {
         if message.position.is_none() {
-            self.copies.pinned = Some((self.copies.lineage.position(), self.copies.records.clone()));
+            self.pinned = Some((self.lineage.position(), self.records.clone()));
         }
-        let (position, records) = self.copies.pinned.as_ref().ok_or(Status::NotFound)?;
+        let (position, records) = self.pinned.as_ref().ok_or(Status::NotFound)?;
         if message.position.is_some_and(|wanted| wanted != *position) {
             return Err(Status::NotFound);
         }
         let after = Some(message.after.as_str()).filter(|after| !after.is_empty());
         let (records, last) = part(records, after);
-        let part = StatePart { cluster: self.desk.state.meta.cluster, position: *position, records, last };
+        let part = StatePart { cluster: desk.state.meta.cluster, position: *position, records, last };
         if last {
-            self.copies.pinned = None;
+            self.pinned = None;
         }
-        self.desk.outbox.reply_with(to, header, &part);
+        desk.outbox.reply_with(to, header, &part);
         Ok(())
     }
 }
@@ -355,4 +356,23 @@ fn part(all: &Records, after: Option<&str>) -> (Vec<StateRecord>, bool) {
         found.push(record(key, Some(value)));
     }
     (found, rest.peek().is_none())
+}
+
+/// The servers that are to hold copies now.
+fn holders(links: &Links) -> Vec<ServerId> {
+    let may_hold = |(_, link): &(ServerId, &Link)| link.told && link.holds;
+    links.iter().filter(may_hold).map(|(id, _)| id).take(HOLDER_COUNT).collect()
+}
+
+/// A server of this cluster may have an id that was not given out by this state. The coordinator asks at the
+/// address that the request tells whether there is such a server: a request alone ends nobody.
+pub(crate) fn look_at_stranger(now: Instant, desk: &mut Desk, header: &Header, body: &[u8]) {
+    if header.cluster != desk.state.meta.cluster || header.sender <= desk.state.meta.servers {
+        return;
+    }
+    let Some(address) = decode::<MembershipVerify>(body).ok().and_then(|message| message.address) else {
+        return;
+    };
+    let to = (address.0, desk.header_to(header.sender));
+    desk.ask_address(now, to, Asked::Tell(header.sender), &StateTell {});
 }

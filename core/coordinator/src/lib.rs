@@ -15,6 +15,7 @@ mod clock;
 mod config;
 mod confirmed;
 mod copies;
+mod death;
 mod desk;
 mod links;
 mod list;
@@ -25,8 +26,8 @@ mod rebuild;
 mod records;
 mod state;
 
+mod enlist;
 mod gone;
-mod membership;
 mod streams;
 mod verify;
 

@@ -16,12 +16,15 @@ use crate::asked::Asked;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::confirmed::{Answer, Confirmation, Confirmed};
+use crate::copies::Answered;
 use crate::copies::Copies;
+use crate::death::Affected;
 use crate::desk::Desk;
 use crate::full::{FullDisks, FullStore};
 use crate::gone;
 use crate::leases::Leases;
 use crate::links::Links;
+use crate::list::ListHistory;
 use crate::losses;
 use crate::migration;
 use crate::progress::Progress;
@@ -35,16 +38,15 @@ use crate::streams::Registration;
 use crate::surroundings::Surroundings;
 use crate::tables;
 use crate::updates;
-use crate::verify::{StartCheck, Suspect};
+use crate::verify::Verification;
 use crate::weighing::Weighings;
+use crate::{copies, enlist};
 use ramhold_base::time::earliest;
 use ramhold_base::{
     ClusterId, ConnId, Effects, Input, Instant, Level, Machine, Mark, Peer, ServerId, Status, StoreCondition,
     StoreRequest, StoreResult, StoreToken, Term,
 };
-use ramhold_wire::status::ClearedReport;
 use ramhold_wire::{Header, Kind, Opcode, decode, frame, reply};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -90,17 +92,9 @@ pub struct Coordinator {
     /// One per Up server.
     pub(crate) links: Links,
     pub(crate) copies: Copies,
-    pub(crate) ping_at: Instant,
-    pub(crate) ping_last: ServerId,
-    /// When any server last answered a ping under its own id.
-    pub(crate) heard: Instant,
-    pub(crate) suspects: BTreeMap<ServerId, Suspect>,
-    /// Wrong suspicions against servers that are up.
-    pub(crate) cleared: BTreeMap<ServerId, ClearedReport>,
+    pub(crate) verification: Verification,
     pub(crate) full_disks: FullDisks,
     pub(crate) full_store: FullStore,
-    pub(crate) start_check: Option<StartCheck>,
-
     pub(crate) progress: Progress,
     pub(crate) leases: Leases,
     pub(crate) read_leases: ReadLeases,
@@ -124,14 +118,9 @@ impl Coordinator {
             promised: None,
             links: Links::default(),
             copies: Copies::default(),
-            ping_at: Instant::FAR,
-            ping_last: ServerId::NONE,
-            heard: Instant::ZERO,
-            suspects: BTreeMap::new(),
-            cleared: BTreeMap::new(),
+            verification: Verification::default(),
             full_disks: FullDisks::default(),
             full_store: FullStore::default(),
-            start_check: None,
             progress: Progress::default(),
             leases: Leases::default(),
             read_leases: ReadLeases::default(),
@@ -185,6 +174,11 @@ impl Coordinator {
     /// The number of owners that have tablets to move.
     pub fn migrations_under_way(&self) -> usize {
         migration::migrations_under_way(&self.desk.state)
+    }
+
+    /// Whether every server that is to hold a copy of the state has one that knows all holders.
+    pub fn is_copied(&self) -> bool {
+        self.copies.is_copied(&self.links)
     }
 
     /// For tests of what servers make of the clock.
@@ -258,7 +252,7 @@ impl Coordinator {
             Phase::Active | Phase::Stopping => match result {
                 StoreResult::Committed => {
                     if let Some(puts) = self.desk.outbox.committed(token) {
-                        self.note_commit(puts);
+                        self.copies.note_commit(puts);
                     }
                 }
                 StoreResult::Conflict { .. } => self.deposed("another coordinator has taken over"),
@@ -339,7 +333,7 @@ impl Coordinator {
         let mut lineage = std::mem::take(&mut self.desk.state.lineage);
         lineage.begin(self.desk.term, self.reign_mark);
         self.desk.outbox.resume(lineage);
-        self.resume_copies(records);
+        self.copies.resume(&self.desk, records);
         let text = format!(
             "coordinator of {} in {}: {} servers, {} tables, {} recoveries to finish",
             self.desk.state.meta.cluster,
@@ -358,7 +352,10 @@ impl Coordinator {
         self.progress.resume_divisions(&mut self.desk);
         self.progress.resume_migrations(&mut self.desk);
         gone::resume_gone(&mut self.desk);
-        self.resume_membership(now);
+        let up: Vec<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
+        self.desk.list = ListHistory::new(self.desk.state.meta.list_version);
+        self.links.resume(now, &self.desk, &up);
+        self.verification.resume(now, &self.desk, &up);
     }
 
     /// If an operator gives another placement than before, a warning tells what that means.
@@ -479,7 +476,7 @@ impl Coordinator {
         let to = Peer::Conn(from);
         let opcode = header.opcode().ok_or(Status::UnknownOpcode)?;
         if opcode == Opcode::MembershipVerify {
-            self.look_at_stranger(now, header, body);
+            copies::look_at_stranger(now, &mut self.desk, header, body);
         }
         self.check_sender(opcode, header)?;
         self.links.note_told(header.sender);
@@ -549,7 +546,7 @@ impl Coordinator {
             }
             Opcode::LossAccept => {
                 let message = decode(body)?;
-                let around = surroundings(&self.links, &self.progress, &self.start_check);
+                let around = surroundings(&self.links, &self.progress, &self.verification);
                 self.acceptance.on_loss_accept(
                     now,
                     &mut self.desk,
@@ -564,8 +561,14 @@ impl Coordinator {
             Opcode::TableDescribe => {
                 tables::answer_table_describe(&mut self.desk, to, header, &decode(body)?)
             }
-            Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),
-            Opcode::SuspectServer => self.on_suspect_server(now, to, header, &decode(body)?),
+            Opcode::Enlist => {
+                let message = decode(body)?;
+                let (desk, verification, mut affected) = self.verifying();
+                enlist::on_enlist(now, desk, verification, &mut affected, to, header, message)
+            }
+            Opcode::SuspectServer => {
+                self.verification.on_suspect_server(now, &mut self.desk, to, header, &decode(body)?)
+            }
             Opcode::MembershipVerify => {
                 self.full_disks.on_membership_verify(now, &mut self.desk, to, header, decode(body)?)
             }
@@ -583,7 +586,7 @@ impl Coordinator {
                 self.progress.on_migrated(&mut self.desk, &mut self.recoveries, to, header, &decode(body)?)
             }
             Opcode::Settled => self.recoveries.on_settled(now, &mut self.desk, to, header, &decode(body)?),
-            Opcode::StateRead => self.on_state_read(to, header, &decode(body)?),
+            Opcode::StateRead => self.copies.on_state_read(&mut self.desk, to, header, &decode(body)?),
             Opcode::Malformed
             | Opcode::Read
             | Opcode::Write
@@ -649,12 +652,16 @@ impl Coordinator {
             );
         }
         match call.context {
-            Asked::Push(server) if status == Status::WrongServer => {
-                self.suspect(now, server, "its address answers for another server".into());
-            }
+            Asked::Push(server) if status == Status::WrongServer => self.suspect_wrong(now, server),
             Asked::Push(server) => self.links.on_pushed(now, &mut self.desk, server, status, body),
-            Asked::Ping { server, named } => self.on_pong(now, (server, named), status, body),
-            Asked::Verify { server, named } => self.on_verified(now, (server, named), status, body),
+            Asked::Ping { server, named } => {
+                let (desk, verification, mut affected) = self.verifying();
+                verification.on_pong(now, desk, &mut affected, (server, named), status, body);
+            }
+            Asked::Verify { server, named } => {
+                let (desk, verification, mut affected) = self.verifying();
+                verification.on_verified(now, desk, &mut affected, (server, named), status, body);
+            }
             Asked::Take { table, first, last, server } => {
                 self.progress.on_taken(&mut self.desk, table, (first, last), server, status, body)
             }
@@ -670,8 +677,18 @@ impl Coordinator {
             }
             Asked::Reach(server) => self.acceptance.on_reached(server, status, body),
             Asked::Away(server) => self.acceptance.on_away_pong(server, body),
-            Asked::Copy(server) => self.on_copied(now, server, status, body),
-            Asked::Tell(server) => self.on_stranger_told(server, body),
+            Asked::Copy(server) => {
+                match self.copies.on_copied(&mut self.desk, &mut self.links, server, status, body) {
+                    Answered::Taken => {}
+                    Answered::WrongServer => self.suspect_wrong(now, server),
+                    Answered::Outdated(reason) => self.end_outdated(reason),
+                }
+            }
+            Asked::Tell(server) => {
+                if let Some(reason) = self.copies.on_stranger_told(&self.desk, server, body) {
+                    self.end_outdated(reason);
+                }
+            }
             Asked::Part(_) => {}
             Asked::Room(server) => self.recoveries.on_room(now, &mut self.desk, server, status, body),
             Asked::Weights { table, server } => self.weighings.on_weighed(table, server, status, body),
@@ -691,10 +708,16 @@ impl Coordinator {
         }
     }
 
+    /// An address has answered for another server than the one that was meant.
+    fn suspect_wrong(&mut self, now: Instant, id: ServerId) {
+        let cause = "its address answers for another server";
+        self.verification.suspect(now, &self.desk, id, cause.into());
+    }
+
     fn on_overdue(&mut self, now: Instant) {
         while let Some(call) = self.desk.calls.overdue(now) {
             match call.context {
-                Asked::Ping { server, .. } => self.on_ping_overdue(now, server),
+                Asked::Ping { server, .. } => self.verification.on_ping_overdue(now, &self.desk, server),
                 // All other calls are repeated by the part that wants the answer.
                 Asked::Verify { .. }
                 | Asked::Push(_)
@@ -720,29 +743,44 @@ impl Coordinator {
         let calls = self.desk.calls.lost(addr);
         for call in calls {
             if let Asked::Verify { server, .. } = call.context {
-                self.on_verify_lost(now, server, how);
+                let (desk, verification, mut affected) = self.verifying();
+                verification.on_verify_lost(now, desk, &mut affected, server, how);
             }
         }
-        self.on_connection_lost(now, addr, how);
+        if self.is_active() {
+            self.verification.on_connection_lost(now, &self.desk, addr, how);
+        }
     }
 
     fn advance(&mut self, now: Instant) {
         self.leases.advance(now, &mut self.desk);
-        self.advance_verification(now);
+        let (desk, verification, mut affected) = self.verifying();
+        verification.advance(now, desk, &mut affected);
         self.acceptance.advance(now, &mut self.desk, &mut self.recoveries);
         self.advance_recoveries(now);
         self.recoveries.watches.advance(now, &mut self.desk, &self.recoveries.open);
         self.weighings.advance(now, &mut self.desk, &mut self.leases, &mut self.progress);
         self.progress.advance(now, &mut self.desk, &self.recoveries);
         self.links.advance(now, &mut self.desk);
-        self.advance_copies(now);
+        self.copies.advance(now, &mut self.desk, &mut self.links);
     }
 
     fn advance_recoveries(&mut self, now: Instant) {
-        let around = surroundings(&self.links, &self.progress, &self.start_check);
+        let around = surroundings(&self.links, &self.progress, &self.verification);
         for table in self.recoveries.advance(now, &mut self.desk, around) {
             self.progress.want_tablets(&mut self.desk, table);
         }
+    }
+
+    /// What is lent to the verification: the desk, and the parts that a server's death concerns.
+    fn verifying(&mut self) -> (&mut Desk, &mut Verification, Affected<'_>) {
+        let affected = Affected {
+            links: &mut self.links,
+            read_leases: &mut self.read_leases,
+            recoveries: &mut self.recoveries,
+            progress: &mut self.progress,
+        };
+        (&mut self.desk, &mut self.verification, affected)
     }
 
     fn check_invariants(&self) {
@@ -750,7 +788,10 @@ impl Coordinator {
             self.links.count() == self.desk.state.all_up().count(),
             "every Up server has a link, nobody else"
         );
-        assert!(self.suspects.keys().all(|s| self.links.get(*s).is_some()), "only Up servers are suspects");
+        assert!(
+            self.verification.suspects.keys().all(|s| self.links.get(*s).is_some()),
+            "only Up servers are suspects"
+        );
         let open = self.desk.state.recoveries.values().filter(|r| !r.done);
         let is_at_work = |id| self.recoveries.open.contains_key(id);
         assert!(open.map(|r| &r.id).all(is_at_work), "every open recovery is at work");
@@ -764,9 +805,9 @@ impl Coordinator {
 fn surroundings<'a>(
     links: &'a Links,
     progress: &'a Progress,
-    start_check: &Option<StartCheck>,
+    verification: &Verification,
 ) -> Surroundings<'a> {
-    Surroundings { links, drops: &progress.dropping, is_starting: start_check.is_some() }
+    Surroundings { links, drops: &progress.dropping, is_starting: verification.is_starting() }
 }
 
 impl Machine for Coordinator {
@@ -776,7 +817,7 @@ impl Machine for Coordinator {
         }
         let late = self.promised.map_or(Duration::ZERO, |at| now.since(at));
         if late > self.desk.config.ping_timeout / 2 {
-            self.on_stall(now);
+            self.verification.on_stall(now);
         }
         if late > LEASE_STALL {
             self.leases.resume(now, &self.desk);
@@ -808,7 +849,7 @@ impl Machine for Coordinator {
         self.while_rebuilding(|coordinator, rebuilding| coordinator.advance_rebuilding(now, rebuilding));
         self.full_store.advance(now, &mut self.desk);
         if !matches!(self.phase, Phase::Ended) {
-            let copied = self.released();
+            let copied = self.copies.released(&self.links);
             self.desk.note_time_stored(copied.min(self.desk.outbox.stored_state()));
             self.desk.outbox.flush(&self.desk.state, copied, effects);
         }
@@ -831,9 +872,9 @@ impl Machine for Coordinator {
             return self.full_store.wake();
         }
         let wakes = [
-            self.copies_wake(),
+            self.copies.wake(&self.links),
             self.links.wake(&self.desk),
-            self.verification_wake(),
+            self.verification.wake(&self.desk, &self.links),
             self.progress.wake(&self.desk),
             self.recoveries.wake(&self.desk),
             self.recoveries.watches.wake(),

@@ -80,7 +80,7 @@ impl Coordinator {
             last_recovery: last.and_then(|record| Some((record.done_millis?, record.bytes))),
             losses: self.desk.state.losses.len() as u64,
             warnings: self.warnings(now).len() as u64,
-            cleared: self.cleared.values().map(|report| report.count).sum(),
+            cleared: self.verification.cleared.values().map(|report| report.count).sum(),
         }
     }
 }

@@ -80,7 +80,7 @@ impl Coordinator {
             losses: self.desk.state.losses.values().cloned().collect(),
             warnings: self.warnings(now),
             version: env!("CARGO_PKG_VERSION").into(),
-            cleared: self.cleared.values().cloned().collect(),
+            cleared: self.verification.cleared.values().cloned().collect(),
             copyset_rings: self.desk.config.placement.copyset_rings(),
             expected: Some(self.desk.state.expected_count()),
             gone: Some(gone::gone_reports(&self.desk)),
@@ -154,20 +154,25 @@ impl Coordinator {
                 "no server is up that takes tablets; start servers, see 'ramhold server --help'".into(),
             );
         }
-        if self.start_check.is_some() {
+        if self.verification.is_starting() {
             warnings.push(
                 "the coordinator has just started and looks for the servers it knows; wait a moment".into(),
             );
         }
-        if !self.has_copies() {
+        if !self.copies.has_copies(&self.links) {
             warnings.push(
                 "No server holds a copy of the coordinator's state: its directory is the only one. Back it up \
                  ('ramhold coordinator backup')."
                     .into(),
             );
         }
-        let unproven: Vec<String> =
-            self.suspects.iter().filter(|(_, s)| s.unproven).map(|(id, _)| id.to_string()).collect();
+        let unproven: Vec<String> = self
+            .verification
+            .suspects
+            .iter()
+            .filter(|(_, s)| s.unproven)
+            .map(|(id, _)| id.to_string())
+            .collect();
         if !unproven.is_empty() {
             warnings.push(format!(
                 "no server answers the coordinator, which may be cut off and gives no verdict on {}; check the network \

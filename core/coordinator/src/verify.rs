@@ -12,14 +12,31 @@
 //! Protocol: docs/protocols/membership.md. Catalogue: F1, F7.
 
 use crate::asked::Asked;
-use crate::machine::Coordinator;
+use crate::death::{self, Affected};
+use crate::desk::Desk;
+use crate::links::Links;
 use crate::records::Key;
-use ramhold_base::{Instant, Level, Lost, RecoveryId, ServerId, Status};
-use ramhold_wire::decode;
+use ramhold_base::{Instant, Level, Lost, Peer, RecoveryId, ServerId, Status};
+use ramhold_wire::control::Empty;
+use ramhold_wire::membership::SuspectServer;
 use ramhold_wire::status::{ClearedReport, Pong};
-use std::collections::BTreeSet;
+use ramhold_wire::{Header, decode};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// Which servers are pinged, suspected, and were suspected wrongly.
+#[derive(Debug)]
+pub(crate) struct Verification {
+    ping_at: Instant,
+    ping_last: ServerId,
+    /// When any server last answered a ping under its own id.
+    heard: Instant,
+    pub suspects: BTreeMap<ServerId, Suspect>,
+    /// Wrong suspicions against servers that are up.
+    pub cleared: BTreeMap<ServerId, ClearedReport>,
+    start_check: Option<StartCheck>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Suspect {
@@ -38,7 +55,7 @@ pub(crate) struct Suspect {
 
 /// The first look at the servers of the old list.
 #[derive(Debug, Default)]
-pub(crate) struct StartCheck {
+struct StartCheck {
     /// Servers without a verdict yet.
     waiting: BTreeSet<ServerId>,
     /// Servers that are proven dead, and why. They are declared dead when it is known whether all are.
@@ -53,21 +70,41 @@ enum Answer {
     AnotherLife(String),
 }
 
-impl Coordinator {
-    pub(crate) fn begin_start_check(&mut self, now: Instant, up: Vec<ServerId>) {
+impl Default for Verification {
+    fn default() -> Verification {
+        Verification {
+            ping_at: Instant::FAR,
+            ping_last: ServerId::NONE,
+            heard: Instant::ZERO,
+            suspects: BTreeMap::new(),
+            cleared: BTreeMap::new(),
+            start_check: None,
+        }
+    }
+}
+
+impl Verification {
+    /// A coordinator has started; these servers were up.
+    pub(crate) fn resume(&mut self, now: Instant, desk: &Desk, up: &[ServerId]) {
+        self.ping_at = now;
         if up.is_empty() {
             return;
         }
         self.start_check =
             Some(StartCheck { waiting: up.iter().copied().collect(), ..StartCheck::default() });
         for id in up {
-            self.suspect(now, id, "the coordinator has started".into());
+            self.suspect(now, desk, *id, "the coordinator has started".into());
         }
     }
 
+    /// Whether the servers of the old list are still being looked at.
+    pub fn is_starting(&self) -> bool {
+        self.start_check.is_some()
+    }
+
     /// Begins to look whether a server lives, unless that is being done.
-    pub(crate) fn suspect(&mut self, now: Instant, id: ServerId, cause: String) {
-        if !self.desk.state.is_up(id) || self.suspects.contains_key(&id) {
+    pub(crate) fn suspect(&mut self, now: Instant, desk: &Desk, id: ServerId, cause: String) {
+        if !desk.state.is_up(id) || self.suspects.contains_key(&id) {
             return;
         }
         if self.start_check.as_ref().is_some_and(|c| c.dead.iter().any(|(dead, _)| *dead == id)) {
@@ -85,6 +122,20 @@ impl Coordinator {
         self.suspects.insert(id, suspect);
     }
 
+    pub(crate) fn on_suspect_server(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        to: Peer,
+        header: &Header,
+        message: &SuspectServer,
+    ) -> Result<(), Status> {
+        let by = if header.sender.is_none() { "a client".into() } else { header.sender.to_string() };
+        self.suspect(now, desk, message.server, format!("reported by {by}"));
+        desk.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
     /// This process stood still (stopped, starved, suspended), so silence in that time proves nothing.
     pub(crate) fn on_stall(&mut self, now: Instant) {
         for suspect in self.suspects.values_mut() {
@@ -94,130 +145,118 @@ impl Coordinator {
         }
     }
 
-    pub(crate) fn advance_verification(&mut self, now: Instant) {
-        self.ping_next(now);
+    pub(crate) fn advance(&mut self, now: Instant, desk: &mut Desk, affected: &mut Affected<'_>) {
+        self.ping_next(now, desk, affected.links);
         let due: Vec<ServerId> = self
             .suspects
             .iter()
-            .filter(|(_, s)| s.next_ping <= now || s.begun + self.desk.config.verify_timeout <= now)
+            .filter(|(_, s)| s.next_ping <= now || s.begun + desk.config.verify_timeout <= now)
             .map(|(id, _)| *id)
             .collect();
         for id in due {
-            self.advance_suspect(now, id);
+            self.advance_suspect(now, desk, affected, id);
         }
-        self.end_start_check(now);
+        self.end_start_check(now, desk, affected);
     }
 
-    fn advance_suspect(&mut self, now: Instant, id: ServerId) {
-        let timeout = self.desk.config.verify_timeout;
-        let Some(address) = self.desk.state.up(id).map(|s| s.entry.address.0) else { return };
+    fn advance_suspect(&mut self, now: Instant, desk: &mut Desk, affected: &mut Affected<'_>, id: ServerId) {
+        let timeout = desk.config.verify_timeout;
+        let Some(address) = desk.state.up(id).map(|s| s.entry.address.0) else { return };
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         if suspect.begun + timeout <= now {
             let proven = self.start_check.is_some() || self.heard > suspect.begun;
             if proven {
                 let why = format!("no answer to any ping within {} ms", timeout.as_millis());
-                return self.convict(now, id, &why);
+                return self.convict(now, desk, affected, id, &why);
             }
             suspect.begun = now;
             if !suspect.unproven {
                 suspect.unproven = true;
                 let text = format!("{id} does not answer, but neither does anybody else: no verdict");
-                self.desk.outbox.report(Level::Warn, text);
+                desk.outbox.report(Level::Warn, text);
             }
         }
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         if suspect.next_ping <= now {
-            suspect.next_ping = now + self.desk.config.ping_timeout;
-            self.desk.ping(now, address, timeout, Asked::Verify { server: id, named: self.is_named(id) });
-        }
-    }
-
-    /// Pings the next server in turn.
-    fn ping_next(&mut self, now: Instant) {
-        if self.ping_at > now {
-            return;
-        }
-        self.ping_at = now + self.desk.config.ping_interval;
-        let Some(id) = self.links.after(self.ping_last) else { return };
-        self.ping_last = id;
-        if let Some(address) = self.desk.state.up(id).map(|s| s.entry.address.0) {
-            self.desk.ping(
+            suspect.next_ping = now + desk.config.ping_timeout;
+            desk.ping(
                 now,
                 address,
-                self.desk.config.ping_timeout,
-                Asked::Ping { server: id, named: self.is_named(id) },
+                timeout,
+                Asked::Verify { server: id, named: is_named(desk, affected.links, id) },
             );
         }
     }
 
-    pub(crate) fn verification_wake(&self) -> Instant {
-        let verdict = |s: &Suspect| s.next_ping.min(s.begun + self.desk.config.verify_timeout);
-        let ping_at = if self.links.is_empty() { Instant::FAR } else { self.ping_at };
+    /// Pings the next server in turn.
+    fn ping_next(&mut self, now: Instant, desk: &mut Desk, links: &Links) {
+        if self.ping_at > now {
+            return;
+        }
+        self.ping_at = now + desk.config.ping_interval;
+        let Some(id) = links.after(self.ping_last) else { return };
+        self.ping_last = id;
+        if let Some(address) = desk.state.up(id).map(|s| s.entry.address.0) {
+            desk.ping(
+                now,
+                address,
+                desk.config.ping_timeout,
+                Asked::Ping { server: id, named: is_named(desk, links, id) },
+            );
+        }
+    }
+
+    pub(crate) fn wake(&self, desk: &Desk, links: &Links) -> Instant {
+        let verdict = |s: &Suspect| s.next_ping.min(s.begun + desk.config.verify_timeout);
+        let ping_at = if links.is_empty() { Instant::FAR } else { self.ping_at };
         self.suspects.values().map(verdict).min().unwrap_or(Instant::FAR).min(ping_at)
     }
 
     // Answers.
 
-    pub(crate) fn on_ping_overdue(&mut self, now: Instant, id: ServerId) {
-        self.suspect(now, id, "the coordinator's ping was not answered".into());
+    pub(crate) fn on_ping_overdue(&mut self, now: Instant, desk: &Desk, id: ServerId) {
+        self.suspect(now, desk, id, "the coordinator's ping was not answered".into());
     }
 
-    /// Whether the server has told something under its id, which it has for good from then on.
-    fn is_named(&self, id: ServerId) -> bool {
-        self.links.get(id).is_some_and(|link| link.confirmed || link.reached > 0)
-            || self.desk.state.up(id).is_some_and(|record| !record.streams.is_empty())
-    }
-
-    pub(crate) fn on_pong(&mut self, now: Instant, asked: (ServerId, bool), status: Status, body: &[u8]) {
+    pub(crate) fn on_pong(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        affected: &mut Affected<'_>,
+        asked: (ServerId, bool),
+        status: Status,
+        body: &[u8],
+    ) {
         let id = asked.0;
-        match self.read_pong(asked, status, body) {
-            Some(Answer::Alive) => self.on_alive(now, id),
-            Some(Answer::AnotherLife(what)) => self.suspect(now, id, what),
+        match read_pong(desk, affected.links, asked, status, body) {
+            Some(Answer::Alive) => self.on_alive(now, desk, affected, id),
+            Some(Answer::AnotherLife(what)) => self.suspect(now, desk, id, what),
             None => {}
         }
     }
 
-    pub(crate) fn on_verified(&mut self, now: Instant, asked: (ServerId, bool), status: Status, body: &[u8]) {
+    pub(crate) fn on_verified(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        affected: &mut Affected<'_>,
+        asked: (ServerId, bool),
+        status: Status,
+        body: &[u8],
+    ) {
         let id = asked.0;
         if !self.suspects.contains_key(&id) {
             return;
         }
-        match self.read_pong(asked, status, body) {
-            Some(Answer::Alive) => self.on_alive(now, id),
-            Some(Answer::AnotherLife(what)) => self.convict(now, id, &what),
+        match read_pong(desk, affected.links, asked, status, body) {
+            Some(Answer::Alive) => self.on_alive(now, desk, affected, id),
+            Some(Answer::AnotherLife(what)) => self.convict(now, desk, affected, id, &what),
             None => {}
         }
     }
 
-    fn read_pong(&mut self, (id, named): (ServerId, bool), status: Status, body: &[u8]) -> Option<Answer> {
-        if !matches!(status, Status::Ok | Status::Fenced) {
-            return None;
-        }
-        let pong = decode::<Pong>(body).ok()?;
-        self.desk.state.up(id)?;
-        let link = self.links.get_mut(id)?;
-        if pong.server == id {
-            link.confirmed = true;
-            link.told = true;
-            self.links.is_told_anew = true;
-            return Some(Answer::Alive);
-        }
-        if pong.server.is_none() {
-            // A process without an id answers: this server just after it was entered, or its next life before that is
-            // entered. An answer may come late, after the server has told something under its id. So the knowledge at
-            // the time of the ping counts.
-            link.told &= named || link.confirmed;
-            return Some(if named {
-                Answer::AnotherLife("a new process without an id answers at its address".into())
-            } else {
-                Answer::Alive
-            });
-        }
-        Some(Answer::AnotherLife(format!("{} answers at its address", pong.server)))
-    }
-
-    fn on_alive(&mut self, now: Instant, id: ServerId) {
-        if now.since(self.heard) >= self.desk.config.verify_timeout {
+    fn on_alive(&mut self, now: Instant, desk: &mut Desk, affected: &mut Affected<'_>, id: ServerId) {
+        if now.since(self.heard) >= desk.config.verify_timeout {
             // No server was heard for so long that this side was cut off. Connections come back one after the other, so
             // the other suspects have their whole time from now on. At its end this answer speaks against them.
             for suspect in self.suspects.values_mut() {
@@ -228,7 +267,7 @@ impl Coordinator {
         self.heard = now;
         if let Some(suspect) = self.suspects.remove(&id) {
             if self.start_check.is_none() {
-                self.desk.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
+                desk.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
             }
             let before = self.cleared.get(&id).map_or(0, |report| report.count);
             let report = ClearedReport { server: id, count: before + 1, cause: suspect.cause };
@@ -237,16 +276,23 @@ impl Coordinator {
         let in_check = self.start_check.as_ref().is_some_and(|check| check.waiting.contains(&id));
         if in_check && let Some(check) = self.start_check.take() {
             // A server of the old list lives, so the dead ones are ordinary dead servers.
-            self.desk.look_at_recoveries();
+            desk.look_at_recoveries();
             for (dead, cause) in check.dead {
-                self.declare_crashed(now, dead, &cause);
+                self.declare_crashed(now, desk, affected, dead, &cause);
             }
         }
     }
 
     /// An attempt to ping a suspect failed with its connection.
-    pub(crate) fn on_verify_lost(&mut self, now: Instant, id: ServerId, how: Lost) {
-        let interval = self.desk.config.verify_refused_interval;
+    pub(crate) fn on_verify_lost(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        affected: &mut Affected<'_>,
+        id: ServerId,
+        how: Lost,
+    ) {
+        let interval = desk.config.verify_refused_interval;
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         let first = match how {
             // A broken connection proves nothing; the next ping tells. The first connection to break is mostly the one
@@ -260,29 +306,33 @@ impl Coordinator {
             Lost::Refused => *suspect.refused.get_or_insert(now),
         };
         if now.since(first) >= interval {
-            return self.convict(now, id, "its address refuses connections");
+            return self.convict(now, desk, affected, id, "its address refuses connections");
         }
         suspect.next_ping = first + interval;
     }
 
-    pub(crate) fn on_connection_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost) {
-        if !self.is_active() {
-            return;
-        }
+    pub(crate) fn on_connection_lost(&mut self, now: Instant, desk: &Desk, addr: SocketAddr, how: Lost) {
         let there: Vec<ServerId> =
-            self.desk.state.all_up().filter(|s| s.entry.address.0 == addr).map(|s| s.entry.id).collect();
+            desk.state.all_up().filter(|s| s.entry.address.0 == addr).map(|s| s.entry.id).collect();
         let how = match how {
             Lost::Refused => "was refused",
             Lost::Broken => "broke",
         };
         for id in there {
-            self.suspect(now, id, format!("the coordinator's connection {how}"));
+            self.suspect(now, desk, id, format!("the coordinator's connection {how}"));
         }
     }
 
     // Verdicts.
 
-    fn convict(&mut self, now: Instant, id: ServerId, why: &str) {
+    fn convict(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        affected: &mut Affected<'_>,
+        id: ServerId,
+        why: &str,
+    ) {
         let Some(suspect) = self.suspects.get(&id) else { return };
         let cause = format!("{}; {why}", suspect.cause);
         if let Some(check) = &mut self.start_check
@@ -291,8 +341,23 @@ impl Coordinator {
             self.suspects.remove(&id);
             check.dead.push((id, cause));
         } else {
-            self.declare_crashed(now, id, &cause);
+            self.declare_crashed(now, desk, affected, id, &cause);
         }
+    }
+
+    /// The server is dead.
+    pub(crate) fn declare_crashed(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        affected: &mut Affected<'_>,
+        id: ServerId,
+        cause: &str,
+    ) -> RecoveryId {
+        self.cleared.remove(&id);
+        let suspect = self.suspects.remove(&id);
+        let suspected_before = suspect.map(|suspect| now.since(suspect.since).as_millis() as u64);
+        death::declare_crashed(now, desk, affected, id, cause, suspected_before)
     }
 
     /// A server's directory came back under a new id.
@@ -307,27 +372,65 @@ impl Coordinator {
     }
 
     /// When every server of the old list is proven dead, all are recovered together.
-    fn end_start_check(&mut self, now: Instant) {
+    fn end_start_check(&mut self, now: Instant, desk: &mut Desk, affected: &mut Affected<'_>) {
         if !self.start_check.as_ref().is_some_and(|check| check.waiting.is_empty()) {
             return;
         }
         let check = self.start_check.take().unwrap_or_default();
         let count = check.dead.len() + check.replaced.len();
-        self.desk
-            .outbox
+        desk.outbox
             .report(Level::Warn, format!("cold start: none of the {count} servers of the old list lives"));
         let mut cold = check.replaced;
         for (id, cause) in check.dead {
-            let recovery = self.declare_crashed(now, id, &cause);
+            let recovery = self.declare_crashed(now, desk, affected, id, &cause);
             cold.push(recovery);
         }
         for id in cold {
-            if let Some(record) = self.desk.state.recoveries.get_mut(&id) {
+            if let Some(record) = desk.state.recoveries.get_mut(&id) {
                 record.cold = true;
-                self.desk.outbox.touch(Key::Recovery(id));
+                desk.outbox.touch(Key::Recovery(id));
             }
         }
-        self.recoveries.cold_until = now + self.desk.config.cold_start_wait;
-        self.desk.look_at_recoveries();
+        affected.recoveries.cold_until = now + desk.config.cold_start_wait;
+        desk.look_at_recoveries();
     }
+}
+
+/// Whether the server has told something under its id, which it has for good from then on.
+fn is_named(desk: &Desk, links: &Links, id: ServerId) -> bool {
+    links.get(id).is_some_and(|link| link.confirmed || link.reached > 0)
+        || desk.state.up(id).is_some_and(|record| !record.streams.is_empty())
+}
+
+fn read_pong(
+    desk: &Desk,
+    links: &mut Links,
+    (id, named): (ServerId, bool),
+    status: Status,
+    body: &[u8],
+) -> Option<Answer> {
+    if !matches!(status, Status::Ok | Status::Fenced) {
+        return None;
+    }
+    let pong = decode::<Pong>(body).ok()?;
+    desk.state.up(id)?;
+    let link = links.get_mut(id)?;
+    if pong.server == id {
+        link.confirmed = true;
+        link.told = true;
+        links.is_told_anew = true;
+        return Some(Answer::Alive);
+    }
+    if pong.server.is_none() {
+        // A process without an id answers: this server just after it was entered, or its next life before that is
+        // entered. An answer may come late, after the server has told something under its id. So the knowledge at
+        // the time of the ping counts.
+        link.told &= named || link.confirmed;
+        return Some(if named {
+            Answer::AnotherLife("a new process without an id answers at its address".into())
+        } else {
+            Answer::Alive
+        });
+    }
+    Some(Answer::AnotherLife(format!("{} answers at its address", pong.server)))
 }

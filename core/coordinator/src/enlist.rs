@@ -1,0 +1,154 @@
+//! Taking servers into the cluster.
+//!
+//! A server that enlists is given an id and the whole list. A server that was here before, by its data directory, is
+//! declared crashed, since its new process proves the death of the process before it.
+//!
+//! Invariant: a token that was once given an id never gets another.
+//!
+//! Not here: which servers are dead (`verify`), what a death brings about (`death`), what servers record about
+//! themselves (`streams`). Protocol: docs/protocols/membership.md. Catalogue: B1, F8.
+
+use crate::death::Affected;
+use crate::desk::Desk;
+use crate::gone;
+use crate::links::Links;
+use crate::records::ServerRecord;
+use crate::streams::CEILING_STEP;
+use crate::verify::Verification;
+use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, SERVER_COUNT_MAX};
+use ramhold_base::{Instant, Level, Peer, ServerId, Status, Version};
+use ramhold_wire::Header;
+use ramhold_wire::membership::{Enlist, Enlisted, Label, ServerEntry, ServerState};
+
+pub(crate) fn on_enlist(
+    now: Instant,
+    desk: &mut Desk,
+    verification: &mut Verification,
+    affected: &mut Affected<'_>,
+    to: Peer,
+    header: &Header,
+    message: Enlist,
+) -> Result<(), Status> {
+    check_enlist(&message)?;
+    if header.cluster == desk.state.meta.cluster
+        && let Some(newer) = message.replaces.filter(|id| *id > desk.state.meta.servers)
+    {
+        let text = format!(
+            "a server is not taken in: its last life was {newer}, which this coordinator's state has not given out; \
+             the state may be an old copy"
+        );
+        desk.outbox.report(Level::Warn, text);
+        return Err(Status::NotReady);
+    }
+    if let Some(known) = desk.state.servers.values().find(|s| s.token == message.token) {
+        let id = known.entry.id;
+        if known.entry.state == ServerState::Crashed {
+            return Err(Status::Fenced);
+        }
+        answer_enlisted(now, desk, to, header, id);
+        return Ok(());
+    }
+    if desk.state.recoveries.values().any(|r| r.token == message.token) {
+        return Err(Status::Fenced);
+    }
+    if desk.state.servers.len() >= SERVER_COUNT_MAX {
+        return Err(Status::TooMany);
+    }
+    if let Some(before) = message.replaces.and_then(|id| desk.state.up(id)) {
+        let id = before.entry.id;
+        if before.entry.directory != message.directory {
+            return Err(Status::NotAllowed);
+        }
+        let recovery = verification.declare_crashed(
+            now,
+            desk,
+            affected,
+            id,
+            "its directory was started again by a new process",
+        );
+        verification.note_replaced(id, recovery);
+    }
+    suspect_namesakes(now, desk, verification, &message);
+    let id = enter_server(desk, affected.links, &message);
+    answer_enlisted(now, desk, to, header, id);
+    Ok(())
+}
+
+/// Other servers with this directory or address are probably dead, but only their own silence proves it.
+fn suspect_namesakes(now: Instant, desk: &Desk, verification: &mut Verification, message: &Enlist) {
+    let same =
+        |s: &&ServerRecord| s.entry.directory == message.directory || s.entry.address == message.address;
+    let namesakes: Vec<ServerId> = desk.state.all_up().filter(same).map(|s| s.entry.id).collect();
+    for id in namesakes {
+        verification.suspect(now, desk, id, "another server enlisted with its directory or address".into());
+    }
+}
+
+fn enter_server(desk: &mut Desk, links: &mut Links, message: &Enlist) -> ServerId {
+    let id = desk.state.meta.servers.next();
+    desk.state.meta.servers = id;
+    if desk.state.meta.index_secret == 0 {
+        // The secret is stored together with the server's record, before anybody is told.
+        desk.state.meta.index_secret = desk.rng.id();
+    }
+    desk.state.meta.departed.retain(|d| d.directory != message.directory);
+    gone::is_back(desk, message.directory, id);
+    let entry = ServerEntry {
+        id,
+        address: message.address,
+        labels: message.labels.clone(),
+        state: ServerState::Up,
+        master: message.master,
+        backup: message.backup,
+        read_speed: message.read_speed.max(1),
+        directory: message.directory,
+        kept: false,
+        replicates: false,
+        replicates_only: None,
+        redis_cluster_port: message.redis_cluster_port,
+    };
+    let record = ServerRecord {
+        entry,
+        token: message.token,
+        ceiling: Version(CEILING_STEP),
+        streams: Vec::new(),
+        log_bytes: message.log_bytes,
+        disk_bytes: message.disk_bytes,
+    };
+    desk.state.servers.insert(id, record);
+    links.enter(desk, id);
+    desk.list_changed(id);
+    desk.look_at_recoveries();
+    desk.look_at_tablets();
+    let text = format!(
+        "{id} enlisted: {} directory {}{}",
+        message.address.0,
+        message.directory,
+        message.replaces.map(|old| format!(", after {old}")).unwrap_or_default()
+    );
+    desk.outbox.report(Level::Info, text);
+    id
+}
+
+fn answer_enlisted(now: Instant, desk: &mut Desk, to: Peer, header: &Header, id: ServerId) {
+    let list = desk.list_update(now, 0);
+    let enlisted = Enlisted {
+        server: id,
+        cluster: desk.state.meta.cluster,
+        term: desk.term,
+        list,
+        ceiling: desk.state.servers.get(&id).map(|s| s.ceiling).unwrap_or_default(),
+        index_secret: (desk.state.meta.index_secret != 0).then_some(desk.state.meta.index_secret),
+    };
+    desk.outbox.reply_with(to, header, &enlisted);
+}
+
+fn check_enlist(message: &Enlist) -> Result<(), Status> {
+    let fits = |label: &Label| {
+        !label.name.is_empty() && label.name.len() <= LABEL_BYTES_MAX && label.value.len() <= LABEL_BYTES_MAX
+    };
+    let labels = message.labels.len() <= LABEL_COUNT_MAX && message.labels.iter().all(fits);
+    let address = message.address.0.port() != 0 && !message.address.0.ip().is_unspecified();
+    let named = message.token != 0 && !message.directory.is_none();
+    if labels && address && named { Ok(()) } else { Err(Status::BadRequest) }
+}
