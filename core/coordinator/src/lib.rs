@@ -59,6 +59,7 @@ mod read_leases;
 mod recoveries;
 mod recovering;
 mod recovery;
+mod reign;
 mod replaying;
 
 mod retry;

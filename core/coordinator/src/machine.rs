@@ -29,10 +29,12 @@ use crate::losses;
 use crate::migration;
 use crate::progress::Progress;
 use crate::read_leases::ReadLeases;
-use crate::rebuild::Rebuilding;
-use crate::records::Key;
 use crate::recoveries::Recoveries;
-use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
+use crate::reign::{Ending, Reign, Stored};
+use crate::seen::CoordinatorSeen;
+use crate::state::State;
+use crate::status;
+use crate::status::Sight;
 use crate::streams;
 use crate::streams::Registration;
 use crate::surroundings::Surroundings;
@@ -43,78 +45,48 @@ use crate::weighing::Weighings;
 use crate::{copies, enlist};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ClusterId, ConnId, Effects, Input, Instant, Level, Machine, Mark, Peer, ServerId, Status, StoreCondition,
-    StoreRequest, StoreResult, StoreToken, Term,
+    ConnId, Effects, Input, Instant, Machine, Peer, ServerId, Status, StoreResult, StoreToken, Term,
 };
 use ramhold_wire::{Header, Kind, Opcode, decode, frame, reply};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// No wall clock beyond this (the year 2106) is believed: later seconds do not fit an object.
-const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
+/// How often the parts are advanced in one step. One part may give another something to do; what is left is done in the
+/// next step.
 const ROUNDS_MAX: u32 = 8;
 /// A process that did nothing for this long may have missed renewals of leases.
 const LEASE_STALL: Duration = Duration::from_secs(1);
-const EXIT_STOPPED: u8 = 0;
-const EXIT_STORE: u8 = 1;
-const EXIT_DEPOSED: u8 = 3;
-/// The store is an old copy: only an operator can go on.
-const EXIT_OUTDATED: u8 = 6;
-
-#[derive(Debug)]
-enum Phase {
-    New,
-    ReadingTerm(StoreToken),
-    RaisingTerm(StoreToken),
-    /// The folders that are still to be read, and the records that have been read.
-    Loading {
-        token: StoreToken,
-        rest: Vec<&'static str>,
-        records: Vec<(String, Vec<u8>)>,
-    },
-    /// The store is empty, and servers are asked for the state that was in it.
-    Rebuilding(Box<Rebuilding>),
-    StoringRebuilt(StoreToken, Vec<(String, Vec<u8>)>),
-    Active,
-    /// Waits for the commit in flight.
-    Stopping,
-    Ended,
-}
-
 pub struct Coordinator {
-    pub(crate) desk: Desk,
-    phase: Phase,
-    /// Tells this process from others that may have taken the same term on copies of one store.
-    pub(crate) reign_mark: u64,
+    desk: Desk,
+    reign: Reign,
     /// The deadline that this process had promised to keep at the end of the last step.
     promised: Option<Instant>,
 
     /// One per Up server.
-    pub(crate) links: Links,
-    pub(crate) copies: Copies,
-    pub(crate) verification: Verification,
-    pub(crate) full_disks: FullDisks,
-    pub(crate) full_store: FullStore,
-    pub(crate) progress: Progress,
-    pub(crate) leases: Leases,
-    pub(crate) read_leases: ReadLeases,
-    pub(crate) confirmed: Confirmed,
+    links: Links,
+    copies: Copies,
+    verification: Verification,
+    full_disks: FullDisks,
+    full_store: FullStore,
+    progress: Progress,
+    leases: Leases,
+    read_leases: ReadLeases,
+    confirmed: Confirmed,
 
-    pub(crate) recoveries: Recoveries,
+    recoveries: Recoveries,
     /// Tables whose owners are being asked where the bytes lie, before a cut.
-    pub(crate) weighings: Weighings,
+    weighings: Weighings,
     /// The statement of an operator who does not want to wait for some servers any more.
-    pub(crate) acceptance: Acceptance,
+    acceptance: Acceptance,
 }
 
 impl Coordinator {
     pub fn new(config: CoordinatorConfig, seed: u64) -> Coordinator {
         let mut desk = Desk::new(config, seed);
-        let reign_mark = desk.rng.u64();
+        let reign = Reign::new(desk.rng.u64());
         Coordinator {
             desk,
-            phase: Phase::New,
-            reign_mark,
+            reign,
             promised: None,
             links: Links::default(),
             copies: Copies::default(),
@@ -141,22 +113,7 @@ impl Coordinator {
     }
 
     pub fn is_active(&self) -> bool {
-        matches!(self.phase, Phase::Active)
-    }
-
-    /// The reason why this coordinator does not answer yet, or any more.
-    pub(crate) fn why_not_active(&self) -> Option<(&'static str, &'static str)> {
-        match self.phase {
-            Phase::Active => None,
-            Phase::New | Phase::ReadingTerm(_) | Phase::RaisingTerm(_) | Phase::Loading { .. } => {
-                Some(("starting", "the state is being read"))
-            }
-            Phase::Rebuilding(_) | Phase::StoringRebuilt(..) => {
-                Some(("rebuilding", "the state is being made anew from the servers"))
-            }
-            Phase::Stopping => Some(("stopping", "the last change is being written")),
-            Phase::Ended => Some(("ended", "it has ended")),
-        }
+        self.reign.is_active()
     }
 
     /// Servers that are dead and, by this coordinator's clock, cannot answer reads any more, whether or not their
@@ -187,19 +144,35 @@ impl Coordinator {
         &self.desk.clock
     }
 
-    // Start.
-
-    fn on_start(&mut self, now: Instant, wall_millis: u64) {
-        self.desk.started = now;
-        self.desk.clock = Clock::new(now, wall_millis.min(WALL_MILLIS_MAX));
-        let token = self.desk.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
-        self.phase = Phase::ReadingTerm(token);
+    /// A snapshot for an observer in another thread.
+    pub fn seen(&self, now: Instant) -> CoordinatorSeen {
+        self.sight().seen(now, self.reign.why_not_active())
     }
+
+    /// Warnings for operators. Each says what is wrong and, after the first semicolon, what to do.
+    pub fn warnings(&self, now: Instant) -> Vec<String> {
+        self.sight().warnings(now)
+    }
+
+    fn sight(&self) -> Sight<'_> {
+        Sight {
+            desk: &self.desk,
+            links: &self.links,
+            copies: &self.copies,
+            verification: &self.verification,
+            full_disks: &self.full_disks,
+            full_store: &self.full_store,
+            progress: &self.progress,
+            recoveries: &self.recoveries,
+        }
+    }
+
+    // The store.
 
     fn on_store(&mut self, now: Instant, token: StoreToken, result: StoreResult) {
         let result = match result {
             StoreResult::Failed(reason) => {
-                return self.end(EXIT_STORE, Level::Error, format!("the store has failed: {reason}"));
+                return self.end(Ending::Store(format!("the store has failed: {reason}")));
             }
             StoreResult::NoRoom { request, reason } => {
                 return self.full_store.on_full(now, &mut self.desk, (token, request), reason);
@@ -210,203 +183,48 @@ impl Coordinator {
             }
             StoreResult::Found(_) | StoreResult::Conflict { .. } | StoreResult::Changed { .. } => result,
         };
-        match &mut self.phase {
-            Phase::ReadingTerm(expected) if *expected == token => self.on_term(result),
-            Phase::RaisingTerm(expected) if *expected == token => match result {
-                StoreResult::Committed => self.load_next(
-                    Vec::new(),
-                    vec!["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease", "gone"],
-                ),
-                StoreResult::Conflict { .. }
-                | StoreResult::Found(_)
-                | StoreResult::Changed { .. }
-                | StoreResult::NoRoom { .. }
-                | StoreResult::Failed(_) => self.deposed("another coordinator started at the same time"),
-            },
-            Phase::Loading { token: expected, rest, records } if *expected == token => {
-                let (mut records, rest) = (std::mem::take(records), std::mem::take(rest));
-                let StoreResult::Found(found) = result else {
-                    return self.end(
-                        EXIT_STORE,
-                        Level::Error,
-                        "the store does not answer what it was asked".into(),
-                    );
-                };
-                records.extend(found.into_iter().map(|(key, _, value)| (key, value)));
-                if rest.is_empty() { self.on_loaded(now, &records) } else { self.load_next(records, rest) }
-            }
-            Phase::StoringRebuilt(expected, records) if *expected == token => {
-                let records = std::mem::take(records);
-                match result {
-                    StoreResult::Committed => {
-                        self.desk.outbox.term_version += 1;
-                        self.on_loaded(now, &records);
-                    }
-                    StoreResult::Conflict { .. }
-                    | StoreResult::Found(_)
-                    | StoreResult::Changed { .. }
-                    | StoreResult::NoRoom { .. }
-                    | StoreResult::Failed(_) => self.deposed("another coordinator has taken over"),
+        match self.reign.on_store(now, &mut self.desk, token, result) {
+            Stored::Taken => {}
+            Stored::Loaded(records) => self.resume(now, &records),
+            Stored::InReign(StoreResult::Committed) => {
+                if let Some(puts) = self.desk.outbox.committed(token) {
+                    self.copies.note_commit(puts);
                 }
             }
-            Phase::Active | Phase::Stopping => match result {
-                StoreResult::Committed => {
-                    if let Some(puts) = self.desk.outbox.committed(token) {
-                        self.copies.note_commit(puts);
-                    }
-                }
-                StoreResult::Conflict { .. } => self.deposed("another coordinator has taken over"),
-                StoreResult::Found(found) => self.on_term_confirmed(now, token, &found),
-                StoreResult::Changed { .. } | StoreResult::NoRoom { .. } | StoreResult::Failed(_) => {}
-            },
-            Phase::New
-            | Phase::ReadingTerm(_)
-            | Phase::RaisingTerm(_)
-            | Phase::Loading { .. }
-            | Phase::Rebuilding(_)
-            | Phase::StoringRebuilt(..)
-            | Phase::Ended => {}
+            Stored::InReign(StoreResult::Conflict { .. }) => {
+                self.deposed("another coordinator has taken over")
+            }
+            Stored::InReign(StoreResult::Found(found)) => self.on_term_confirmed(now, token, &found),
+            Stored::InReign(
+                StoreResult::Changed { .. } | StoreResult::NoRoom { .. } | StoreResult::Failed(_),
+            ) => {}
         }
     }
 
-    fn on_term(&mut self, result: StoreResult) {
-        let StoreResult::Found(found) = result else {
-            return self.end(EXIT_STORE, Level::Error, "the store does not answer what it was asked".into());
-        };
-        let (last, version) = match found.first() {
-            None => (Term::NONE, None),
-            Some((_, version, value)) => match decode_term(value) {
-                Ok(term) => (term, Some(*version)),
-                Err(error) => return self.end(EXIT_STORE, Level::Error, error.to_string()),
-            },
-        };
-        self.desk.term = last.next();
-        self.desk.outbox.term_version = version.unwrap_or(0) + 1;
-        let conditions = vec![StoreCondition { key: TERM_KEY.into(), version }];
-        let puts = vec![(TERM_KEY.into(), Some(encode_term(self.desk.term)))];
-        self.desk.outbox.mark(Mark::CoordinatorCommitsTerm);
-        let token = self.desk.outbox.store(StoreRequest::Commit { conditions, puts });
-        self.phase = Phase::RaisingTerm(token);
-    }
-
-    fn load_next(&mut self, records: Vec<(String, Vec<u8>)>, mut rest: Vec<&'static str>) {
-        let folder = rest.remove(0);
-        let request = match folder {
-            "meta" | LINEAGE_KEY => StoreRequest::Get { key: folder.into() },
-            _ => StoreRequest::List { prefix: format!("{folder}/") },
-        };
-        let token = self.desk.outbox.store(request);
-        self.phase = Phase::Loading { token, rest, records };
-    }
-
-    fn on_loaded(&mut self, now: Instant, records: &[(String, Vec<u8>)]) {
-        match State::load(records) {
-            Ok(Some(state)) => {
-                self.desk.state = state;
-                if self.desk.config.rebuild.is_some() && !matches!(self.phase, Phase::StoringRebuilt(..)) {
-                    let text = "the store is there, so the state is not made anew from the servers";
-                    self.desk.outbox.report(Level::Warn, text);
-                }
-            }
-            Ok(None) if self.desk.config.rebuild.is_some() => {
-                self.phase = Phase::Rebuilding(Box::new(Rebuilding::new(now)));
-                self.desk
-                    .outbox
-                    .report(Level::Info, "the state is to be made anew from the servers: waiting for them");
-                return;
-            }
-            Ok(None) => {
-                self.desk.state.meta.cluster = ClusterId(self.desk.rng.id());
-                self.desk.outbox.touch(Key::Meta);
-                let text = format!(
-                    "a new cluster: {} '{}'",
-                    self.desk.state.meta.cluster, self.desk.config.cluster_name
-                );
-                self.desk.outbox.report(Level::Info, text);
-            }
-            Err(error) => return self.end(EXIT_STORE, Level::Error, error.to_string()),
-        }
-        self.phase = Phase::Active;
-        self.desk.clock.begin_above(now, self.desk.state.meta.time_ceiling);
-        self.recoveries.cold_until = now + self.desk.config.cold_start_wait;
-        (self.desk.outbox.cluster, self.desk.outbox.term) = (self.desk.state.meta.cluster, self.desk.term);
-        let mut lineage = std::mem::take(&mut self.desk.state.lineage);
-        lineage.begin(self.desk.term, self.reign_mark);
-        self.desk.outbox.resume(lineage);
-        self.copies.resume(&self.desk, records);
-        let text = format!(
-            "coordinator of {} in {}: {} servers, {} tables, {} recoveries to finish",
-            self.desk.state.meta.cluster,
-            self.desk.term,
-            self.desk.state.servers.len(),
-            self.desk.state.tables.len(),
-            self.desk.state.recoveries.values().filter(|r| !r.done).count(),
-        );
-        self.desk.outbox.report(Level::Info, text);
-        self.note_placement();
-        self.leases.resume(now, &self.desk);
+    /// The state is loaded from these records: each part finds out what is to be done.
+    fn resume(&mut self, now: Instant, records: &[(String, Vec<u8>)]) {
+        let desk = &mut self.desk;
+        self.copies.resume(desk, records);
+        self.leases.resume(now, desk);
         self.read_leases.resume(now);
-        self.recoveries.resume(now, &self.desk, &mut self.read_leases);
-        self.recoveries.watches.resume(now, &mut self.desk);
-        self.progress.resume(&mut self.desk);
-        self.progress.resume_divisions(&mut self.desk);
-        self.progress.resume_migrations(&mut self.desk);
-        gone::resume_gone(&mut self.desk);
-        let up: Vec<ServerId> = self.desk.state.all_up().map(|s| s.entry.id).collect();
-        self.desk.list = ListHistory::new(self.desk.state.meta.list_version);
-        self.links.resume(now, &self.desk, &up);
-        self.verification.resume(now, &self.desk, &up);
+        self.recoveries.resume(now, desk, &mut self.read_leases);
+        self.recoveries.watches.resume(now, desk);
+        self.progress.resume(desk);
+        self.progress.resume_divisions(desk);
+        self.progress.resume_migrations(desk);
+        gone::resume_gone(desk);
+        let up: Vec<ServerId> = desk.state.all_up().map(|s| s.entry.id).collect();
+        desk.list = ListHistory::new(desk.state.meta.list_version);
+        self.links.resume(now, desk, &up);
+        self.verification.resume(now, desk, &up);
     }
 
-    /// If an operator gives another placement than before, a warning tells what that means.
-    fn note_placement(&mut self) {
-        let rings = self.desk.config.placement.copyset_rings().unwrap_or(0);
-        let before = self.desk.state.meta.copyset_rings.replace(rings);
-        if before == Some(rings) {
-            return;
-        }
-        self.desk.outbox.touch(Key::Meta);
-        if let Some(before) = before {
-            let name = |rings| if rings == 0 { "scatter".to_owned() } else { format!("copyset:{rings}") };
-            let text = format!(
-                "replicas were placed by {}, and are placed by {} from now on; those that are there stay until cleaning \
-                 or a loss replaces them",
-                name(before),
-                name(rings)
-            );
-            self.desk.outbox.report(Level::Warn, text);
-        }
+    fn deposed(&mut self, why: &str) {
+        self.end(Ending::Deposed(why.into()));
     }
 
-    pub(crate) fn deposed(&mut self, why: &str) {
-        self.end(EXIT_DEPOSED, Level::Error, format!("{} is over: {why}", self.desk.term));
-    }
-
-    pub(crate) fn end_outdated(&mut self, reason: String) {
-        self.end(EXIT_OUTDATED, Level::Error, reason);
-    }
-
-    /// The state cannot be made anew.
-    pub(crate) fn end_rebuilding(&mut self, reason: String) {
-        self.end(EXIT_STORE, Level::Error, reason);
-    }
-
-    /// Stores everything that was learned from the servers, under the term that they have heard of.
-    pub(crate) fn store_rebuilt(&mut self, records: Vec<(String, Vec<u8>)>) {
-        let condition = StoreCondition { key: TERM_KEY.into(), version: Some(self.desk.outbox.term_version) };
-        let mut puts: Vec<_> =
-            records.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
-        puts.push((TERM_KEY.into(), Some(encode_term(self.desk.term))));
-        let token = self.desk.outbox.store(StoreRequest::Commit { conditions: vec![condition], puts });
-        self.phase = Phase::StoringRebuilt(token, records);
-    }
-
-    fn end(&mut self, code: u8, level: Level, reason: String) {
-        self.phase = Phase::Ended;
-        if code != EXIT_STOPPED {
-            self.desk.outbox.report(level, reason.clone());
-        }
-        self.desk.outbox.exit(code, reason);
+    fn end(&mut self, ending: Ending) {
+        self.reign.end(&mut self.desk, ending);
     }
 
     /// The store has told which term it has; answers that waited for that may be given.
@@ -435,28 +253,12 @@ impl Coordinator {
         };
         match header.kind {
             Kind::Reply if self.is_active() => self.on_reply(now, &header, body),
-            Kind::Reply => self.while_rebuilding(|coordinator, rebuilding| {
-                if let Some(call) = coordinator.desk.calls.answered(header.rpc) {
-                    coordinator.on_rebuild_reply(rebuilding, call.context, header.status(), body);
-                }
-            }),
+            Kind::Reply => self.reign.on_early_reply(&mut self.desk, &header, body),
             Kind::Request if self.is_active() => self.on_request(now, &header, body, from),
             Kind::Request => {
-                self.while_rebuilding(|coordinator, rebuilding| {
-                    coordinator.on_rebuild_request(rebuilding, &header, body);
-                });
+                self.reign.on_early_request(&mut self.desk, &header, body);
                 reply(effects, Peer::Conn(from), &header, Status::NotReady);
             }
-        }
-    }
-
-    /// Lets `act` work on what is known so far of the state, while the state is being made anew.
-    fn while_rebuilding(&mut self, act: impl FnOnce(&mut Coordinator, &mut Rebuilding)) {
-        let Phase::Rebuilding(rebuilding) = &mut self.phase else { return };
-        let mut rebuilding = std::mem::replace(rebuilding, Box::new(Rebuilding::new(Instant::ZERO)));
-        act(self, &mut rebuilding);
-        if let Phase::Rebuilding(place) = &mut self.phase {
-            *place = rebuilding;
         }
     }
 
@@ -482,10 +284,14 @@ impl Coordinator {
         self.links.note_told(header.sender);
         let Coordinator { desk, leases, progress, recoveries, .. } = &mut *self;
         match opcode {
-            Opcode::Ping => self.answer_ping(now, to, header),
-            Opcode::ProcessStatus => self.answer_process_status(now, to, header),
+            Opcode::Ping => status::answer_ping(now, &mut self.desk, to, header),
+            Opcode::ProcessStatus => status::answer_process_status(now, &mut self.desk, to, header),
             Opcode::ClusterStatus => self.answer_cluster_status(now, to, header),
-            Opcode::Recoveries => self.answer_recoveries(to, header),
+            Opcode::Recoveries => {
+                let recoveries = self.sight().all_recoveries();
+                self.desk.outbox.show(to, header, &recoveries);
+                Ok(())
+            }
             Opcode::LeaseOpen => self.leases.on_lease_open(now, &mut self.desk, to, header, &decode(body)?),
             Opcode::LeaseRenew => self.leases.on_lease_renew(now, &mut self.desk, to, header, &decode(body)?),
             Opcode::LeaseCheck => self.leases.answer_lease_check(
@@ -620,6 +426,17 @@ impl Coordinator {
         }
     }
 
+    fn answer_cluster_status(&mut self, now: Instant, to: Peer, header: &Header) -> Result<(), Status> {
+        let time = self.desk.time(now);
+        let status = self.sight().cluster_status(now, time);
+        if self.full_store.is_full() {
+            self.desk.outbox.reply_at_once(to, header, &status);
+        } else {
+            self.desk.outbox.show(to, header, &status);
+        }
+        Ok(())
+    }
+
     /// Whether the sender may ask this at all. Pings are answered to everybody, and a server that enlists has no id
     /// yet.
     fn check_sender(&self, opcode: Opcode, header: &Header) -> Result<(), Status> {
@@ -681,12 +498,12 @@ impl Coordinator {
                 match self.copies.on_copied(&mut self.desk, &mut self.links, server, status, body) {
                     Answered::Taken => {}
                     Answered::WrongServer => self.suspect_wrong(now, server),
-                    Answered::Outdated(reason) => self.end_outdated(reason),
+                    Answered::Outdated(reason) => self.end(Ending::Outdated(reason)),
                 }
             }
             Asked::Tell(server) => {
                 if let Some(reason) = self.copies.on_stranger_told(&self.desk, server, body) {
-                    self.end_outdated(reason);
+                    self.end(Ending::Outdated(reason));
                 }
             }
             Asked::Part(_) => {}
@@ -812,7 +629,7 @@ fn surroundings<'a>(
 
 impl Machine for Coordinator {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
-        if matches!(self.phase, Phase::Ended) {
+        if self.reign.has_ended() {
             return;
         }
         let late = self.promised.map_or(Duration::ZERO, |at| now.since(at));
@@ -823,14 +640,14 @@ impl Machine for Coordinator {
             self.leases.resume(now, &self.desk);
         }
         match input {
-            Input::Start { wall_millis } => self.on_start(now, wall_millis),
+            Input::Start { wall_millis } => self.reign.on_start(now, &mut self.desk, wall_millis),
             Input::Tick => {}
             Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
             Input::Lost { addr, how } => self.on_lost(now, addr, how),
             Input::Closed { conn } => self.progress.forget(conn),
             Input::Disk { .. } | Input::Met { .. } | Input::Bytes { .. } => {}
             Input::Store { token, result } => self.on_store(now, token, result),
-            Input::Stop => self.phase = Phase::Stopping,
+            Input::Stop => self.reign.stop(),
         }
         if self.is_active() {
             self.on_overdue(now);
@@ -846,30 +663,27 @@ impl Machine for Coordinator {
             }
             self.check_invariants();
         }
-        self.while_rebuilding(|coordinator, rebuilding| coordinator.advance_rebuilding(now, rebuilding));
+        self.reign.advance(now, &mut self.desk);
         self.full_store.advance(now, &mut self.desk);
-        if !matches!(self.phase, Phase::Ended) {
+        if !self.reign.has_ended() {
             let copied = self.copies.released(&self.links);
             self.desk.note_time_stored(copied.min(self.desk.outbox.stored_state()));
             self.desk.outbox.flush(&self.desk.state, copied, effects);
         }
         // A change that is not stored was told to nobody.
         let may_stop = self.desk.outbox.is_settled() || self.full_store.is_full();
-        if matches!(self.phase, Phase::Stopping) && may_stop {
-            self.end(EXIT_STOPPED, Level::Info, "stopped".into());
+        if self.reign.is_stopping() && may_stop {
+            self.end(Ending::Stopped);
         }
-        if matches!(self.phase, Phase::Ended) {
+        if self.reign.has_ended() {
             self.desk.outbox.last_words(effects);
         }
         self.promised = self.deadline().map(|at| at.max(now));
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if let Phase::Rebuilding(rebuilding) = &self.phase {
-            return earliest(Some(rebuilding.wake), self.full_store.wake());
-        }
         if !self.is_active() {
-            return self.full_store.wake();
+            return self.reign.wake().into_iter().chain(self.full_store.wake()).min();
         }
         let wakes = [
             self.copies.wake(&self.links),

@@ -13,14 +13,14 @@
 
 use crate::asked::Asked;
 use crate::copies::{HOLDER_COUNT, needed};
-use crate::machine::Coordinator;
+use crate::desk::Desk;
 use crate::records::Key;
 use crate::retry::Retry;
-use crate::state::{LINEAGE_KEY, State};
+use crate::state::{LINEAGE_KEY, State, TERM_KEY, encode_term};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
     ClusterId, ClusterTime, DirectoryId, Instant, LeaseId, Level, Mark, RecoveryId, ServerId, Status,
-    TableId, Term,
+    StoreCondition, StoreRequest, StoreToken, TableId, Term,
 };
 use ramhold_wire::copies::{StatePart, StatePosition, StateRead, StateTell, StateTold};
 use ramhold_wire::membership::{Enlist, MembershipVerify};
@@ -44,6 +44,9 @@ const LEASE_STEP: u64 = 1 << 20;
 const TIME_STEP_MILLIS: u64 = 10_000;
 /// The most servers and lives that are remembered; bounds memory.
 const HEARD_COUNT_MAX: usize = 16_384;
+
+/// Records by their keys, as the store has them.
+pub(crate) type Records = Vec<(String, Vec<u8>)>;
 
 #[derive(Debug)]
 pub(crate) struct Rebuilding {
@@ -73,7 +76,7 @@ struct Heard {
 struct Reading {
     from: ServerId,
     position: StatePosition,
-    records: Vec<(String, Vec<u8>)>,
+    records: Records,
     retry: Retry,
     /// The next part was asked for, and has not come.
     is_asked: bool,
@@ -84,7 +87,7 @@ struct Reading {
 #[derive(Debug)]
 struct Found {
     position: StatePosition,
-    records: Vec<(String, Vec<u8>)>,
+    records: Records,
     state: State,
 }
 
@@ -187,253 +190,268 @@ impl Rebuilding {
             )
         }))
     }
-}
 
-impl Coordinator {
     /// Requests are refused, but they tell which servers are there.
-    pub(crate) fn on_rebuild_request(&mut self, rebuilding: &mut Rebuilding, header: &Header, body: &[u8]) {
+    pub fn on_request(&mut self, desk: &mut Desk, header: &Header, body: &[u8]) {
         // A process that has asked to be taken in, and has not heard the answer, does not know the cluster either.
         let is_new = header.opcode() == Some(Opcode::Enlist) && header.cluster.is_none();
         let is_ours =
             |cluster| !header.cluster.is_none() && (cluster == ClusterId::NONE || cluster == header.cluster);
-        if !(is_new || is_ours(rebuilding.cluster))
-            || rebuilding.servers.len() + rebuilding.lives.len() >= HEARD_COUNT_MAX
-        {
+        if !(is_new || is_ours(self.cluster)) || self.servers.len() + self.lives.len() >= HEARD_COUNT_MAX {
             return;
         }
         match header.opcode() {
             Some(Opcode::Enlist) => {
                 let Ok(message) = decode::<Enlist>(body) else { return };
                 if !is_new {
-                    rebuilding.cluster = header.cluster;
+                    self.cluster = header.cluster;
                 }
-                rebuilding.lives.insert(message.directory, message.token);
+                self.lives.insert(message.directory, message.token);
             }
             Some(Opcode::MembershipVerify) if !header.sender.is_none() => {
                 let Ok(message) = decode::<MembershipVerify>(body) else { return };
-                rebuilding.cluster = header.cluster;
-                self.hear_term(rebuilding, header.term);
+                self.cluster = header.cluster;
+                self.hear_term(desk, header.term);
                 if let Some(address) = message.address {
-                    self.hear_of(rebuilding, header.sender, address.0);
+                    self.hear_of(desk, header.sender, address.0);
                 }
             }
             _ => {}
         }
-        rebuilding.wake = Instant::ZERO;
+        self.wake = Instant::ZERO;
     }
 
-    fn hear_of(&self, rebuilding: &mut Rebuilding, server: ServerId, address: SocketAddr) {
-        let heard = Heard { address, retry: Retry::new(&self.desk.config), told: None };
-        rebuilding.servers.entry(server).or_insert(heard);
+    fn hear_of(&mut self, desk: &Desk, server: ServerId, address: SocketAddr) {
+        let heard = Heard { address, retry: Retry::new(&desk.config), told: None };
+        self.servers.entry(server).or_insert(heard);
     }
 
     /// Somebody has heard of this term. The coordinator's own term has to be above it, also for the servers that have
     /// answered already.
-    fn hear_term(&mut self, rebuilding: &mut Rebuilding, term: Term) {
-        rebuilding.heard = rebuilding.heard.max(term);
+    fn hear_term(&mut self, desk: &mut Desk, term: Term) {
+        self.heard = self.heard.max(term);
         if planted(Defect::RebuiltInOldTerm) {
-            self.desk.term = rebuilding.heard;
-        } else if rebuilding.heard > self.desk.term || self.desk.term.0 < TERM_STEP {
+            desk.term = self.heard;
+        } else if self.heard > desk.term || desk.term.0 < TERM_STEP {
             // The step is random, so that two processes that do this at the same time do not take the same term.
-            let step = TERM_STEP + self.desk.rng.below(TERM_STEP);
-            self.desk.term = Term(rebuilding.heard.0.saturating_add(step));
-            rebuilding.servers.values_mut().for_each(|server| server.told = None);
+            let step = TERM_STEP + desk.rng.below(TERM_STEP);
+            desk.term = Term(self.heard.0.saturating_add(step));
+            self.servers.values_mut().for_each(|server| server.told = None);
         }
     }
 
-    pub(crate) fn on_rebuild_reply(
+    /// A server has answered. The error is the reason why the state cannot be made anew.
+    pub fn on_reply(
         &mut self,
-        rebuilding: &mut Rebuilding,
+        desk: &mut Desk,
         asked: Asked,
         status: Status,
         body: &[u8],
-    ) {
-        rebuilding.wake = Instant::ZERO;
+    ) -> Result<(), String> {
+        self.wake = Instant::ZERO;
         match asked {
             Asked::Tell(server) => {
-                let Ok(told) = decode::<StateTold>(body) else { return };
+                let Ok(told) = decode::<StateTold>(body) else { return Ok(()) };
                 if status == Status::StaleTerm {
-                    return self.hear_term(rebuilding, told.term);
+                    self.hear_term(desk, told.term);
+                    return Ok(());
                 }
-                let heard = rebuilding.servers.get_mut(&server);
+                let heard = self.servers.get_mut(&server);
                 // The answer may be of a term that was given up meanwhile: the server may follow somebody else since.
-                let is_bound = told.term == self.desk.term && told.server == server;
+                let is_bound = told.term == desk.term && told.server == server;
                 if let Some(heard) = heard.filter(|_| status == Status::Ok && is_bound) {
                     heard.told = Some(told);
                 }
             }
-            Asked::Part(server) => self.on_part(rebuilding, server, status, body),
+            Asked::Part(server) => return self.on_part(desk, server, status, body),
             _ => {}
         }
+        Ok(())
     }
 
-    fn on_part(&mut self, rebuilding: &mut Rebuilding, server: ServerId, status: Status, body: &[u8]) {
-        let Some(reading) = rebuilding.reading.as_mut().filter(|reading| reading.from == server) else {
-            return;
+    fn on_part(
+        &mut self,
+        desk: &mut Desk,
+        server: ServerId,
+        status: Status,
+        body: &[u8],
+    ) -> Result<(), String> {
+        let Some(reading) = self.reading.as_mut().filter(|reading| reading.from == server) else {
+            return Ok(());
         };
         if status == Status::NotFound {
             // The server holds another state by now, so it is asked again which one.
-            rebuilding.reading = None;
-            if let Some(heard) = rebuilding.servers.get_mut(&server) {
+            self.reading = None;
+            if let Some(heard) = self.servers.get_mut(&server) {
                 heard.told = None;
             }
-            return;
+            return Ok(());
         }
-        let Ok(part) = decode::<StatePart>(body) else { return };
+        let Ok(part) = decode::<StatePart>(body) else { return Ok(()) };
         let last = reading.records.last().map(|(key, _)| key.as_str()).unwrap_or_default();
         let follows = part.records.first().is_none_or(|record| record.key.as_str() > last);
         if status != Status::Ok || part.position != reading.position || !follows {
-            return;
+            return Ok(());
         }
         let whole = part.records.into_iter().filter_map(|record| Some((record.key, record.value?)));
         reading.records.extend(whole);
-        reading.retry = Retry::new(&self.desk.config);
+        reading.retry = Retry::new(&desk.config);
         reading.is_asked = false;
         if !part.last {
-            return;
+            return Ok(());
         }
-        let Some(Reading { position, records, .. }) = rebuilding.reading.take() else { return };
+        let Some(Reading { position, records, .. }) = self.reading.take() else { return Ok(()) };
         match State::load(&records) {
             Ok(Some(state)) => {
                 for record in state.all_up() {
-                    self.hear_of(rebuilding, record.entry.id, record.entry.address.0);
+                    self.hear_of(desk, record.entry.id, record.entry.address.0);
                 }
-                rebuilding.found = Some(Found { position, records, state });
+                self.found = Some(Found { position, records, state });
+                Ok(())
             }
-            Ok(None) => self.end_rebuilding(format!("the state that {server} holds is empty")),
-            Err(error) => {
-                self.end_rebuilding(format!("the state that {server} holds cannot be read: {error}"))
-            }
+            Ok(None) => Err(format!("the state that {server} holds is empty")),
+            Err(error) => Err(format!("the state that {server} holds cannot be read: {error}")),
         }
     }
 
-    pub(crate) fn advance_rebuilding(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
-        if rebuilding.wake > now {
-            return;
+    /// Asks servers, and looks at what they have told. When the state is complete, it is being stored: returns the token
+    /// of that commit and the records.
+    pub fn advance(&mut self, now: Instant, desk: &mut Desk) -> Option<(StoreToken, Records)> {
+        if self.wake > now {
+            return None;
         }
-        rebuilding.wake = rebuilding.report_at;
-        self.ask_all(now, rebuilding);
-        if now < rebuilding.since + LISTEN {
-            rebuilding.wake = rebuilding.wake.min(rebuilding.since + LISTEN);
+        let mut stored = None;
+        self.wake = self.report_at;
+        self.ask_all(now, desk);
+        if now < self.since + LISTEN {
+            self.wake = self.wake.min(self.since + LISTEN);
         } else {
-            self.look_at_found(now, rebuilding);
+            stored = self.look_at_found(now, desk);
         }
-        if rebuilding.report_at <= now {
-            rebuilding.report_at = now + REPORT_INTERVAL;
-            rebuilding.wake = rebuilding.wake.min(rebuilding.report_at);
-            let text = format!("the state is not made anew yet: waiting for {}", rebuilding.waits_for);
-            self.desk.outbox.report(Level::Warn, text);
+        if self.report_at <= now {
+            self.report_at = now + REPORT_INTERVAL;
+            self.wake = self.wake.min(self.report_at);
+            let text = format!("the state is not made anew yet: waiting for {}", self.waits_for);
+            desk.outbox.report(Level::Warn, text);
         }
+        stored
     }
 
-    fn ask_all(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
+    fn ask_all(&mut self, now: Instant, desk: &mut Desk) {
         let mut due: Vec<(ServerId, SocketAddr)> = Vec::new();
-        for (id, server) in rebuilding.servers.iter_mut().filter(|(_, server)| server.told.is_none()) {
-            if server.retry.take(now, &self.desk.config) {
+        for (id, server) in self.servers.iter_mut().filter(|(_, server)| server.told.is_none()) {
+            if server.retry.take(now, &desk.config) {
                 due.push((*id, server.address));
             }
-            rebuilding.wake = rebuilding.wake.min(server.retry.next());
+            self.wake = self.wake.min(server.retry.next());
         }
-        let header = Header { cluster: rebuilding.cluster, term: self.desk.term, ..Header::default() };
+        let header = Header { cluster: self.cluster, term: desk.term, ..Header::default() };
         for (target, address) in due {
-            self.desk.ask_address(
-                now,
-                (address, Header { target, ..header }),
-                Asked::Tell(target),
-                &StateTell {},
-            );
+            desk.ask_address(now, (address, Header { target, ..header }), Asked::Tell(target), &StateTell {});
         }
-        let Some(mut reading) = rebuilding.reading.take() else { return };
+        let Some(reading) = &self.reading else { return };
         if reading.is_asked && reading.retry.next() <= now {
             // The server may have died since it told what it holds. Another holder is read, from the first record on.
-            let next = rebuilding.next_holder(reading.position, reading.from);
+            let next = self.next_holder(reading.position, reading.from);
             if next != reading.from {
-                (reading.from, reading.records) = (next, Vec::new());
+                if let Some(reading) = &mut self.reading {
+                    (reading.from, reading.records) = (next, Vec::new());
+                }
             } else if reading.since + PART_PATIENCE <= now {
                 // No other server holds this state. If its holder does not tell of it again, an older state is the
                 // newest.
-                if let Some(holder) = rebuilding.servers.get_mut(&reading.from) {
-                    (holder.told, holder.retry) = (None, Retry::new(&self.desk.config));
+                if let Some(holder) = self.servers.get_mut(&reading.from) {
+                    (holder.told, holder.retry) = (None, Retry::new(&desk.config));
                 }
-                rebuilding.wake = now;
+                self.reading = None;
+                self.wake = now;
                 return;
             }
         }
-        let reading = rebuilding.reading.insert(reading);
-        let Some(address) = rebuilding.servers.get(&reading.from).map(|server| server.address) else {
+        let Some(reading) = &mut self.reading else { return };
+        let Some(address) = self.servers.get(&reading.from).map(|server| server.address) else {
             return;
         };
-        if reading.retry.take(now, &self.desk.config) {
+        if reading.retry.take(now, &desk.config) {
             if !std::mem::replace(&mut reading.is_asked, true) {
                 reading.since = now;
             }
             let after = reading.records.last().map(|(key, _)| key.clone()).unwrap_or_default();
             let message = StateRead { position: Some(reading.position), after };
             let (target, asked) = (reading.from, Asked::Part(reading.from));
-            self.desk.ask_address(now, (address, Header { target, ..header }), asked, &message);
+            desk.ask_address(now, (address, Header { target, ..header }), asked, &message);
         }
-        rebuilding.wake = rebuilding.wake.min(reading.retry.next());
+        self.wake = self.wake.min(reading.retry.next());
     }
 
-    fn look_at_found(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
-        let Some((newest, holder)) = rebuilding.newest() else {
-            if !rebuilding.servers.is_empty() {
-                rebuilding.wait_for("a server that holds a copy of the state".into(), now);
+    fn look_at_found(&mut self, now: Instant, desk: &mut Desk) -> Option<(StoreToken, Records)> {
+        let Some((newest, holder)) = self.newest() else {
+            if !self.servers.is_empty() {
+                self.wait_for("a server that holds a copy of the state".into(), now);
             }
-            return;
+            return None;
         };
-        let is_there = rebuilding.found.as_ref().is_some_and(|found| found.position == newest);
+        let is_there = self.found.as_ref().is_some_and(|found| found.position == newest);
         if !is_there {
-            if rebuilding.reading.as_ref().is_none_or(|reading| reading.position != newest) {
-                let retry = Retry::new(&self.desk.config);
+            if self.reading.as_ref().is_none_or(|reading| reading.position != newest) {
+                let retry = Retry::new(&desk.config);
                 let records = Vec::new();
                 let (from, position, is_asked, since) = (holder, newest, false, now);
-                rebuilding.reading = Some(Reading { from, position, records, retry, is_asked, since });
-                rebuilding.wake = now;
+                self.reading = Some(Reading { from, position, records, retry, is_asked, since });
+                self.wake = now;
             }
-            return;
+            return None;
         }
-        let Some(found) = rebuilding.found.take() else { return };
-        let given_up = self.desk.config.rebuild.clone().unwrap_or_default().given_up;
-        match rebuilding.standing(&found, &given_up) {
+        let found = self.found.as_ref()?;
+        let given_up = desk.config.rebuild.clone().unwrap_or_default().given_up;
+        match self.standing(found, &given_up) {
             Standing::Waits(for_whom) => {
-                rebuilding.wait_for(for_whom, now);
-                rebuilding.found = Some(found);
+                self.wait_for(for_whom, now);
+                None
             }
             Standing::Complete(warning) => {
                 if let Some(warning) = warning {
-                    self.desk.outbox.report(Level::Error, warning);
+                    desk.outbox.report(Level::Error, warning);
                 }
-                self.begin_with(found);
+                self.found.take().map(|found| begin_with(desk, found))
             }
         }
     }
+}
 
-    /// The state is complete: what may have been given out after it is never given out again.
-    fn begin_with(&mut self, found: Found) {
-        let Found { position, records, mut state } = found;
-        let text = format!(
-            "the state is made anew: change {} of {}, {} records",
-            position.number,
-            position.term,
-            records.len()
-        );
-        self.desk.outbox.report(Level::Info, text);
-        self.desk.outbox.mark(Mark::StateRebuilt);
-        if !planted(Defect::RebuiltIdsReused) {
-            let meta = &mut state.meta;
-            meta.servers = ServerId(meta.servers.0.saturating_add(ID_STEP.into()));
-            meta.tables = TableId(meta.tables.0.saturating_add(ID_STEP));
-            meta.recoveries = RecoveryId(meta.recoveries.0.saturating_add(ID_STEP.into()));
-            meta.leases = LeaseId(meta.leases.0.saturating_add(LEASE_STEP));
-            meta.losses = meta.losses.saturating_add(ID_STEP.into());
-            meta.list_version = meta.list_version.saturating_add(ID_STEP.into());
-            meta.time_ceiling = ClusterTime(meta.time_ceiling.0.saturating_add(TIME_STEP_MILLIS));
-        }
-        let meta = state.encode(Key::Meta).expect("there is always a record of it");
-        let is_kept = |(key, _): &(String, Vec<u8>)| key != "meta";
-        let kept = records.into_iter().filter(is_kept).chain([("meta".to_string(), meta)]);
-        debug_assert!(state.lineage.position() == position, "{LINEAGE_KEY} goes with every commit");
-        self.store_rebuilt(kept.collect());
+/// The state is complete: what may have been given out after it is never given out again.
+fn begin_with(desk: &mut Desk, found: Found) -> (StoreToken, Records) {
+    let Found { position, records, mut state } = found;
+    let text = format!(
+        "the state is made anew: change {} of {}, {} records",
+        position.number,
+        position.term,
+        records.len()
+    );
+    desk.outbox.report(Level::Info, text);
+    desk.outbox.mark(Mark::StateRebuilt);
+    if !planted(Defect::RebuiltIdsReused) {
+        let meta = &mut state.meta;
+        meta.servers = ServerId(meta.servers.0.saturating_add(ID_STEP.into()));
+        meta.tables = TableId(meta.tables.0.saturating_add(ID_STEP));
+        meta.recoveries = RecoveryId(meta.recoveries.0.saturating_add(ID_STEP.into()));
+        meta.leases = LeaseId(meta.leases.0.saturating_add(LEASE_STEP));
+        meta.losses = meta.losses.saturating_add(ID_STEP.into());
+        meta.list_version = meta.list_version.saturating_add(ID_STEP.into());
+        meta.time_ceiling = ClusterTime(meta.time_ceiling.0.saturating_add(TIME_STEP_MILLIS));
     }
+    let meta = state.encode(Key::Meta).expect("there is always a record of it");
+    let is_kept = |(key, _): &(String, Vec<u8>)| key != "meta";
+    let kept = records.into_iter().filter(is_kept).chain([("meta".to_string(), meta)]);
+    debug_assert!(state.lineage.position() == position, "{LINEAGE_KEY} goes with every commit");
+    store(desk, kept.collect())
+}
+
+/// Stores everything that was learned from the servers, under the term that they have heard of.
+fn store(desk: &mut Desk, records: Records) -> (StoreToken, Records) {
+    let condition = StoreCondition { key: TERM_KEY.into(), version: Some(desk.outbox.term_version) };
+    let mut puts: Vec<_> = records.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+    puts.push((TERM_KEY.into(), Some(encode_term(desk.term))));
+    let token = desk.outbox.store(StoreRequest::Commit { conditions: vec![condition], puts });
+    (token, records)
 }

@@ -49,6 +49,7 @@ impl Recoveries {
             let lease_until = read_leases.granted_until(record.crashed);
             self.open.insert(record.id, Recovery::new(now, lease_until));
         }
+        self.cold_until = now + desk.config.cold_start_wait;
         self.wake_at = Instant::ZERO;
     }
 

@@ -4,8 +4,7 @@
 //! status (`status`).
 
 use crate::gone;
-use crate::machine::Coordinator;
-use crate::status::phase;
+use crate::status::{Sight, phase};
 use ramhold_base::{ClusterId, Instant, Term};
 use ramhold_wire::membership::ServerState;
 use ramhold_wire::status::{GoneReport, RecoveryPhase};
@@ -43,8 +42,9 @@ pub struct CoordinatorSeen {
     pub cleared: u64,
 }
 
-impl Coordinator {
-    pub fn seen(&self, now: Instant) -> CoordinatorSeen {
+impl Sight<'_> {
+    /// `reason`: why the coordinator does not answer yet, or any more.
+    pub(crate) fn seen(&self, now: Instant, reason: Option<(&'static str, &'static str)>) -> CoordinatorSeen {
         let tablets = || self.desk.state.live_tablets();
         let in_state = |state: ServerState| {
             let servers = self.desk.state.servers.values().map(|server| &server.entry);
@@ -62,7 +62,7 @@ impl Coordinator {
         }
         let last = self.desk.state.recoveries.values().rev().find(|record| record.done);
         CoordinatorSeen {
-            reason: self.why_not_active(),
+            reason,
             degraded: self.full_store.trouble(now),
             uptime: self.desk.uptime(now),
             cluster: self.desk.state.meta.cluster,
@@ -71,7 +71,7 @@ impl Coordinator {
             servers_crashed: in_state(ServerState::Crashed),
             servers_expected: self.desk.state.expected_count(),
             servers_gone: self.desk.state.gone.len() as u64,
-            gone: gone::gone_reports(&self.desk),
+            gone: gone::gone_reports(self.desk),
             tables: self.desk.state.tables.values().filter(|t| !t.dropping).count() as u64,
             tablets: tablets().count() as u64,
             tablets_recovering: tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()

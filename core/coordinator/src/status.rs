@@ -4,15 +4,23 @@
 
 use crate::accept;
 use crate::clock::millis;
+use crate::copies::Copies;
+use crate::desk::Desk;
+use crate::full::{FullDisks, FullStore};
 use crate::gone;
-use crate::machine::Coordinator;
+use crate::links::Links;
+use crate::progress::Progress;
 use crate::records::RecoveryRecord;
+use crate::recoveries::Recoveries;
 use crate::recovery::Recovery;
 use crate::shortage;
+use crate::verify::Verification;
 use crate::watching;
-use ramhold_base::{Instant, Peer, ServerId, Status};
+use ramhold_base::{ClusterTime, Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
-use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport};
+use ramhold_wire::status::{
+    ClusterStatus, Pong, ProcessStatus, Recoveries as RecoveryReports, RecoveryPhase, RecoveryReport,
+};
 
 /// The most missing parts that one report tells.
 const MISSING_COUNT_MAX: usize = 16;
@@ -26,39 +34,47 @@ const BACKUP_COUNT_MAX: usize = 128;
 /// The most servers that are away, for each recovery that is told of.
 const AWAY_COUNT_MAX: usize = 256;
 
-impl Coordinator {
-    pub(crate) fn answer_ping(&mut self, now: Instant, to: Peer, header: &Header) -> Result<(), Status> {
-        let micros = self.desk.time_micros(now);
-        let pong = Pong { server: ServerId::NONE, list_version: 0, time_micros: None };
-        // The sooner an answer comes, the more it says about the time.
-        let is_told = !self.clock().is_standing(now) && self.desk.tells_time_at_once(micros);
-        self.desk.outbox.reply_at_once(to, header, &Pong { time_micros: is_told.then_some(micros), ..pong });
-        Ok(())
-    }
+/// The parts as operators see them.
+#[derive(Clone, Copy)]
+pub(crate) struct Sight<'a> {
+    pub desk: &'a Desk,
+    pub links: &'a Links,
+    pub copies: &'a Copies,
+    pub verification: &'a Verification,
+    pub full_disks: &'a FullDisks,
+    pub full_store: &'a FullStore,
+    pub progress: &'a Progress,
+    pub recoveries: &'a Recoveries,
+}
 
-    pub(crate) fn answer_process_status(
-        &mut self,
-        now: Instant,
-        to: Peer,
-        header: &Header,
-    ) -> Result<(), Status> {
-        let status = ProcessStatus {
-            version: env!("CARGO_PKG_VERSION").into(),
-            uptime_millis: millis(self.desk.uptime(now)),
-            tablets: self.desk.state.tablets().count() as u64,
-            ..ProcessStatus::default()
-        };
-        self.desk.outbox.show(to, header, &status);
-        Ok(())
-    }
+pub(crate) fn answer_ping(now: Instant, desk: &mut Desk, to: Peer, header: &Header) -> Result<(), Status> {
+    let micros = desk.time_micros(now);
+    let pong = Pong { server: ServerId::NONE, list_version: 0, time_micros: None };
+    // The sooner an answer comes, the more it says about the time.
+    let is_told = !desk.clock.is_standing(now) && desk.tells_time_at_once(micros);
+    desk.outbox.reply_at_once(to, header, &Pong { time_micros: is_told.then_some(micros), ..pong });
+    Ok(())
+}
 
-    pub(crate) fn answer_cluster_status(
-        &mut self,
-        now: Instant,
-        to: Peer,
-        header: &Header,
-    ) -> Result<(), Status> {
-        let time = self.desk.time(now);
+pub(crate) fn answer_process_status(
+    now: Instant,
+    desk: &mut Desk,
+    to: Peer,
+    header: &Header,
+) -> Result<(), Status> {
+    let status = ProcessStatus {
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_millis: millis(desk.uptime(now)),
+        tablets: desk.state.tablets().count() as u64,
+        ..ProcessStatus::default()
+    };
+    desk.outbox.show(to, header, &status);
+    Ok(())
+}
+
+impl Sight<'_> {
+    /// The status of the cluster; `time` is the cluster time.
+    pub fn cluster_status(&self, now: Instant, time: ClusterTime) -> ClusterStatus {
         let tablets = || self.desk.state.live_tablets();
         // A kept log is asked for again when an owner of parts of it has died, so its recovery is told of, too.
         let open = self
@@ -67,7 +83,7 @@ impl Coordinator {
             .recoveries
             .values()
             .filter(|r| !r.done || self.recoveries.open.contains_key(&r.id));
-        let status = ClusterStatus {
+        ClusterStatus {
             cluster: self.desk.state.meta.cluster,
             term: self.desk.term,
             time,
@@ -83,21 +99,14 @@ impl Coordinator {
             cleared: self.verification.cleared.values().cloned().collect(),
             copyset_rings: self.desk.config.placement.copyset_rings(),
             expected: Some(self.desk.state.expected_count()),
-            gone: Some(gone::gone_reports(&self.desk)),
-        };
-        if self.full_store.is_full() {
-            self.desk.outbox.reply_at_once(to, header, &status);
-        } else {
-            self.desk.outbox.show(to, header, &status);
+            gone: Some(gone::gone_reports(self.desk)),
         }
-        Ok(())
     }
 
-    pub(crate) fn answer_recoveries(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
+    /// All recoveries that are remembered, newest first.
+    pub fn all_recoveries(&self) -> RecoveryReports {
         let newest = self.desk.state.recoveries.values().rev().take(RECOVERY_COUNT_MAX);
-        let recoveries = Recoveries { recoveries: newest.map(|r| self.recovery_report(r)).collect() };
-        self.desk.outbox.show(to, header, &recoveries);
-        Ok(())
+        RecoveryReports { recoveries: newest.map(|r| self.recovery_report(r)).collect() }
     }
 
     fn recovery_report(&self, record: &RecoveryRecord) -> RecoveryReport {
@@ -134,10 +143,7 @@ impl Coordinator {
             cause: record.cause.clone(),
             steps: record.steps,
             parts: record.parts.iter().take(PART_COUNT_MAX).copied().collect(),
-            away: accept::away(&self.desk, &self.recoveries, record)
-                .into_iter()
-                .take(AWAY_COUNT_MAX)
-                .collect(),
+            away: accept::away(self.desk, self.recoveries, record).into_iter().take(AWAY_COUNT_MAX).collect(),
             given_up: record.given_up.iter().take(AWAY_COUNT_MAX).copied().collect(),
             waits_for: live.and_then(|live| live.admission.waits_for()),
             backups: record.backups.iter().take(BACKUP_COUNT_MAX).copied().collect(),
@@ -159,7 +165,7 @@ impl Coordinator {
                 "the coordinator has just started and looks for the servers it knows; wait a moment".into(),
             );
         }
-        if !self.copies.has_copies(&self.links) {
+        if !self.copies.has_copies(self.links) {
             warnings.push(
                 "No server holds a copy of the coordinator's state: its directory is the only one. Back it up \
                  ('ramhold coordinator backup')."
@@ -180,8 +186,8 @@ impl Coordinator {
                 unproven.join(", ")
             ));
         }
-        shortage::warn_of_shortages(&self.desk, &mut warnings);
-        self.full_disks.warn(now, &self.desk, &mut warnings);
+        shortage::warn_of_shortages(self.desk, &mut warnings);
+        self.full_disks.warn(now, self.desk, &mut warnings);
         warnings.extend(self.full_store.trouble(now).map(|trouble| format!("on the coordinator {trouble}")));
         let waiting = self.recoveries.open.values().filter(|r| r.admission.waits_for().is_some()).count();
         if waiting > 0 {

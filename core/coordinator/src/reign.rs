@@ -1,0 +1,335 @@
+//! The start and the end of a coordinator's reign.
+//!
+//! A coordinator that starts reads the term and raises it, and only then loads the state. From then on no earlier
+//! coordinator can commit, so the loaded state is final. If the store is empty, the state may have to be made anew from
+//! the servers first (`rebuild`).
+//!
+//! Invariants:
+//! - before the state is loaded under this coordinator's own term, nothing of it is told to anybody;
+//! - a failed or refused commit ends the process, and the next start goes on from the store.
+//!
+//! Catalogue: B1, G1, G3.
+
+use crate::clock::Clock;
+use crate::desk::Desk;
+use crate::rebuild::{Rebuilding, Records};
+use crate::records::Key;
+use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
+use ramhold_base::{
+    ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
+};
+use ramhold_wire::Header;
+
+/// No wall clock beyond this (the year 2106) is believed: later seconds do not fit an object.
+const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
+/// What is read from the store, in this order.
+const FOLDERS: [&str; 8] = ["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease", "gone"];
+
+const EXIT_STOPPED: u8 = 0;
+const EXIT_STORE: u8 = 1;
+const EXIT_DEPOSED: u8 = 3;
+/// The store is an old copy: only an operator can go on.
+const EXIT_OUTDATED: u8 = 6;
+
+#[derive(Debug)]
+enum Phase {
+    New,
+    ReadingTerm(StoreToken),
+    RaisingTerm(StoreToken),
+    /// The folders that are still to be read, and the records that have been read.
+    Loading {
+        token: StoreToken,
+        rest: Vec<&'static str>,
+        records: Records,
+    },
+    /// The store is empty, and servers are asked for the state that was in it.
+    Rebuilding(Box<Rebuilding>),
+    StoringRebuilt(StoreToken, Records),
+    Active,
+    /// Waits for the commit in flight.
+    Stopping,
+    Ended,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reign {
+    phase: Phase,
+    /// Tells this process from others that may have taken the same term on copies of one store.
+    mark: u64,
+}
+
+/// What an answer of the store was for.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// For the start; it goes on.
+    Taken,
+    /// For the start, which is over: the state is loaded from these records.
+    Loaded(Records),
+    /// For something that was asked in the reign.
+    InReign(StoreResult),
+}
+
+/// Why a reign ends.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    Stopped,
+    /// The store cannot be used.
+    Store(String),
+    /// Another coordinator is in charge.
+    Deposed(String),
+    /// The state is an old copy.
+    Outdated(String),
+}
+
+impl Reign {
+    pub fn new(mark: u64) -> Reign {
+        Reign { phase: Phase::New, mark }
+    }
+
+    pub fn is_active(&self) -> bool {
+        matches!(self.phase, Phase::Active)
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping)
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// The reason why this coordinator does not answer yet, or any more.
+    pub fn why_not_active(&self) -> Option<(&'static str, &'static str)> {
+        match self.phase {
+            Phase::Active => None,
+            Phase::New | Phase::ReadingTerm(_) | Phase::RaisingTerm(_) | Phase::Loading { .. } => {
+                Some(("starting", "the state is being read"))
+            }
+            Phase::Rebuilding(_) | Phase::StoringRebuilt(..) => {
+                Some(("rebuilding", "the state is being made anew from the servers"))
+            }
+            Phase::Stopping => Some(("stopping", "the last change is being written")),
+            Phase::Ended => Some(("ended", "it has ended")),
+        }
+    }
+
+    // Start.
+
+    pub fn on_start(&mut self, now: Instant, desk: &mut Desk, wall_millis: u64) {
+        desk.started = now;
+        desk.clock = Clock::new(now, wall_millis.min(WALL_MILLIS_MAX));
+        let token = desk.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
+        self.phase = Phase::ReadingTerm(token);
+    }
+
+    /// The store has answered; it has neither failed nor been full.
+    pub fn on_store(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        token: StoreToken,
+        result: StoreResult,
+    ) -> Stored {
+        let is_committed = matches!(result, StoreResult::Committed);
+        match &mut self.phase {
+            Phase::ReadingTerm(expected) if *expected == token => self.on_term(desk, result),
+            Phase::RaisingTerm(expected) if *expected == token => {
+                if is_committed {
+                    self.load_next(desk, Vec::new(), FOLDERS.to_vec());
+                } else {
+                    let why = "another coordinator started at the same time";
+                    self.end(desk, Ending::Deposed(why.into()));
+                }
+            }
+            Phase::Loading { token: expected, rest, records } if *expected == token => {
+                let (mut records, rest) = (std::mem::take(records), std::mem::take(rest));
+                let StoreResult::Found(found) = result else {
+                    self.end(desk, Ending::Store("the store does not answer what it was asked".into()));
+                    return Stored::Taken;
+                };
+                records.extend(found.into_iter().map(|(key, _, value)| (key, value)));
+                if rest.is_empty() {
+                    return self.on_loaded(now, desk, records);
+                }
+                self.load_next(desk, records, rest);
+            }
+            Phase::StoringRebuilt(expected, records) if *expected == token => {
+                let records = std::mem::take(records);
+                if is_committed {
+                    desk.outbox.term_version += 1;
+                    return self.on_loaded(now, desk, records);
+                }
+                self.end(desk, Ending::Deposed("another coordinator has taken over".into()));
+            }
+            Phase::Active | Phase::Stopping => return Stored::InReign(result),
+            Phase::New
+            | Phase::ReadingTerm(_)
+            | Phase::RaisingTerm(_)
+            | Phase::Loading { .. }
+            | Phase::Rebuilding(_)
+            | Phase::StoringRebuilt(..)
+            | Phase::Ended => {}
+        }
+        Stored::Taken
+    }
+
+    fn on_term(&mut self, desk: &mut Desk, result: StoreResult) {
+        let StoreResult::Found(found) = result else {
+            return self.end(desk, Ending::Store("the store does not answer what it was asked".into()));
+        };
+        let (last, version) = match found.first() {
+            None => (Term::NONE, None),
+            Some((_, version, value)) => match decode_term(value) {
+                Ok(term) => (term, Some(*version)),
+                Err(error) => return self.end(desk, Ending::Store(error.to_string())),
+            },
+        };
+        desk.term = last.next();
+        desk.outbox.term_version = version.unwrap_or(0) + 1;
+        let conditions = vec![StoreCondition { key: TERM_KEY.into(), version }];
+        let puts = vec![(TERM_KEY.into(), Some(encode_term(desk.term)))];
+        desk.outbox.mark(Mark::CoordinatorCommitsTerm);
+        let token = desk.outbox.store(StoreRequest::Commit { conditions, puts });
+        self.phase = Phase::RaisingTerm(token);
+    }
+
+    fn load_next(&mut self, desk: &mut Desk, records: Records, mut rest: Vec<&'static str>) {
+        let folder = rest.remove(0);
+        let request = match folder {
+            "meta" | LINEAGE_KEY => StoreRequest::Get { key: folder.into() },
+            _ => StoreRequest::List { prefix: format!("{folder}/") },
+        };
+        let token = desk.outbox.store(request);
+        self.phase = Phase::Loading { token, rest, records };
+    }
+
+    fn on_loaded(&mut self, now: Instant, desk: &mut Desk, records: Records) -> Stored {
+        match State::load(&records) {
+            Ok(Some(state)) => {
+                desk.state = state;
+                if desk.config.rebuild.is_some() && !matches!(self.phase, Phase::StoringRebuilt(..)) {
+                    let text = "the store is there, so the state is not made anew from the servers";
+                    desk.outbox.report(Level::Warn, text);
+                }
+            }
+            Ok(None) if desk.config.rebuild.is_some() => {
+                self.phase = Phase::Rebuilding(Box::new(Rebuilding::new(now)));
+                let text = "the state is to be made anew from the servers: waiting for them";
+                desk.outbox.report(Level::Info, text);
+                return Stored::Taken;
+            }
+            Ok(None) => {
+                desk.state.meta.cluster = ClusterId(desk.rng.id());
+                desk.outbox.touch(Key::Meta);
+                let text =
+                    format!("a new cluster: {} '{}'", desk.state.meta.cluster, desk.config.cluster_name);
+                desk.outbox.report(Level::Info, text);
+            }
+            Err(error) => {
+                self.end(desk, Ending::Store(error.to_string()));
+                return Stored::Taken;
+            }
+        }
+        self.begin(now, desk);
+        Stored::Loaded(records)
+    }
+
+    fn begin(&mut self, now: Instant, desk: &mut Desk) {
+        self.phase = Phase::Active;
+        desk.clock.begin_above(now, desk.state.meta.time_ceiling);
+        (desk.outbox.cluster, desk.outbox.term) = (desk.state.meta.cluster, desk.term);
+        let mut lineage = std::mem::take(&mut desk.state.lineage);
+        lineage.begin(desk.term, self.mark);
+        desk.outbox.resume(lineage);
+        let text = format!(
+            "coordinator of {} in {}: {} servers, {} tables, {} recoveries to finish",
+            desk.state.meta.cluster,
+            desk.term,
+            desk.state.servers.len(),
+            desk.state.tables.len(),
+            desk.state.recoveries.values().filter(|r| !r.done).count(),
+        );
+        desk.outbox.report(Level::Info, text);
+        note_placement(desk);
+    }
+
+    // While the state is being made anew.
+
+    /// When to advance the start; none: the store is waited for.
+    pub fn wake(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Rebuilding(rebuilding) => Some(rebuilding.wake),
+            Phase::New
+            | Phase::ReadingTerm(_)
+            | Phase::RaisingTerm(_)
+            | Phase::Loading { .. }
+            | Phase::StoringRebuilt(..)
+            | Phase::Active
+            | Phase::Stopping
+            | Phase::Ended => None,
+        }
+    }
+
+    /// A request that comes before the reign.
+    pub fn on_early_request(&mut self, desk: &mut Desk, header: &Header, body: &[u8]) {
+        if let Phase::Rebuilding(rebuilding) = &mut self.phase {
+            rebuilding.on_request(desk, header, body);
+        }
+    }
+
+    /// An answer that comes before the reign.
+    pub fn on_early_reply(&mut self, desk: &mut Desk, header: &Header, body: &[u8]) {
+        if let Phase::Rebuilding(rebuilding) = &mut self.phase
+            && let Some(call) = desk.calls.answered(header.rpc)
+            && let Err(reason) = rebuilding.on_reply(desk, call.context, header.status(), body)
+        {
+            self.end(desk, Ending::Store(reason));
+        }
+    }
+
+    pub fn advance(&mut self, now: Instant, desk: &mut Desk) {
+        if let Phase::Rebuilding(rebuilding) = &mut self.phase
+            && let Some((token, records)) = rebuilding.advance(now, desk)
+        {
+            self.phase = Phase::StoringRebuilt(token, records);
+        }
+    }
+
+    // End.
+
+    pub fn stop(&mut self) {
+        self.phase = Phase::Stopping;
+    }
+
+    pub fn end(&mut self, desk: &mut Desk, ending: Ending) {
+        self.phase = Phase::Ended;
+        let (code, reason) = match ending {
+            Ending::Stopped => return desk.outbox.exit(EXIT_STOPPED, "stopped".into()),
+            Ending::Store(reason) => (EXIT_STORE, reason),
+            Ending::Deposed(why) => (EXIT_DEPOSED, format!("{} is over: {why}", desk.term)),
+            Ending::Outdated(reason) => (EXIT_OUTDATED, reason),
+        };
+        desk.outbox.report(Level::Error, reason.clone());
+        desk.outbox.exit(code, reason);
+    }
+}
+
+/// If an operator gives another placement than before, a warning tells what that means.
+fn note_placement(desk: &mut Desk) {
+    let rings = desk.config.placement.copyset_rings().unwrap_or(0);
+    let before = desk.state.meta.copyset_rings.replace(rings);
+    if before == Some(rings) {
+        return;
+    }
+    desk.outbox.touch(Key::Meta);
+    if let Some(before) = before {
+        let name = |rings| if rings == 0 { "scatter".to_owned() } else { format!("copyset:{rings}") };
+        let text = format!(
+            "replicas were placed by {}, and are placed by {} from now on; those that are there stay until cleaning \
+             or a loss replaces them",
+            name(before),
+            name(rings)
+        );
+        desk.outbox.report(Level::Warn, text);
+    }
+}
