@@ -21,6 +21,7 @@ mod links;
 mod list;
 mod machine;
 mod outbox;
+mod parts;
 mod progress;
 mod rebuild;
 mod records;
@@ -62,6 +63,8 @@ mod recovery;
 mod reign;
 mod replaying;
 
+mod replies;
+mod requests;
 mod retry;
 mod room;
 mod rooms;
