@@ -18,7 +18,7 @@ use crate::asked::Asked;
 use crate::desk::Desk;
 use crate::records::{Key, RecoveryRecord};
 use crate::recoveries::Recoveries;
-use crate::surroundings::Surroundings;
+use crate::recovery::Surroundings;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status};

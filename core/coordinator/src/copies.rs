@@ -50,9 +50,8 @@ pub(crate) struct Copies {
     records: Records,
     lineage: Lineage,
     holders: BTreeMap<ServerId, Holder>,
-    /// Every holder must have this state before anything newer is told: in it a server came to the list, or the reign
-    /// began.
-    gate: u64,
+    /// The first state of this reign.
+    first: u64,
     /// The state with which this reign began. Nothing of it is sent before the first commit.
     begun: u64,
     /// Everything up to this state may be told.
@@ -93,7 +92,7 @@ impl Copies {
         self.records = records.iter().map(shared).collect();
         self.lineage = desk.outbox.lineage.clone();
         let begins = self.lineage.position().number;
-        (self.begun, self.released, self.gate) = (begins, begins, begins + 1);
+        (self.begun, self.released, self.first) = (begins, begins, begins + 1);
     }
 
     /// A commit is complete, and has put these records.
@@ -115,6 +114,12 @@ impl Copies {
         self.wake_at = Instant::ZERO;
     }
 
+    /// Every holder must have this state before anything newer is told: in it a server came to the list, or the reign
+    /// began.
+    fn gate(&self, links: &Links) -> u64 {
+        self.first.max(links.entered())
+    }
+
     /// The state up to which anything may be told.
     pub(crate) fn released(&mut self, links: &Links) -> u64 {
         let holders = holders(links);
@@ -125,7 +130,7 @@ impl Copies {
         let reached = |id: &ServerId| self.holders.get(id).map_or(0, |holder| holder.reached);
         let mut states: Vec<u64> = holders.iter().map(reached).collect();
         states.sort_unstable();
-        if states.first().is_some_and(|least| *least >= self.gate.max(links.entered())) {
+        if states.first().is_some_and(|least| *least >= self.gate(links)) {
             let enough = states[states.len() - needed(states.len())];
             self.released = self.released.max(enough);
         }
@@ -135,8 +140,7 @@ impl Copies {
     /// Whether every server that is to hold a copy has one that knows all holders.
     pub fn is_copied(&self, links: &Links) -> bool {
         let holders = holders(links);
-        let has =
-            |id: &ServerId| self.holders.get(id).is_some_and(|h| h.reached >= self.gate.max(links.entered()));
+        let has = |id: &ServerId| self.holders.get(id).is_some_and(|h| h.reached >= self.gate(links));
         !holders.is_empty() && holders.iter().all(has)
     }
 

@@ -38,7 +38,7 @@ impl State {
 
 /// Removes notes of directories that are up: a coordinator that knew nothing of such notes may have reigned in
 /// between.
-pub(crate) fn resume_gone(desk: &mut Desk) {
+pub(crate) fn resume(desk: &mut Desk) {
     let up: Vec<(DirectoryId, ServerId)> =
         desk.state.all_up().map(|server| (server.entry.directory, server.entry.id)).collect();
     for (directory, id) in up {
@@ -110,7 +110,7 @@ pub(crate) fn forget_server(desk: &mut Desk, message: &ServerForget) -> Result<U
 }
 
 /// The latest of the servers that are gone, newest last.
-pub(crate) fn gone_reports(desk: &Desk) -> Vec<GoneReport> {
+pub(crate) fn reports(desk: &Desk) -> Vec<GoneReport> {
     let mut gone: Vec<&GoneReport> = desk.state.gone.values().collect();
     gone.sort_by_key(|gone| (gone.since, gone.server));
     let excess = gone.len().saturating_sub(GONE_TOLD_MAX);

@@ -19,9 +19,8 @@ use crate::plan::EarlierPlan;
 use crate::prove::{SegmentProof, StreamProof};
 use crate::records::{EarlierRecord, Key, TabletRecord};
 use crate::recoveries::{Outcome, Recoveries};
-use crate::recovery::Recovery;
+use crate::recovery::{Recovery, Surroundings};
 use crate::streams::sender_of;
-use crate::surroundings::Surroundings;
 use crate::timeline;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, Level, Mark, Peer, RecoveryId, ServerId, Status, TableId};
@@ -128,7 +127,7 @@ impl Recoveries {
         let needed: BTreeSet<ServerId> =
             desk.state.live_pieces().flat_map(TabletRecord::earlier_positions).map(|e| e.server).collect();
         for server in kept {
-            if needed.contains(&server) || around.drops.wait_for(server) {
+            if needed.contains(&server) || around.progress.is_dropping_at(server) {
                 continue;
             }
             if let Some(id) = desk.state.recovery_of(server).map(|record| record.id) {

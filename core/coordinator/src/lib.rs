@@ -5,75 +5,88 @@
 //! part compares that with what has been reached, sends the one next message, and repeats the message until it is
 //! answered.
 //!
+//! The parts lie in layers, and a file imports only what lies below it. Each part owns its state and is lent the `desk`:
+//! the state, the clock, and the way out.
+//!
 //! Not here: the store itself (only `Effect::Store`), the servers' side of each conversation.
 //! Protocols: docs/protocols/membership.md, docs/protocols/recovery.md. Format: docs/formats/store.md.
 //! Catalogue: B1, B3, A1, F1-F3, F5-F7, D8, G1.
 
-mod accept;
+// What everything works with, lowest first.
 mod asked;
 mod clock;
 mod config;
-mod confirmed;
-mod copies;
-mod death;
-mod desk;
-mod links;
-mod list;
-mod machine;
-mod outbox;
-mod parts;
-mod progress;
-mod rebuild;
+mod retry;
+mod weight;
+
+mod cut;
+mod divide;
+mod pieces;
+mod prove;
 mod records;
 mod state;
 
-mod enlist;
-mod gone;
-mod streams;
-mod verify;
+mod desk;
+mod list;
+mod outbox;
 
+// What needs the desk alone.
+mod earlier;
+mod gone;
+mod losses;
+mod shortage;
+mod streams;
+mod timeline;
+
+mod confirmed;
+mod full;
 mod leases;
-mod surroundings;
+mod links;
+mod read_leases;
+
+// Recoveries.
+mod departed;
+mod inquiry;
+mod plan;
+mod recovery;
+mod rooms;
+mod watching;
+
+mod recoveries;
+
+mod accept;
+mod kept;
+mod planning;
+mod publish;
+mod replaying;
+mod room;
+mod steps;
+mod turns;
+
+// Tables.
+mod division;
+mod migration;
+mod progress;
 mod tables;
 mod tablets;
-mod timeline;
-mod turns;
 mod updates;
+mod weighing;
 
-mod cut;
-mod departed;
-mod divide;
-mod division;
-mod drops;
-mod earlier;
-mod full;
-mod inquiry;
-mod kept;
-mod losses;
-mod migration;
-mod pieces;
-mod plan;
-mod planning;
-mod prove;
-mod publish;
-mod read_leases;
-mod recoveries;
-mod recovering;
-mod recovery;
+// Servers.
+mod copies;
+mod death;
+mod enlist;
+mod verify;
+
+// The whole.
+mod machine;
+mod parts;
+mod rebuild;
 mod reign;
-mod replaying;
-
 mod replies;
 mod requests;
-mod retry;
-mod room;
-mod rooms;
 mod seen;
-mod shortage;
 mod status;
-mod watching;
-mod weighing;
-mod weight;
 
 pub use clock::Clock;
 pub use config::{CoordinatorConfig, Rebuild};

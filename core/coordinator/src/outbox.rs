@@ -161,9 +161,12 @@ impl Outbox {
 
     /// Answers an onlooker, who does nothing because of the answer.
     pub fn show<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.reply_with(to, request, body);
-        self.watching.extend(std::mem::replace(&mut self.waiting, waiting));
+        let body = encode(body);
+        let fits = body.len() <= FRAME_BODY_BYTES_MAX as usize;
+        let (status, body) = if fits { (Status::Ok, body) } else { (Status::FrameTooLarge, Vec::new()) };
+        let header = self.answer(request, status);
+        let shown = self.waiting(to, &header, body.len(), |out| out.extend_from_slice(&body));
+        self.watching.extend(shown);
     }
 
     pub fn reply(&mut self, to: Peer, request: &Header, status: Status) {
@@ -203,6 +206,18 @@ impl Outbox {
     }
 
     fn send(&mut self, to: Peer, header: &Header, about: usize, encode: impl FnOnce(&mut Vec<u8>)) {
+        let waiting = self.waiting(to, header, about, encode);
+        self.waiting.extend(waiting);
+    }
+
+    /// A message that waits for the changes made before it; none if too much waits already.
+    fn waiting(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        about: usize,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<Waiting> {
         let mut bytes = Vec::with_capacity(frame::HEADER_BYTES + about);
         frame::write(&mut bytes, header, encode);
         if self.waiting_bytes + bytes.len() > WAITING_BYTES_MAX {
@@ -211,11 +226,11 @@ impl Outbox {
                 let text = format!("the store is slow: {} messages were dropped", self.dropped);
                 self.report(Level::Warn, text);
             }
-            return;
+            return None;
         }
         self.waiting_bytes += bytes.len();
         let commits = self.commits_begun + u64::from(!self.changed.is_empty());
-        self.waiting.push_back(Waiting { commits, to, frame: bytes });
+        Some(Waiting { commits, to, frame: bytes })
     }
 
     /// The commit in flight is durable; returns the records that it has put. None: the token is not that commit's.

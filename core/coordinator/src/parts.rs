@@ -18,8 +18,8 @@ use crate::list::ListHistory;
 use crate::progress::Progress;
 use crate::read_leases::ReadLeases;
 use crate::recoveries::Recoveries;
+use crate::recovery::Surroundings;
 use crate::status::Sight;
-use crate::surroundings::Surroundings;
 use crate::verify::Verification;
 use crate::weighing::Weighings;
 use ramhold_base::{Instant, ServerId};
@@ -54,7 +54,7 @@ impl Parts {
         self.progress.resume(desk);
         self.progress.resume_divisions(desk);
         self.progress.resume_migrations(desk);
-        gone::resume_gone(desk);
+        gone::resume(desk);
         let up: Vec<ServerId> = desk.state.all_up().map(|s| s.entry.id).collect();
         desk.list = ListHistory::new(desk.state.meta.list_version);
         self.links.resume(now, desk, &up);
@@ -143,5 +143,5 @@ pub(crate) fn surroundings<'a>(
     progress: &'a Progress,
     verification: &Verification,
 ) -> Surroundings<'a> {
-    Surroundings { links, drops: &progress.dropping, is_starting: verification.is_starting() }
+    Surroundings { links, progress, is_starting: verification.is_starting() }
 }

@@ -2,7 +2,6 @@
 //!
 //! Not here: doing the work (`tablets`, `division`, `migration`), what clients are answered (`updates`).
 
-use crate::drops::Drops;
 use crate::records::UpdateResult;
 use crate::retry::Retry;
 use ramhold_base::{ConnId, DivisionId, Instant, KeyHash, ServerId, TableId};
@@ -34,7 +33,7 @@ pub(crate) struct Progress {
     /// Tablets that are not taken, by table and first hash.
     pub creating: BTreeMap<(TableId, KeyHash), Retry>,
     /// For each dropping table the owners that have not answered; also for tables that are gone.
-    pub dropping: Drops,
+    pub dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
     /// Owners that have not heard of a table's division.
     pub telling: Tellings,
     /// Owners that have tablets to move to other streams.
@@ -47,7 +46,7 @@ impl Default for Progress {
     fn default() -> Progress {
         Progress {
             creating: BTreeMap::new(),
-            dropping: Drops::default(),
+            dropping: BTreeMap::new(),
             telling: Tellings::new(),
             movers: Movers::new(),
             waiting: BTreeMap::new(),
@@ -79,6 +78,11 @@ impl Progress {
     pub fn forget(&mut self, conn: ConnId) {
         self.waiting.values_mut().for_each(|w| w.retain(|(c, ..)| *c != conn));
         self.waiting.retain(|_, w| !w.is_empty());
+    }
+
+    /// Whether a drop waits for this server, dead or alive.
+    pub fn is_dropping_at(&self, server: ServerId) -> bool {
+        self.dropping.values().any(|owners| owners.contains_key(&server))
     }
 
     pub fn creating_count(&self) -> usize {

@@ -1,6 +1,6 @@
 //! All recoveries that are at work, and what they share.
 //!
-//! Not here: their steps (`recovering`), their room (`room`, `turns`), logs that are kept (`kept`).
+//! Not here: their steps (`steps`), their room (`room`, `turns`), logs that are kept (`kept`).
 //! Protocol: docs/protocols/recovery.md.
 
 use crate::desk::Desk;

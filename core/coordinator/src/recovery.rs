@@ -3,21 +3,31 @@
 //! Everything here can be found out again: after a restart the log is proven again, and the tablets that are still the
 //! dead server's are divided anew.
 //!
-//! Not here: the steps in their order (`recovering`), the division (`plan`).
+//! Not here: the steps in their order (`steps`), the division (`plan`).
 //! Protocol: docs/protocols/recovery.md. Catalogue: F2, F3, D2.
 
 use crate::config::CoordinatorConfig;
 use crate::desk::Desk;
 use crate::inquiry::{Inquiry, Look};
+use crate::links::Links;
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::prove::{Evidence, Missing, prove};
 use crate::records::EndRecord;
-use crate::surroundings::Surroundings;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, Peer, RecoveryId, ServerId};
 use ramhold_wire::Header;
 use ramhold_wire::recovery::Recovered;
 use std::collections::BTreeSet;
+
+/// What recoveries have to know of other parts.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub links: &'a Links,
+    pub progress: &'a Progress,
+    /// The servers of the old list are still being looked at.
+    pub is_starting: bool,
+}
 
 #[derive(Debug)]
 pub(crate) struct Recovery {

@@ -71,7 +71,7 @@ impl Sight<'_> {
             servers_crashed: in_state(ServerState::Crashed),
             servers_expected: self.desk.state.expected_count(),
             servers_gone: self.desk.state.gone.len() as u64,
-            gone: gone::gone_reports(self.desk),
+            gone: gone::reports(self.desk),
             tables: self.desk.state.tables.values().filter(|t| !t.dropping).count() as u64,
             tablets: tablets().count() as u64,
             tablets_recovering: tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()

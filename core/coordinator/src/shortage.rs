@@ -38,7 +38,7 @@ fn places(desk: &Desk) -> Vec<u32> {
 }
 
 /// Warns of tables whose replicas the servers that are up cannot keep.
-pub(crate) fn warn_of_shortages(desk: &Desk, warnings: &mut Vec<String>) {
+pub(crate) fn warn(desk: &Desk, warnings: &mut Vec<String>) {
     let tables = desk.state.tables.values().filter(|t| !t.dropping);
     let short = tables.filter_map(|table| Some((table, shortage(desk, table.options.replicas)?)));
     for (table, shortage) in short.take(WARNING_COUNT_MAX) {

@@ -99,7 +99,7 @@ impl Sight<'_> {
             cleared: self.verification.cleared.values().cloned().collect(),
             copyset_rings: self.desk.config.placement.copyset_rings(),
             expected: Some(self.desk.state.expected_count()),
-            gone: Some(gone::gone_reports(self.desk)),
+            gone: Some(gone::reports(self.desk)),
         }
     }
 
@@ -186,7 +186,7 @@ impl Sight<'_> {
                 unproven.join(", ")
             ));
         }
-        shortage::warn_of_shortages(self.desk, &mut warnings);
+        shortage::warn(self.desk, &mut warnings);
         self.full_disks.warn(now, self.desk, &mut warnings);
         warnings.extend(self.full_store.trouble(now).map(|trouble| format!("on the coordinator {trouble}")));
         let waiting = self.recoveries.open.values().filter(|r| r.admission.waits_for().is_some()).count();

@@ -44,13 +44,13 @@ impl Progress {
     pub(crate) fn want_drop(&mut self, desk: &mut Desk, table: TableId) {
         let Some(record) = desk.state.tables.get(&table) else { return };
         let owners = record.tablets.iter().map(|t| (t.owner, Retry::new(&desk.config)));
-        self.dropping.0.insert(table, owners.collect());
+        self.dropping.insert(table, owners.collect());
         self.creating.retain(|(t, _), _| *t != table);
         self.wake_at = Instant::ZERO;
     }
 
     fn want_drop_at(&mut self, desk: &mut Desk, table: TableId, server: ServerId) {
-        let owners = self.dropping.0.entry(table).or_default();
+        let owners = self.dropping.entry(table).or_default();
         owners.insert(server, Retry::new(&desk.config));
         self.wake_at = Instant::ZERO;
     }
@@ -156,16 +156,16 @@ impl Progress {
     }
 
     fn advance_drops(&mut self, now: Instant, desk: &mut Desk, recoveries: &Recoveries) {
-        let tables: Vec<TableId> = self.dropping.0.keys().copied().collect();
+        let tables: Vec<TableId> = self.dropping.keys().copied().collect();
         for table in tables {
-            let Some(owners) = self.dropping.0.get_mut(&table) else { continue };
+            let Some(owners) = self.dropping.get_mut(&table) else { continue };
             let before = owners.len();
             owners.retain(|owner, _| !is_silenced(now, desk, recoveries, *owner, &mut self.wake_at));
             if owners.len() != before {
                 desk.look_at_recoveries();
             }
             if owners.is_empty() {
-                self.dropping.0.remove(&table);
+                self.dropping.remove(&table);
                 end_drop(desk, table);
                 continue;
             }
@@ -185,7 +185,7 @@ impl Progress {
         if !matches!(status, Status::Ok | Status::UnknownTable) {
             return;
         }
-        if let Some(owners) = self.dropping.0.get_mut(&table) {
+        if let Some(owners) = self.dropping.get_mut(&table) {
             owners.remove(&server);
             self.wake_at = Instant::ZERO;
         }

@@ -18,6 +18,7 @@ use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{Division, TableDivide, TabletWeights, TabletsWeighed};
 use ramhold_wire::{Header, decode};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 /// How long to wait for owners that do not answer: about as long as a busy owner takes to answer.
@@ -56,20 +57,22 @@ impl Weighings {
                 division::divide_table(desk, progress, &message, &[])
             });
         };
-        if !self.0.contains_key(&message.table) {
-            let owners: Vec<ServerId> = table.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect();
-            let owners =
-                owners.into_iter().filter(|owner| desk.state.is_up(*owner)).map(|owner| (owner, None));
-            let weighing =
-                Weighing { until: now + WEIGH_WAIT, owners: owners.collect(), waiting: Vec::new() };
-            for server in weighing.owners.keys().copied() {
-                let asked = Asked::Weights { table: message.table, server };
-                // A message of a few bytes always fits.
-                let _ = desk.ask(now, server, asked, &TabletWeights { table: message.table });
+        let weighing = match self.0.entry(message.table) {
+            Entry::Occupied(begun) => begun.into_mut(),
+            Entry::Vacant(place) => {
+                let taken = table.tablets.iter().filter(|t| t.taken).map(|t| t.owner);
+                let owners = taken.filter(|owner| desk.state.is_up(*owner)).map(|owner| (owner, None));
+                let until = now + WEIGH_WAIT;
+                let weighing =
+                    place.insert(Weighing { until, owners: owners.collect(), waiting: Vec::new() });
+                for server in weighing.owners.keys().copied() {
+                    let asked = Asked::Weights { table: message.table, server };
+                    // A message of a few bytes always fits.
+                    let _ = desk.ask(now, server, asked, &TabletWeights { table: message.table });
+                }
+                weighing
             }
-            self.0.insert(message.table, weighing);
-        }
-        let weighing = self.0.get_mut(&message.table).expect("begun just now or before");
+        };
         let number = |header: &Header| (header.lease, header.sequence);
         let has_room = weighing.waiting.len() < WAITING_COUNT_MAX;
         let before = weighing.waiting.iter_mut().find(|(_, waiting, _)| number(waiting) == number(header));

@@ -17,8 +17,7 @@ use crate::inquiry::PROOF_INTERVAL;
 use crate::plan::Plan;
 use crate::records::Key;
 use crate::recoveries::{Outcome, Recoveries};
-use crate::recovery::Recovery;
-use crate::surroundings::Surroundings;
+use crate::recovery::{Recovery, Surroundings};
 use crate::{gone, losses, timeline};
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::{DirectoryId, Instant, Level, RecoveryId, ServerId, Status, TableId};
@@ -117,8 +116,9 @@ impl Recoveries {
             recovery.check_done = true;
         }
         if std::mem::take(&mut recovery.check_done) {
-            let is_over =
-                !recovery.retake && !desk.state.has_tablets(crashed) && !around.drops.wait_for(crashed);
+            let is_over = !recovery.retake
+                && !desk.state.has_tablets(crashed)
+                && !around.progress.is_dropping_at(crashed);
             if is_over {
                 self.end(now, desk, around, id, crashed);
                 return Outcome::Over;
