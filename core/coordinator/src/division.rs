@@ -109,7 +109,7 @@ impl Progress {
         }
     }
 
-    fn want_told(&mut self, desk: &mut Desk, table: TableId, owners: BTreeSet<ServerId>) {
+    fn want_told(&mut self, desk: &Desk, table: TableId, owners: BTreeSet<ServerId>) {
         let Some(division) = desk.state.tables.get(&table).map(|t| t.division) else { return };
         for owner in owners {
             let telling = Telling { retry: Retry::new(&desk.config), division };

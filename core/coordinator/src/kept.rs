@@ -222,7 +222,7 @@ impl Recoveries {
                 continue;
             }
             let Some(id) = desk.state.recovery_of(owner).map(|record| record.id) else { continue };
-            if self.open.get(&id).is_some_and(|open| self.is_at_hand_alone(desk, owner, open)) {
+            if self.open.get(&id).is_some_and(|open| is_at_hand_alone(desk, owner, open)) {
                 let_go.insert(owner);
                 anew.push(id);
             }
@@ -252,7 +252,7 @@ impl Recoveries {
             self.open.entry(*id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
         }
         let open = |id: &Option<RecoveryId>| id.as_ref().and_then(|id| self.open.get(id));
-        whole_logs.retain(|log, id| open(id).is_some_and(|open| self.is_at_hand_alone(desk, *log, open)));
+        whole_logs.retain(|log, id| open(id).is_some_and(|open| is_at_hand_alone(desk, *log, open)));
         owners.retain(|_, id| !open(id).is_some_and(Recovery::is_running));
         let mut changed: BTreeSet<TableId> = BTreeSet::new();
         let mut anew: BTreeSet<RecoveryId> = BTreeSet::new();
@@ -284,25 +284,6 @@ impl Recoveries {
                 recovery.plan_anew();
             }
         }
-    }
-
-    /// Whether a dead log would do by itself. It is proven without loss by what is known just now. Two servers that are
-    /// up have each segment, if it has replicas on as many. And nobody is replaying it together with another log.
-    fn is_at_hand_alone(&self, desk: &Desk, crashed: ServerId, recovery: &Recovery) -> bool {
-        let Some(proof) = recovery.inquiry.proof.as_ref().filter(|proof| !proof.has_loss()) else {
-            return false;
-        };
-        let Some(server) = desk.state.servers.get(&crashed) else { return false };
-        let is_held = |stream: &StreamProof| {
-            let own = server.streams.iter().find(|s| (s.shard, s.stream) == (stream.shard, stream.stream));
-            let wanted = own.map_or(2, |own| usize::from(own.replicas).min(2));
-            let has =
-                |s: &SegmentProof| s.sources.iter().filter(|source| desk.state.is_up(source.backup)).count();
-            stream.segments.iter().all(|segment| has(segment) >= wanted)
-        };
-        !recovery.is_running()
-            && recovery.inquiry.is_of(desk.state.meta.list_version)
-            && proof.streams.iter().all(is_held)
     }
 
     /// Whether the other logs that parts of this one are to be recovered from are proven. Backups are asked about those
@@ -371,7 +352,7 @@ impl Recoveries {
     }
 
     /// All backups are asked anew about a log, and about the logs that it is recovered with.
-    pub(crate) fn ask_anew(&mut self, desk: &mut Desk, id: RecoveryId) {
+    pub(crate) fn ask_anew(&mut self, desk: &Desk, id: RecoveryId) {
         let plan = self.open.get(&id).and_then(|recovery| recovery.plan.as_ref());
         let others: Vec<ServerId> = plan.iter().flat_map(|p| &p.earlier).map(|e| e.crashed).collect();
         let others = others.into_iter().filter_map(|server| Some(desk.state.recovery_of(server)?.id));
@@ -444,4 +425,23 @@ fn report_let_go(desk: &mut Desk) {
     let text = "dead logs are let go for want of room, though devices may not have all that was recovered";
     desk.outbox.report(Level::Warn, text);
     desk.outbox.mark(Mark::KeptLogLetGo);
+}
+
+/// Whether a dead log would do by itself. It is proven without loss by what is known just now. Two servers that are
+/// up have each segment, if it has replicas on as many. And nobody is replaying it together with another log.
+fn is_at_hand_alone(desk: &Desk, crashed: ServerId, recovery: &Recovery) -> bool {
+    let Some(proof) = recovery.inquiry.proof.as_ref().filter(|proof| !proof.has_loss()) else {
+        return false;
+    };
+    let Some(server) = desk.state.servers.get(&crashed) else { return false };
+    let is_held = |stream: &StreamProof| {
+        let own = server.streams.iter().find(|s| (s.shard, s.stream) == (stream.shard, stream.stream));
+        let wanted = own.map_or(2, |own| usize::from(own.replicas).min(2));
+        let has =
+            |s: &SegmentProof| s.sources.iter().filter(|source| desk.state.is_up(source.backup)).count();
+        stream.segments.iter().all(|segment| has(segment) >= wanted)
+    };
+    !recovery.is_running()
+        && recovery.inquiry.is_of(desk.state.meta.list_version)
+        && proof.streams.iter().all(is_held)
 }

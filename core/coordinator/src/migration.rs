@@ -126,7 +126,7 @@ impl Progress {
         tables.into_iter().for_each(|table| self.want_migrated(desk, table));
     }
 
-    fn want_migrated(&mut self, desk: &mut Desk, table: TableId) {
+    fn want_migrated(&mut self, desk: &Desk, table: TableId) {
         let Some(record) = desk.state.tables.get(&table) else { return };
         for owner in movers_of(&desk.state, record) {
             self.movers.insert((table, owner), Retry::new(&desk.config));
@@ -136,7 +136,7 @@ impl Progress {
 
     /// A stream of this server is registered. Pieces that are live in it since a recovery may be of a table that was
     /// altered meanwhile.
-    pub(crate) fn want_migrated_from(&mut self, desk: &mut Desk, server: ServerId) {
+    pub(crate) fn want_migrated_from(&mut self, desk: &Desk, server: ServerId) {
         let live = desk.state.tables.values().filter(|t| !t.dropping);
         let tables: Vec<TableId> = live
             .filter(|table| movers_of(&desk.state, table).contains(&server))

@@ -269,13 +269,7 @@ impl Rebuilding {
         Ok(())
     }
 
-    fn on_part(
-        &mut self,
-        desk: &mut Desk,
-        server: ServerId,
-        status: Status,
-        body: &[u8],
-    ) -> Result<(), String> {
+    fn on_part(&mut self, desk: &Desk, server: ServerId, status: Status, body: &[u8]) -> Result<(), String> {
         let Some(reading) = self.reading.as_mut().filter(|reading| reading.from == server) else {
             return Ok(());
         };

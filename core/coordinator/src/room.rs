@@ -145,7 +145,7 @@ impl Recoveries {
     }
 
     /// Notes since when frames are short.
-    fn look_at_frames(&mut self, now: Instant, desk: &mut Desk) {
+    fn look_at_frames(&mut self, now: Instant, desk: &Desk) {
         let replicas = desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
         let have = self.rooms.reports.values().filter(|report| report.frames > 0).count();
         let is_full = have <= usize::from(replicas) && have < self.rooms.reports.len();

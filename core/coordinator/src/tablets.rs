@@ -33,7 +33,7 @@ impl Progress {
     }
 
     /// Every tablet of the table that is not taken has to be taken.
-    pub(crate) fn want_tablets(&mut self, desk: &mut Desk, table: TableId) {
+    pub(crate) fn want_tablets(&mut self, desk: &Desk, table: TableId) {
         let Some(record) = desk.state.tables.get(&table) else { return };
         for tablet in record.tablets.iter().filter(|t| !t.taken) {
             self.creating.insert((table, tablet.first), Retry::new(&desk.config));
@@ -41,7 +41,7 @@ impl Progress {
         self.wake_at = Instant::ZERO;
     }
 
-    pub(crate) fn want_drop(&mut self, desk: &mut Desk, table: TableId) {
+    pub(crate) fn want_drop(&mut self, desk: &Desk, table: TableId) {
         let Some(record) = desk.state.tables.get(&table) else { return };
         let owners = record.tablets.iter().map(|t| (t.owner, Retry::new(&desk.config)));
         self.dropping.insert(table, owners.collect());
@@ -49,7 +49,7 @@ impl Progress {
         self.wake_at = Instant::ZERO;
     }
 
-    fn want_drop_at(&mut self, desk: &mut Desk, table: TableId, server: ServerId) {
+    fn want_drop_at(&mut self, desk: &Desk, table: TableId, server: ServerId) {
         let owners = self.dropping.entry(table).or_default();
         owners.insert(server, Retry::new(&desk.config));
         self.wake_at = Instant::ZERO;
