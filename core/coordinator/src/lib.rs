@@ -42,6 +42,7 @@ mod confirmed;
 mod full;
 mod leases;
 mod links;
+mod progress;
 mod read_leases;
 
 // Recoveries.
@@ -56,6 +57,7 @@ mod recoveries;
 
 mod accept;
 mod kept;
+mod levelling;
 mod planning;
 mod publish;
 mod replaying;
@@ -66,7 +68,6 @@ mod turns;
 // Tables.
 mod division;
 mod migration;
-mod progress;
 mod tables;
 mod tablets;
 mod updates;

@@ -14,8 +14,6 @@ use ramhold_base::{Instant, Level, RecoveryId, ServerId};
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
 impl Recoveries {
-    // Divide.
-
     /// Divides the tablets that are still the dead server's, unless there is a division.
     pub(crate) fn divide(&mut self, now: Instant, desk: &mut Desk, id: RecoveryId) {
         let Some(recovery) = self.open.get(&id).filter(|recovery| recovery.plan.is_none()) else { return };

@@ -83,6 +83,12 @@ impl Recoveries {
         }
     }
 
+    /// A dead log is let go, so its replicas will be freed.
+    pub fn room_may_be_free(&mut self) {
+        self.rooms.is_scarce = false;
+        self.wake_waiting();
+    }
+
     /// When some recovery is to be advanced.
     pub fn wake(&self, desk: &Desk) -> Instant {
         if desk.notes.recoveries { Instant::ZERO } else { self.wake_at }

@@ -18,23 +18,17 @@
 use crate::asked::Asked;
 use crate::desk::Desk;
 use crate::prove::Proof;
-use crate::records::ServerRecord;
 use crate::recoveries::Recoveries;
 use crate::recovery::{Admission, Need, Recovery};
 use crate::rooms::Rooms;
 use ramhold_base::{Instant, Level, Mark, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::recovery::{Room, RoomReport};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How often servers are asked again while a recovery waits for room, or a dead log is kept.
 const ASK_INTERVAL: Duration = Duration::from_millis(500);
-/// With more masters than this, each takes over so little that it does not matter how much memory it has.
-const LEVELLED_MASTERS_MAX: usize = 64;
-/// A master that takes over two even shares in four partitions fills this many segments in part, and begins as many
-/// heads.
-const LEVELLED_SEGMENTS: u64 = 8;
 /// How long a partition that found no room is left alone: the memory that it had taken has to be free again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
@@ -76,49 +70,6 @@ impl Recoveries {
         !self.open.is_empty() || desk.state.has_kept()
     }
 
-    /// The free memory of each master, if all masters have told, and one has more than another by over half of its
-    /// share of what is to be recovered. Then the masters with most memory take over most. If everything were shared
-    /// out evenly after each death, the data of a few servers would come to lie with those that have lived longest; and
-    /// the amount that one of these holds decides how long its recovery takes. With many masters each takes so little
-    /// that it does not matter. If several servers are recovered at once, there must be more than enough room for all
-    /// of them, and at least twice as many masters as dead servers; otherwise their need of room is what counts.
-    pub(crate) fn uneven_masters(
-        &self,
-        desk: &Desk,
-        id: RecoveryId,
-        share: u64,
-    ) -> Option<BTreeMap<ServerId, u64>> {
-        let told = |server: &ServerRecord| {
-            let id = server.entry.id;
-            self.rooms.reports.get(&id).map(|report| (id, report.log_bytes))
-        };
-        let free: BTreeMap<ServerId, u64> = masters(desk).map(told).collect::<Option<_>>()?;
-        let (least, most) = (free.values().min()?, free.values().max()?);
-        let is_uneven = free.len() <= LEVELLED_MASTERS_MAX && most - least > share / 2;
-        (is_uneven && self.has_plenty(desk, id, share, free.len() as u64)).then_some(free)
-    }
-
-    /// Whether there is this recovery alone, or twice the room that all open recoveries would take in small partitions
-    /// if each were like this one.
-    fn has_plenty(&self, desk: &Desk, id: RecoveryId, share: u64, masters: u64) -> bool {
-        let open = desk.state.recoveries.values().filter(|record| !record.done).count() as u64;
-        if open <= 1 {
-            return true;
-        }
-        let segments = (share / u64::from(desk.config.segment_bytes)).saturating_add(LEVELLED_SEGMENTS);
-        let replicas = desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
-        let all = 2 * open * masters;
-        let (bytes, frames) =
-            self.rooms.reports.values().fold((0, 0), |(bytes, frames): (u64, u64), room| {
-                (bytes.saturating_add(room.log_bytes), frames.saturating_add(room.frames))
-            });
-        !self.rooms.is_scarce
-            && 2 * open <= masters
-            && !self.open.iter().any(|(other, recovery)| *other != id && recovery.is_waiting())
-            && share.saturating_mul(all) <= bytes
-            && segments.saturating_mul(u64::from(replicas)).saturating_mul(all) <= frames
-    }
-
     /// When servers are to be asked for room again.
     pub(crate) fn room_wake(&self, desk: &Desk) -> Instant {
         let is_waited_for = desk.state.has_kept() || self.open.values().any(Recovery::is_waiting);
@@ -152,12 +103,6 @@ impl Recoveries {
         let is_short = is_full || !self.has_frames_for_oldest(desk);
         let since = self.rooms.frames_short_since.unwrap_or(now);
         self.rooms.frames_short_since = is_short.then_some(since);
-    }
-
-    /// A dead log is let go, so its replicas will be freed.
-    pub(crate) fn room_may_be_free(&mut self) {
-        self.rooms.is_scarce = false;
-        self.wake_waiting();
     }
 
     /// Whether a recovery that lacks nothing else may be divided and replayed.
@@ -238,7 +183,7 @@ impl Recoveries {
         partition: u32,
         server: ServerId,
     ) {
-        let masters: BTreeSet<ServerId> = masters(desk).map(|master| master.entry.id).collect();
+        let masters: BTreeSet<ServerId> = desk.state.masters().map(|master| master.entry.id).collect();
         let plan = self.open.get_mut(&id).and_then(|recovery| recovery.plan.as_mut());
         let mut fits_nobody = false;
         if let Some(partition) = plan.and_then(|plan| plan.partitions.get_mut(partition as usize)) {
@@ -273,8 +218,4 @@ impl Recoveries {
             desk.outbox.mark(Mark::RecoveryLetsOthersTry);
         }
     }
-}
-
-fn masters(desk: &Desk) -> impl Iterator<Item = &ServerRecord> {
-    desk.state.all_up().filter(|server| server.entry.master)
 }

@@ -180,6 +180,11 @@ impl State {
         self.servers.values().filter(|s| s.entry.state == ServerState::Up)
     }
 
+    /// Servers that are Up and take tablets.
+    pub fn masters(&self) -> impl Iterator<Item = &ServerRecord> {
+        self.all_up().filter(|server| server.entry.master)
+    }
+
     /// All tablets, each by its first piece.
     pub fn tablets(&self) -> impl Iterator<Item = &TabletRecord> {
         self.tables.values().flat_map(|t| &t.tablets).filter(|t| !t.joined)
