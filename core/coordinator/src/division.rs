@@ -27,8 +27,7 @@ use std::collections::BTreeSet;
 const STAT_BYTES: u32 = 36;
 const STATS_SHARE: u32 = 8;
 
-/// `weights`: where the table's bytes lie, as far as its owners have told; only a cut into equal parts asks for
-/// them.
+/// `weights`: where the table's bytes lie, as far as its owners have told; only a cut into equal parts asks for them.
 pub(crate) fn divide_table(
     desk: &mut Desk,
     progress: &mut Progress,

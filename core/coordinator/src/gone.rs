@@ -36,8 +36,7 @@ impl State {
     }
 }
 
-/// Removes notes of directories that are up: a coordinator that knew nothing of such notes may have reigned in
-/// between.
+/// Removes notes of directories that are up: a coordinator that knew nothing of such notes may have reigned in between.
 pub(crate) fn resume(desk: &mut Desk) {
     let up: Vec<(DirectoryId, ServerId)> =
         desk.state.all_up().map(|server| (server.entry.directory, server.entry.id)).collect();

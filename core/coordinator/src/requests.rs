@@ -178,8 +178,7 @@ impl Parts {
     }
 }
 
-/// Whether the sender may ask this at all. Pings are answered to everybody, and a server that enlists has no id
-/// yet.
+/// Whether the sender may ask this at all. Pings are answered to everybody, and a server that enlists has no id yet.
 fn check_sender(desk: &Desk, opcode: Opcode, header: &Header) -> Result<(), Status> {
     let cluster = desk.state.meta.cluster;
     if !header.cluster.is_none() && header.cluster != cluster {

@@ -33,8 +33,7 @@ enum Recalled {
     Dropped,
 }
 
-/// Carries an update out, unless its result is known, and answers when the table has come as far as the result
-/// says.
+/// Carries an update out, unless its result is known, and answers when the table has come as far as the result says.
 pub(crate) fn on_update(
     desk: &mut Desk,
     leases: &mut Leases,
