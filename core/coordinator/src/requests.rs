@@ -9,7 +9,7 @@ use crate::parts::{Parts, surroundings};
 use crate::streams::{self, Registration};
 use crate::{copies, enlist, gone, losses, migration, status, tables, updates};
 use ramhold_base::{ConnId, Instant, Peer, Status};
-use ramhold_wire::{Header, Opcode, decode};
+use ramhold_wire::{Addressee, ForCoordinator, ForProcess, Gate, Header, Opcode, decode};
 
 impl Parts {
     pub fn on_request(&mut self, now: Instant, desk: &mut Desk, header: &Header, body: &[u8], from: ConnId) {
@@ -33,41 +33,71 @@ impl Parts {
         }
         check_sender(desk, opcode, header)?;
         self.links.note_told(header.sender);
+        match opcode.addressee() {
+            Addressee::ForProcess(ForProcess::Ping) => status::answer_ping(now, desk, to, header),
+            Addressee::ForProcess(ForProcess::ProcessStatus) => {
+                status::answer_process_status(now, desk, to, header)
+            }
+            Addressee::ForProcess(ForProcess::StateRead) => {
+                self.copies.on_state_read(desk, to, header, &decode(body)?)
+            }
+            Addressee::ForCoordinator(request) => {
+                self.answer_own_request(now, desk, request, header, body, from)
+            }
+            Addressee::ForSender(_)
+            | Addressee::ForObject(_)
+            | Addressee::ForMaster(_)
+            | Addressee::ForBackup(_)
+            | Addressee::ForServer(_) => Err(Status::UnknownOpcode),
+        }
+    }
+
+    /// A request that only the coordinator answers.
+    fn answer_own_request(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        request: ForCoordinator,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+    ) -> Result<(), Status> {
+        let to = Peer::Conn(from);
         let Parts { leases, progress, recoveries, .. } = &mut *self;
-        match opcode {
-            Opcode::Ping => status::answer_ping(now, desk, to, header),
-            Opcode::ProcessStatus => status::answer_process_status(now, desk, to, header),
-            Opcode::ClusterStatus => self.answer_cluster_status(now, desk, to, header),
-            Opcode::Recoveries => {
+        match request {
+            ForCoordinator::ClusterStatus => self.answer_cluster_status(now, desk, to, header),
+            ForCoordinator::Recoveries => {
                 let recoveries = self.sight(desk).all_recoveries();
                 desk.outbox.show(to, header, &recoveries);
                 Ok(())
             }
-            Opcode::LeaseOpen => self.leases.on_lease_open(now, desk, to, header, &decode(body)?),
-            Opcode::LeaseRenew => self.leases.on_lease_renew(now, desk, to, header, &decode(body)?),
-            Opcode::LeaseCheck => {
+            ForCoordinator::LeaseOpen => self.leases.on_lease_open(now, desk, to, header, &decode(body)?),
+            ForCoordinator::LeaseRenew => self.leases.on_lease_renew(now, desk, to, header, &decode(body)?),
+            ForCoordinator::LeaseCheck => {
                 self.leases.answer_lease_check(now, desk, &mut self.confirmed, to, header, &decode(body)?)
             }
-            Opcode::ReadLease => self.read_leases.on_read_lease(now, desk, &mut self.confirmed, to, header),
-            Opcode::TableCreate => {
+            ForCoordinator::ReadLease => {
+                self.read_leases.on_read_lease(now, desk, &mut self.confirmed, to, header)
+            }
+            ForCoordinator::TableCreate => {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
                     tables::create_table(desk, progress, &message)
                 })
             }
-            Opcode::TableDrop => {
+            ForCoordinator::TableDrop => {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
                     tables::drop_table(desk, progress, recoveries, &message)
                 })
             }
-            Opcode::TableTruncate => {
+            ForCoordinator::TableTruncate => {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
                     tables::truncate_table(desk, progress, recoveries, &message)
                 })
             }
-            Opcode::TableDivide => self.weighings.on_table_divide(
+            ForCoordinator::TableDivide => self.weighings.on_table_divide(
                 now,
                 desk,
                 &mut self.leases,
@@ -76,87 +106,56 @@ impl Parts {
                 header,
                 decode(body)?,
             ),
-            Opcode::TableAlter => {
+            ForCoordinator::TableAlter => {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
                     migration::alter_table(desk, progress, &message)
                 })
             }
-            Opcode::LossAcknowledge => {
+            ForCoordinator::LossAcknowledge => {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, _| {
                     losses::acknowledge_loss(desk, &message)
                 })
             }
-            Opcode::ServerForget => {
+            ForCoordinator::ServerForget => {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, _| {
                     gone::forget_server(desk, &message)
                 })
             }
-            Opcode::LossAccept => {
+            ForCoordinator::LossAccept => {
                 let message = decode(body)?;
                 let around = surroundings(&self.links, &self.progress, &self.verification);
                 self.acceptance.on_loss_accept(now, desk, around, &self.recoveries, from, header, message)
             }
-            Opcode::TableList => tables::answer_table_list(desk, to, header),
-            Opcode::TableDescribe => tables::answer_table_describe(desk, to, header, &decode(body)?),
-            Opcode::Enlist => {
+            ForCoordinator::TableList => tables::answer_table_list(desk, to, header),
+            ForCoordinator::TableDescribe => tables::answer_table_describe(desk, to, header, &decode(body)?),
+            ForCoordinator::Enlist => {
                 let message = decode(body)?;
                 let (verification, mut affected) = self.verifying();
                 enlist::on_enlist(now, desk, verification, &mut affected, to, header, message)
             }
-            Opcode::SuspectServer => {
+            ForCoordinator::SuspectServer => {
                 self.verification.on_suspect_server(now, desk, to, header, &decode(body)?)
             }
-            Opcode::MembershipVerify => {
+            ForCoordinator::MembershipVerify => {
                 self.full_disks.on_membership_verify(now, desk, to, header, decode(body)?)
             }
-            Opcode::StreamRegister => {
+            ForCoordinator::StreamRegister => {
                 match streams::on_stream_register(desk, to, header, &decode(body)?)? {
                     Registration::New => self.progress.want_migrated_from(desk, header.sender),
                     Registration::Known => {}
                 }
                 Ok(())
             }
-            Opcode::HeadRecord => streams::on_head_record(desk, to, header, &decode(body)?),
-            Opcode::CeilingRaise => streams::on_ceiling_raise(desk, to, header, &decode(body)?),
-            Opcode::Recovered => self.recoveries.on_recovered(now, desk, to, header, decode(body)?),
-            Opcode::TabletMigrated => {
+            ForCoordinator::HeadRecord => streams::on_head_record(desk, to, header, &decode(body)?),
+            ForCoordinator::CeilingRaise => streams::on_ceiling_raise(desk, to, header, &decode(body)?),
+            ForCoordinator::Recovered => self.recoveries.on_recovered(now, desk, to, header, decode(body)?),
+            ForCoordinator::TabletMigrated => {
                 self.progress.on_migrated(desk, &mut self.recoveries, to, header, &decode(body)?)
             }
-            Opcode::Settled => self.recoveries.on_settled(now, desk, to, header, &decode(body)?),
-            Opcode::StateRead => self.copies.on_state_read(desk, to, header, &decode(body)?),
-            Opcode::Malformed
-            | Opcode::Read
-            | Opcode::Write
-            | Opcode::Remove
-            | Opcode::Increment
-            | Opcode::Multi
-            | Opcode::Scan
-            | Opcode::Commit
-            | Opcode::Count
-            | Opcode::Append
-            | Opcode::ReplicaFree
-            | Opcode::ReplicasNeeded
-            | Opcode::ReplicaRead
-            | Opcode::RecoveryRead
-            | Opcode::Fence
-            | Opcode::Recover
-            | Opcode::ServerListUpdate
-            | Opcode::TabletTake
-            | Opcode::TabletDrop
-            | Opcode::TabletDivide
-            | Opcode::TabletMigrate
-            | Opcode::Reach
-            | Opcode::Room
-            | Opcode::RecoveryWork
-            | Opcode::TabletWeights
-            | Opcode::StateCopy
-            | Opcode::StateTell
-            | Opcode::Publish
-            | Opcode::Listeners
-            | Opcode::LeaseMeet => Err(Status::UnknownOpcode),
+            ForCoordinator::Settled => self.recoveries.on_settled(now, desk, to, header, &decode(body)?),
         }
     }
 
@@ -187,7 +186,8 @@ fn check_sender(desk: &Desk, opcode: Opcode, header: &Header) -> Result<(), Stat
     if header.term > desk.term {
         return Err(Status::NotCoordinator);
     }
-    if header.sender.is_none() || matches!(opcode, Opcode::Ping | Opcode::Enlist) {
+    let is_for_strangers = opcode == Opcode::Ping || opcode.gate() == Gate::LeaderOfStrangers;
+    if header.sender.is_none() || is_for_strangers {
         return Ok(());
     }
     if header.cluster.is_none() {

@@ -10,7 +10,8 @@
 /// The check that a process makes before it looks at the body of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    /// None: the request is answered to anybody at any time, or its answerer checks by itself.
+    /// None at a server: the request is answered to anybody at any time, or its answerer checks by itself. The
+    /// coordinator answers all but `Ping` as behind `Leader`.
     Open,
     /// The request names this cluster and this life of this server.
     Member,
