@@ -242,48 +242,6 @@ pub enum Front {
     ReadWrite,
 }
 
-/// The row of a command. The case of the name does not matter.
-pub fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut at = name_hash(name);
-    // At least half of the places are empty, so the search ends.
-    while let Some(number) = usize::from(PLACES[at % PLACE_COUNT]).checked_sub(1) {
-        let row = &crate::commands::ALL[number];
-        if row.name.as_bytes().eq_ignore_ascii_case(name) {
-            return Some(row);
-        }
-        at += 1;
-    }
-    None
-}
-
-/// Hash table that finds rows by their name, made at compile time. It holds the rows' numbers plus one.
-static PLACES: [u16; PLACE_COUNT] = {
-    let mut places = [0; PLACE_COUNT];
-    let mut number = 0;
-    assert!(2 * crate::commands::ALL.len() <= PLACE_COUNT);
-    while number < crate::commands::ALL.len() {
-        let mut at = name_hash(crate::commands::ALL[number].name.as_bytes());
-        while places[at % PLACE_COUNT] != 0 {
-            at += 1;
-        }
-        number += 1;
-        places[at % PLACE_COUNT] = number as u16;
-    }
-    places
-};
-
-const PLACE_COUNT: usize = 512;
-
-/// Hash of a name's length and of its first eight letters, whatever their case.
-const fn name_hash(name: &[u8]) -> usize {
-    let (mut hash, mut at) = (name.len(), 0);
-    while at < name.len() && at < 8 {
-        hash = hash.wrapping_mul(31).wrapping_add((name[at] & 0x1F) as usize);
-        at += 1;
-    }
-    hash ^ hash >> 9
-}
-
 impl Command {
     /// The row of a container's subcommand. The case of the name does not matter.
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {

@@ -22,7 +22,7 @@ mod transactions;
 mod usage;
 
 use crate::Fault;
-use crate::command::{Command, Run, find};
+use crate::command::{Command, Run};
 use ramhold_base::limits::KEY_BYTES_MAX;
 
 pub const ALL: &[Command] = &[
@@ -123,6 +123,48 @@ pub const ALL: &[Command] = &[
     server::WAITAOF,
     transactions::WATCH,
 ];
+
+/// The row of a command. The case of the name does not matter.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut at = name_hash(name);
+    // At least half of the places are empty, so the search ends.
+    while let Some(number) = usize::from(PLACES[at % PLACE_COUNT]).checked_sub(1) {
+        let row = &ALL[number];
+        if row.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(row);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Hash table that finds rows by their name, made at compile time. It holds the rows' numbers plus one.
+static PLACES: [u16; PLACE_COUNT] = {
+    let mut places = [0; PLACE_COUNT];
+    let mut number = 0;
+    assert!(2 * ALL.len() <= PLACE_COUNT);
+    while number < ALL.len() {
+        let mut at = name_hash(ALL[number].name.as_bytes());
+        while places[at % PLACE_COUNT] != 0 {
+            at += 1;
+        }
+        number += 1;
+        places[at % PLACE_COUNT] = number as u16;
+    }
+    places
+};
+
+const PLACE_COUNT: usize = 512;
+
+/// Hash of a name's length and of its first eight letters, whatever their case.
+const fn name_hash(name: &[u8]) -> usize {
+    let (mut hash, mut at) = (name.len(), 0);
+    while at < name.len() && at < 8 {
+        hash = hash.wrapping_mul(31).wrapping_add((name[at] & 0x1F) as usize);
+        at += 1;
+    }
+    hash ^ hash >> 9
+}
 
 /// The row of a request: that of its command, or of its subcommand if the command is a container. The request
 /// then has as many arguments as the row demands, and no key that is too large. `args` must not be empty.

@@ -22,7 +22,8 @@ mod reply;
 mod transaction;
 mod whole;
 
-pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run, find};
+pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run};
+pub use commands::find;
 pub use fault::{Fault, Stop};
 pub use front::{CALLS_ROLE, CrossSlot, Host, PEERS_ROLE, Process, Resp, RespConfig, RespStats};
 pub use parse::{Limits, Parsed, Parser};

@@ -1,7 +1,7 @@
 //! The replies of `COMMAND` and `HELP`, made from the table of commands.
 
-use super::{ALL, usage};
-use crate::command::{Command, Flags, KeyPlaces, Run, find};
+use super::{ALL, find, usage};
+use crate::command::{Command, Flags, KeyPlaces, Run};
 use crate::glob::{Case, matches};
 use crate::{Fault, Reply};
 
