@@ -25,7 +25,9 @@ mod whole;
 pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run};
 pub use commands::find;
 pub use fault::{Fault, Stop};
-pub use front::{CALLS_ROLE, CrossSlot, Host, PEERS_ROLE, Process, Resp, RespConfig, RespStats};
+pub use front::{
+    CALLS_ROLE, CrossSlot, Host, PEERS_ROLE, Process, Resp, RespConfig, RespStats, TimingConfig,
+};
 pub use parse::{Limits, Parsed, Parser};
 pub use reply::{Protocol, Reply};
 pub use transaction::{Call, Change, DATABASE_COUNT_DEFAULT, Object, Place, Transaction};

@@ -7,10 +7,8 @@
 //!
 //! Not here: tables that are not placed by slots, and the servers' own check (`Status::NotTogether`).
 
-use super::connection::Queued;
 use crate::transaction::Place;
 use crate::{Command, Fault, Transaction};
-use ramhold_base::Version;
 use ramhold_base::hash::slot_of;
 
 /// The treatment of a command or transaction whose keys have different slots.
@@ -29,21 +27,8 @@ impl CrossSlot {
         self.check_slots(row.keys.of(args).map(slot_of))
     }
 
-    /// Refuses a transaction whose keys, the watched ones among them, have different slots.
-    pub(super) fn check_all(
-        self,
-        queued: &[Queued],
-        watched: &[(Place, Option<Version>)],
-    ) -> Result<(), Fault> {
-        let watched = watched.iter().map(|((_, key), _)| slot_of(key));
-        let queued = queued.iter().flat_map(|Queued { row, args }| {
-            let args = args.list();
-            row.keys.of(&args).map(slot_of).collect::<Vec<u16>>()
-        });
-        self.check_slots(watched.chain(queued))
-    }
-
-    fn check_slots(self, mut slots: impl Iterator<Item = u16>) -> Result<(), Fault> {
+    /// Refuses keys that have different slots.
+    pub(super) fn check_slots(self, mut slots: impl Iterator<Item = u16>) -> Result<(), Fault> {
         if self == CrossSlot::Allow {
             return Ok(());
         }

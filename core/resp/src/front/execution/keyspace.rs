@@ -8,11 +8,13 @@
 //! Clients of Redis Cluster walk by asking every server. Their walks go over the tablets of the server that
 //! is asked, and over no others.
 
-use super::answer::Answer;
-use super::connection::Connection;
-use super::running::Running;
-use super::tickets::Part;
-use super::{Host, PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX, Resp, fault_of};
+use crate::front::access::Access;
+use crate::front::access::answer::{Answer, fault_of};
+use crate::front::access::tickets::Part;
+use crate::front::bounds::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX};
+use crate::front::clients::client::Client;
+use crate::front::host::Host;
+use crate::front::step::Step;
 use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
@@ -128,7 +130,7 @@ impl Walk {
     }
 
     /// The first request of a walk. `random` may be any number.
-    fn begin(&mut self, random: u64) -> Next {
+    fn first(&mut self, random: u64) -> Next {
         match &mut self.kind {
             Kind::Flush { left, .. } => match left.pop() {
                 Some(table) => Next::Ask(Operation::TruncateTable { table }),
@@ -234,13 +236,114 @@ impl Walk {
     }
 }
 
-/// The part of a table that a connection's walks go over. `None`: all of the table.
-pub(super) fn part_of(
-    connection: &Connection,
-    table: Option<TableId>,
-    host: &impl Host,
-) -> Option<Vec<(KeyHash, KeyHash)>> {
-    table.filter(|_| connection.is_of_cluster).map(|table| host.ranges_served(table))
+impl Walk {
+    /// Asks for the first part of a self. Returns true if there is none; the reply is then written.
+    pub fn begin<H>(
+        &mut self,
+        step: &mut Step<'_, H>,
+        access: &mut Access,
+        part: Part,
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        match self.first(step.rng.u64()) {
+            Next::Ask(operation) => {
+                access.posted.push(operation, part);
+                false
+            }
+            Next::Over => {
+                self.write(reply, step.rng.u64());
+                true
+            }
+        }
+    }
+
+    /// Takes an answer to a part of a self. Returns true if the reply of the walk is written.
+    pub fn on_answer(
+        &mut self,
+        step: &mut Step<'_, impl Host>,
+        access: &mut Access,
+        db: u16,
+        (part, answer): (Part, Answer<'_>),
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        let next = match answer {
+            Answer::Page(page) => {
+                let keys = page.objects.into_iter().map(|object| object.key).collect();
+                self.on_page(keys, page.next)
+            }
+            Answer::Counted { last, objects } => {
+                if let Kind::Size(count) = &mut self.kind {
+                    count.take(last, objects);
+                    Ok(count.ask().map_or(Next::Over, Next::Ask))
+                } else {
+                    self.count += objects;
+                    Ok(self.count_part())
+                }
+            }
+            Answer::Tables(tables) => {
+                let names: Vec<String> =
+                    (0..step.config.databases).map(|db| step.config.table_name(db)).collect();
+                if let Kind::Flush { left, is_listed } = &mut self.kind {
+                    *is_listed = true;
+                    left.extend(
+                        tables.iter().filter(|table| names.contains(&table.name)).map(|table| table.table),
+                    );
+                }
+                self.flush_on(access)
+            }
+            Answer::TableTruncated | Answer::NoTable if matches!(self.kind, Kind::Flush { .. }) => {
+                self.flush_on(access)
+            }
+            Answer::NoTable => {
+                // The database was emptied, perhaps long ago. The walk begins anew in the table that is there
+                // now.
+                if let Part::Command { command, .. } = part {
+                    access.databases.forget_one(db, self.table);
+                    access.wait_for_table(step, db, command);
+                }
+                return false;
+            }
+            Answer::Fault(fault)
+                if matches!(self.kind, Kind::Size(_) | Kind::PartSize { .. })
+                    && [Status::Corrupt, Status::NotAllowed].iter().any(|s| fault == fault_of(*s, "")) =>
+            {
+                // The number of objects is unknown for a tablet that has lost some; or tablets were joined
+                // behind the count.
+                (self.kind, self.count) = (Kind::Tally, 0);
+                Ok(self.first(0))
+            }
+            Answer::Fault(fault) => Err(fault),
+            other => Err(Fault::said(format!("ERR unexpected answer: {other:?}"))),
+        };
+        match next {
+            Ok(Next::Ask(operation)) => {
+                access.posted.push(operation, part);
+                false
+            }
+            Ok(Next::Over) => {
+                self.write(reply, step.rng.u64());
+                true
+            }
+            Err(fault) => {
+                reply.fault(&fault);
+                true
+            }
+        }
+    }
+
+    fn flush_on(&mut self, access: &mut Access) -> Result<Next, Fault> {
+        access.databases.forget_all();
+        let Kind::Flush { left, .. } = &mut self.kind else { return Ok(Next::Over) };
+        Ok(match left.pop() {
+            Some(table) => Next::Ask(Operation::TruncateTable { table }),
+            None => Next::Over,
+        })
+    }
+}
+
+/// The part of a table that a client's walks go over. `None`: all of the table.
+pub fn part_of(client: &Client, table: Option<TableId>, host: &impl Host) -> Option<Vec<(KeyHash, KeyHash)>> {
+    table.filter(|_| client.is_of_cluster).map(|table| host.ranges_served(table))
 }
 
 fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {
@@ -277,104 +380,5 @@ fn check_flush(args: &[&[u8]]) -> Result<(), Fault> {
         [_] => Ok(()),
         [_, how] if how.eq_ignore_ascii_case(b"async") || how.eq_ignore_ascii_case(b"sync") => Ok(()),
         _ => Err(Fault::SYNTAX),
-    }
-}
-
-impl Resp {
-    /// Asks for the first part of a walk. Returns true if there is none; the reply is then written.
-    pub(super) fn begin_walk(&mut self, walk: &mut Walk, part: Part, reply: &mut Reply<'_>) -> bool {
-        match walk.begin(self.rng.u64()) {
-            Next::Ask(operation) => {
-                self.posted.push((operation, part));
-                false
-            }
-            Next::Over => {
-                walk.write(reply, self.rng.u64());
-                true
-            }
-        }
-    }
-
-    /// Takes an answer to a part of a walk. Returns true if the reply of the walk is written.
-    pub(super) fn on_walk_answer(
-        &mut self,
-        running: &mut Running,
-        walk: &mut Walk,
-        part: Part,
-        answer: Answer<'_>,
-        reply: &mut Reply<'_>,
-    ) -> bool {
-        let next = match answer {
-            Answer::Page(page) => {
-                let keys = page.objects.into_iter().map(|object| object.key).collect();
-                walk.on_page(keys, page.next)
-            }
-            Answer::Counted { last, objects } => {
-                if let Kind::Size(count) = &mut walk.kind {
-                    count.take(last, objects);
-                    Ok(count.ask().map_or(Next::Over, Next::Ask))
-                } else {
-                    walk.count += objects;
-                    Ok(walk.count_part())
-                }
-            }
-            Answer::Tables(tables) => {
-                let names: Vec<String> =
-                    (0..self.config.databases).map(|db| self.config.table_name(db)).collect();
-                if let Kind::Flush { left, is_listed } = &mut walk.kind {
-                    *is_listed = true;
-                    left.extend(
-                        tables.iter().filter(|table| names.contains(&table.name)).map(|table| table.table),
-                    );
-                }
-                self.flush_on(walk)
-            }
-            Answer::TableTruncated | Answer::NoTable if matches!(walk.kind, Kind::Flush { .. }) => {
-                self.flush_on(walk)
-            }
-            Answer::NoTable => {
-                // The database was emptied, perhaps long ago. The walk begins anew in the table that is there
-                // now.
-                if let Part::Command { conn, seq, .. } = part {
-                    self.databases.forget_one(running.db, walk.table);
-                    self.wait_for_table(running.db, conn, seq);
-                }
-                return false;
-            }
-            Answer::Fault(fault)
-                if matches!(walk.kind, Kind::Size(_) | Kind::PartSize { .. })
-                    && [Status::Corrupt, Status::NotAllowed].iter().any(|s| fault == fault_of(*s, "")) =>
-            {
-                // The number of objects is unknown for a tablet that has lost some; or tablets were joined
-                // behind the count.
-                (walk.kind, walk.count) = (Kind::Tally, 0);
-                Ok(walk.begin(0))
-            }
-            Answer::Fault(fault) => Err(fault),
-            other => Err(Fault::said(format!("ERR unexpected answer: {other:?}"))),
-        };
-        match next {
-            Ok(Next::Ask(operation)) => {
-                self.posted.push((operation, part));
-                false
-            }
-            Ok(Next::Over) => {
-                walk.write(reply, self.rng.u64());
-                true
-            }
-            Err(fault) => {
-                reply.fault(&fault);
-                true
-            }
-        }
-    }
-
-    fn flush_on(&mut self, walk: &mut Walk) -> Result<Next, Fault> {
-        self.databases.forget_all();
-        let Kind::Flush { left, .. } = &mut walk.kind else { return Ok(Next::Over) };
-        Ok(match left.pop() {
-            Some(table) => Next::Ask(Operation::TruncateTable { table }),
-            None => Next::Over,
-        })
     }
 }

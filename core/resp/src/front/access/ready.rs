@@ -13,12 +13,15 @@
 //!
 //! Not here: leases (client, master). Protocol: docs/protocols/exactly-once.md, rule 6. Catalogue: A3, B1, G1, J1.
 
+use super::answer::Answer;
+use super::peers::{Awaited, Peers};
+use super::posted::Posted;
+use super::tables::{Databases, describe};
 use super::tickets::Part;
-use super::{Answer, Awaited, Host, Resp};
-use ramhold_base::{Effects, Instant, LeaseId, Peer, ServerId, Status};
-use ramhold_client_core::{Operation, WhichTable};
+use crate::front::host::Host;
+use crate::front::step::Step;
+use ramhold_base::{Instant, LeaseId, Rng, ServerId, Status};
 use ramhold_wire::lease::LeaseMeet;
-use ramhold_wire::request;
 use ramhold_wire::table::TabletState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -45,7 +48,7 @@ const MEET_PAUSE: Duration = Duration::from_millis(10);
 const DATABASE: u16 = 0;
 
 #[derive(Debug, Default)]
-pub(super) struct Ready {
+pub struct Ready {
     /// Time of the next look for the table and the lease.
     at: Instant,
     /// The owners of the tablets of the database's table, if all tablets had an owner that served them when
@@ -73,84 +76,89 @@ impl Ready {
     pub fn deadline(&self) -> Instant {
         self.at.min(self.meet_at)
     }
-}
 
-impl Resp {
-    /// Whether commands on database 0 need nothing from the coordinator. `INFO` tells it.
-    pub(super) fn is_ready_without_coordinator(&self, host: &impl Host) -> bool {
-        let Some(lease) = self.session.live_lease(self.now) else { return false };
-        let Some(owners) = &self.ready.owners else { return false };
-        let knows = |server: &ServerId| self.ready.met.get(server).is_some_and(|met| met.lease == lease);
-        let masters: BTreeSet<ServerId> = host.masters().iter().map(|(server, _)| *server).collect();
-        self.databases.table(DATABASE).is_some()
-            && !host.has_unconfirmed()
+    /// Whether commands on database 0 need nothing from the coordinator.
+    pub fn is_ready(&self, step: &Step<'_, impl Host>, posted: &Posted, databases: &Databases) -> bool {
+        let Some(lease) = posted.session.live_lease(step.now) else { return false };
+        let Some(owners) = &self.owners else { return false };
+        let knows = |server: &ServerId| self.met.get(server).is_some_and(|met| met.lease == lease);
+        let masters: BTreeSet<ServerId> = step.host.masters().iter().map(|(server, _)| *server).collect();
+        databases.table(DATABASE).is_some()
+            && !step.host.has_unconfirmed()
             && owners.iter().all(|owner| masters.contains(owner))
             && masters.iter().all(knows)
     }
 
     /// Looks for what is missing, if it is time to.
-    pub(super) fn look_ready(&mut self, now: Instant, host: &impl Host, effects: &mut Effects) {
-        if self.ready.at <= now {
-            self.ready.at = now + LOOK_INTERVAL;
+    pub fn look(
+        &mut self,
+        step: &mut Step<'_, impl Host>,
+        posted: &mut Posted,
+        databases: &Databases,
+        peers: &mut Peers,
+    ) {
+        let now = step.now;
+        if self.at <= now {
+            self.at = now + LOOK_INTERVAL;
             // Without a server id, this server is not in the cluster yet.
-            if !host.me().is_none() {
-                self.ask_ready_table(now);
-                self.session.keep_lease(now, effects);
+            if !step.host.me().is_none() {
+                self.ask_table(step, posted, databases);
+                posted.session.keep_lease(now, step.effects);
             }
         }
-        if self.ready.meet_at <= now {
-            self.ready.meet_at = now + LOOK_INTERVAL;
-            if let Some(lease) = self.session.live_lease(now) {
-                self.meet_masters(now, lease, host, effects);
+        if self.meet_at <= now {
+            self.meet_at = now + LOOK_INTERVAL;
+            if let Some(lease) = posted.session.live_lease(now) {
+                self.meet_masters(step, lease, peers);
             }
         }
     }
 
-    fn ask_ready_table(&mut self, now: Instant) {
+    fn ask_table<H>(&mut self, step: &Step<'_, H>, posted: &mut Posted, databases: &Databases) {
         // The table was dropped or was never there, and another server may have made it anew.
-        let is_missing = self.databases.table(DATABASE).is_none() && self.ready.table_pause.is_zero();
-        if !self.ready.table_is_asked && (is_missing || self.ready.table_again <= now) {
-            self.ready.table_is_asked = true;
-            let which = WhichTable::Name(self.config.table_name(DATABASE));
-            self.posted.push((Operation::DescribeTable { which }, Part::Ready));
+        let is_missing = databases.table(DATABASE).is_none() && self.table_pause.is_zero();
+        if !self.table_is_asked && (is_missing || self.table_again <= step.now) {
+            self.table_is_asked = true;
+            posted.push(describe(step.config, DATABASE), Part::Ready);
         }
     }
 
-    fn meet_masters(&mut self, now: Instant, lease: LeaseId, host: &impl Host, effects: &mut Effects) {
-        let masters = host.masters();
+    fn meet_masters(&mut self, step: &mut Step<'_, impl Host>, lease: LeaseId, peers: &mut Peers) {
+        let masters = step.host.masters();
         let there: BTreeSet<ServerId> = masters.iter().map(|(server, _)| *server).collect();
-        self.ready.met.retain(|server, _| there.contains(server));
+        self.met.retain(|server, _| there.contains(server));
         let mut count = 0;
         for (server, address) in masters {
-            let met = self.ready.met.entry(server).or_default();
+            let met = self.met.entry(server).or_default();
             if !met.lease.is_none() && met.lease != lease {
                 *met = Met { is_asked: met.is_asked, ..Met::default() };
             }
-            if met.is_asked || met.again > now {
+            if met.is_asked || met.again > step.now {
                 continue;
             }
             if count == MEET_COUNT_MAX {
-                self.ready.meet_at = now + MEET_PAUSE;
+                self.meet_at = step.now + MEET_PAUSE;
                 return;
             }
             count += 1;
             met.is_asked = true;
             let awaited = Awaited::Met { server, lease };
-            let rpc = self.calls.open(address, now, now + MEET_TIMEOUT, awaited);
-            request(effects, Peer::Addr(address), &host.to_server(server), rpc, &LeaseMeet { lease });
+            peers.call(step, (server, address), &LeaseMeet { lease }, MEET_TIMEOUT, awaited);
         }
     }
 
     /// Takes the answer of a master that was told of the lease. `None`: no answer came.
-    pub(super) fn on_met_master(
+    pub fn on_met<H>(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_, H>,
+        posted: &mut Posted,
         server: ServerId,
         lease: LeaseId,
         status: Option<Status>,
     ) {
-        let again = now + Duration::from_secs(self.rng.between(MEET_AGAIN_SECONDS.0, MEET_AGAIN_SECONDS.1));
-        let Some(met) = self.ready.met.get_mut(&server) else { return };
+        let now = step.now;
+        let again = now + Duration::from_secs(step.rng.between(MEET_AGAIN_SECONDS.0, MEET_AGAIN_SECONDS.1));
+        let Some(met) = self.met.get_mut(&server) else { return };
         let pause = (2 * met.pause).clamp(RETRY_PAUSE, LOOK_INTERVAL);
         match status {
             Some(Status::Ok) => *met = Met { lease, again, ..Met::default() },
@@ -161,42 +169,48 @@ impl Resp {
             // The master may still know the lease that it knew.
             _ => *met = Met { is_asked: false, again: now + LOOK_INTERVAL, ..*met },
         }
-        self.ready.meet_at = self.ready.meet_at.min(met.again);
+        self.meet_at = self.meet_at.min(met.again);
         if status == Some(Status::LeaseOver) {
-            self.session.doubt_lease(now, lease);
+            posted.session.doubt_lease(now, lease);
         }
     }
 
     /// Takes the description of the database's table.
-    pub(super) fn on_ready_answer(&mut self, now: Instant, answer: &Answer<'_>, host: &impl Host) {
-        self.ready.table_is_asked = false;
+    pub fn on_answer(
+        &mut self,
+        step: &mut Step<'_, impl Host>,
+        databases: &mut Databases,
+        answer: &Answer<'_>,
+    ) {
+        self.table_is_asked = false;
         let is_known = match answer {
             Answer::Described(table) => {
-                self.databases.learn(DATABASE, table.table);
+                databases.learn(DATABASE, table.table);
                 let is_served = table.tablets.iter().all(|tablet| tablet.state == TabletState::Serving);
                 let owners: BTreeSet<ServerId> = table.tablets.iter().map(|tablet| tablet.owner).collect();
-                self.ready.owners = is_served.then(|| owners.into_iter().collect());
+                self.owners = is_served.then(|| owners.into_iter().collect());
                 is_served
             }
             Answer::NoTable => {
-                self.ready.owners = None;
+                self.owners = None;
                 false
             }
             // The coordinator is away: the front serves with what it knows.
             _ => false,
         };
         if is_known {
-            self.ready.table_pause = Duration::ZERO;
-            self.ready.table_again = now + self.table_again(host.masters().len());
+            self.table_pause = Duration::ZERO;
+            self.table_again = step.now + table_again(step.rng, step.host.masters().len());
         } else {
-            self.ready.table_pause = (2 * self.ready.table_pause).clamp(LOOK_INTERVAL, TABLE_PAUSE_MAX);
-            self.ready.table_again = now + self.ready.table_pause;
+            self.table_pause = (2 * self.table_pause).clamp(LOOK_INTERVAL, TABLE_PAUSE_MAX);
+            self.table_again = step.now + self.table_pause;
         }
     }
+}
 
-    fn table_again(&mut self, masters: usize) -> Duration {
-        let mean = TABLE_AGAIN.max(TABLE_AGAIN_PER_MASTER * u32::try_from(masters).unwrap_or(u32::MAX));
-        let mean = u64::try_from(mean.as_millis()).unwrap_or(u64::MAX / 2);
-        Duration::from_millis(self.rng.between(mean / 2, mean + mean / 2))
-    }
+/// The time from one description of the table to the next.
+fn table_again(rng: &mut Rng, masters: usize) -> Duration {
+    let mean = TABLE_AGAIN.max(TABLE_AGAIN_PER_MASTER * u32::try_from(masters).unwrap_or(u32::MAX));
+    let mean = u64::try_from(mean.as_millis()).unwrap_or(u64::MAX / 2);
+    Duration::from_millis(rng.between(mean / 2, mean + mean / 2))
 }

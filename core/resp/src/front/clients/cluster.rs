@@ -6,19 +6,14 @@
 //! port has asked for slots. Such a client walks over all keys by asking every server, and must meet each key
 //! once. See docs/protocols/resp.md.
 
-use super::Host;
-use super::answer::Answer;
+use crate::front::access::answer::Answer;
+use crate::front::host::Host;
 use crate::{Fault, Front, Reply};
 use ramhold_base::ServerId;
 use ramhold_base::hash::{SLOT_COUNT, slot_of, slot_of_hash};
 use ramhold_wire::table::{TableDescription, TabletState};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-
-/// Whether the command needs the description of the table.
-pub fn needs_table(front: Front) -> bool {
-    matches!(front, Front::ClusterSlots | Front::ClusterShards | Front::ClusterNodes)
-}
 
 /// The name of a node, as in Redis: forty hexadecimal digits.
 pub fn node_id(cluster: u64, server: ServerId) -> String {

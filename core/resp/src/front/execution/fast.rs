@@ -1,14 +1,18 @@
 //! Commands whose plain form operations of the servers carry out as it is: one operation for each key.
 
-use super::answer::{Answer, Kind};
-use super::tickets::Part;
-use super::{AHEAD_COUNT_MAX, Host, REPLY_BYTES_MAX, REPLY_TOO_LARGE, Resp};
+use crate::front::access::Access;
+use crate::front::access::answer::{Answer, Kind};
+use crate::front::access::tickets::Part;
+use crate::front::bounds::{AHEAD_COUNT_MAX, REPLY_BYTES_MAX, REPLY_TOO_LARGE};
+use crate::front::host::Host;
+use crate::front::request::{CommandId, Request};
+use crate::front::step::Step;
 use crate::parse::integer;
 use crate::{Fast, Fault, Reply};
 use ramhold_base::hash::slot_of;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Number, TableId};
+use ramhold_base::{Number, TableId};
 use ramhold_client_core::{Operation, RejectRules};
 use ramhold_wire::data::{IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::local::LocalRequest;
@@ -27,7 +31,7 @@ enum Got {
 /// The operations of one fast command.
 #[derive(Debug)]
 pub struct FastWork {
-    pub fast: Fast,
+    fast: Fast,
     table: TableId,
     got: Vec<Got>,
     missing: usize,
@@ -244,157 +248,139 @@ pub enum Begun {
     Under(FastWork),
 }
 
-impl Resp {
-    /// Asks for every part of a fast command, from this process or through the session.
-    pub fn begin_fast(
-        &mut self,
-        now: Instant,
-        fast: Fast,
-        (table, args, count): (TableId, &[&[u8]], usize),
-        (conn, seq): (ConnId, u64),
-        reply: &mut Reply<'_>,
-        host: &mut impl Host,
-        effects: &mut Effects,
-    ) -> Begun {
-        if let [_, key] = args
-            && fast == Fast::Get
-        {
-            let request = LocalRequest::Read(KeyRequest { table, rules: RejectRules::default(), key });
-            return self.begin_get(now, table, &request, (conn, seq), reply, host, effects);
+/// A fast command in its plain form, and the table of its keys.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    pub fast: Fast,
+    pub table: TableId,
+    pub args: &'a [&'a [u8]],
+    /// Number of operations that the command needs.
+    pub count: usize,
+}
+
+/// Asks for every part of a fast command, from this process or through the session.
+pub fn begin(
+    step: &mut Step<'_, impl Host>,
+    access: &mut Access,
+    asked: Asked<'_>,
+    command: CommandId,
+    reply: &mut Reply<'_>,
+) -> Begun {
+    let Asked { fast, table, args, count } = asked;
+    if let [_, key] = args
+        && fast == Fast::Get
+    {
+        return begin_get(step, access, table, key, command, reply);
+    }
+    let mut work = FastWork::new(fast, table, count);
+    let overtaken = if count > 1 && fast.changes() { overtaken(fast, args, count) } else { BTreeSet::new() };
+    if count > 1 {
+        let mut keys = (0..count.min(AHEAD_COUNT_MAX)).map(|index| args[fast.key_at(index)]);
+        step.host.prefetch(table, &mut keys);
+    }
+    for index in 0..count {
+        if overtaken.contains(&index) {
+            work.take(index, if fast == Fast::Del { Answer::Removed(false) } else { Answer::Written });
+            continue;
         }
-        let mut work = FastWork {
-            fast,
-            table,
-            got: vec![Got::Nothing; count],
-            missing: count,
-            bytes: 0,
-            homeless: Vec::new(),
-        };
-        let overtaken =
-            if count > 1 && fast.changes() { overtaken(fast, args, count) } else { BTreeSet::new() };
-        if count > 1 {
-            host.prefetch(table, &mut (0..count.min(AHEAD_COUNT_MAX)).map(|index| args[fast.key_at(index)]));
-        }
-        for index in 0..count {
-            if overtaken.contains(&index) {
-                work.take(index, if fast == Fast::Del { Answer::Removed(false) } else { Answer::Written });
-                continue;
+        let part = Part::Command { command, index: index as u32, attempt: 0 };
+        let request = fast.request(table, args, index);
+        match access.direct.ask(step, &request, part) {
+            Some(Answer::Elsewhere) if planted(Defect::RespElsewhereIsDone) && fast.kind() == Kind::Write => {
+                work.take(index, Answer::Written);
             }
-            let part = Part::Command { conn, seq, index: index as u32, attempt: 0 };
-            let request = fast.request(table, args, index);
-            let ticket = self.ask_host(now, &request, host, effects);
-            let answer = self.answers.iter().find(|(of, ..)| *of == ticket);
-            match answer.map(|(_, status, body)| Answer::of_local(fast.kind(), status, body)) {
-                Some(Answer::Elsewhere)
-                    if planted(Defect::RespElsewhereIsDone) && fast.kind() == Kind::Write =>
-                {
-                    work.take(index, Answer::Written);
-                }
-                Some(Answer::Elsewhere | Answer::NoTable) => {
-                    self.posted.push((fast.operation(table, args, index), part));
-                }
-                Some(answer) => work.take(index, answer),
-                None => self.tickets.enter_local(self.now, ticket, part, fast.kind()),
+            Some(Answer::Elsewhere | Answer::NoTable) => {
+                access.posted.push(fast.operation(table, args, index), part);
             }
-            self.answers.clear();
+            Some(answer) => work.take(index, answer),
+            None => {}
         }
-        if work.is_over() {
-            self.count_lookups(work.lookups());
-            work.write(reply);
+    }
+    if work.is_over() {
+        step.stats.count_lookups(work.lookups());
+        work.write(reply);
+        return Begun::Replied;
+    }
+    Begun::Under(work)
+}
+
+/// `GET`, the most frequent command: a value goes straight from the log into the reply.
+fn begin_get(
+    step: &mut Step<'_, impl Host>,
+    access: &mut Access,
+    table: TableId,
+    key: &[u8],
+    command: CommandId,
+    reply: &mut Reply<'_>,
+) -> Begun {
+    let rules = RejectRules::default();
+    let part = Part::of(command);
+    match access.direct.ask(step, &LocalRequest::Read(KeyRequest { table, rules, key }), part) {
+        Some(Answer::Found { value, .. }) => {
+            step.stats.hits += 1;
+            reply.bulk(&value);
             return Begun::Replied;
         }
-        Begun::Under(work)
-    }
-
-    /// `GET`, the most frequent command: a value goes straight from the log into the reply.
-    fn begin_get(
-        &mut self,
-        now: Instant,
-        table: TableId,
-        request: &LocalRequest<'_>,
-        (conn, seq): (ConnId, u64),
-        reply: &mut Reply<'_>,
-        host: &mut impl Host,
-        effects: &mut Effects,
-    ) -> Begun {
-        let LocalRequest::Read(KeyRequest { key, rules, .. }) = *request else { return Begun::Replied };
-        let part = Part::Command { conn, seq, index: 0, attempt: 0 };
-        let ticket = self.ask_host(now, request, host, effects);
-        let mut is_answered = true;
-        match self.answers.iter().find(|(of, ..)| *of == ticket) {
-            Some((_, status, body)) => match Answer::of_local(Kind::Read, status, body) {
-                Answer::Found { value, .. } => {
-                    self.stats.hits += 1;
-                    reply.bulk(&value);
-                }
-                Answer::Absent => {
-                    self.stats.misses += 1;
-                    reply.null();
-                }
-                Answer::Fault(fault) => reply.fault(&fault),
-                _ => {
-                    self.posted.push((Operation::Read { table, key: key.to_vec(), rules }, part));
-                    is_answered = false;
-                }
-            },
-            None => {
-                self.tickets.enter_local(self.now, ticket, part, Kind::Read);
-                is_answered = false;
-            }
-        }
-        self.answers.clear();
-        if is_answered {
+        Some(Answer::Absent) => {
+            step.stats.misses += 1;
+            reply.null();
             return Begun::Replied;
         }
-        Begun::Under(FastWork {
-            fast: Fast::Get,
-            table,
-            got: vec![Got::Nothing],
-            missing: 1,
-            bytes: 0,
-            homeless: Vec::new(),
-        })
+        Some(Answer::Fault(fault)) => {
+            reply.fault(&fault);
+            return Begun::Replied;
+        }
+        Some(_) => access.posted.push(Operation::Read { table, key: key.to_vec(), rules }, part),
+        None => {}
+    }
+    Begun::Under(FastWork::new(Fast::Get, table, 1))
+}
+
+impl FastWork {
+    fn new(fast: Fast, table: TableId, count: usize) -> FastWork {
+        let got = vec![Got::Nothing; count];
+        FastWork { fast, table, got, missing: count, bytes: 0, homeless: Vec::new() }
     }
 
-    /// Takes the answer to one part of a fast command.
-    pub fn on_fast_answer(
+    /// Takes the answer to one part of the command.
+    pub fn on_answer(
         &mut self,
-        work: &mut FastWork,
-        db: u16,
-        args: &[&[u8]],
+        step: &mut Step<'_, impl Host>,
+        access: &mut Access,
+        request: &Request,
         part: Part,
         answer: Answer<'_>,
     ) {
-        let Part::Command { conn, seq, index, .. } = part else { return };
+        let Part::Command { command, index, .. } = part else { return };
         if let Answer::NoTable = answer {
-            self.databases.forget_one(db, work.table);
+            access.databases.forget_one(request.db, self.table);
         }
         match answer {
             Answer::Elsewhere => {
-                self.posted.push((work.fast.operation(work.table, args, index as usize), part))
+                let operation = self.fast.operation(self.table, &request.args.list(), index as usize);
+                access.posted.push(operation, part);
             }
-            Answer::NoTable if planted(Defect::RespDroppedIsEmpty) && work.fast.kind() == Kind::Read => {
-                work.take(index as usize, Answer::Absent);
+            Answer::NoTable if planted(Defect::RespDroppedIsEmpty) && self.fast.kind() == Kind::Read => {
+                self.take(index as usize, Answer::Absent);
             }
             // The database was emptied, perhaps long ago. Its objects are in another table now.
             Answer::NoTable => {
-                if work.homeless.is_empty() {
-                    self.wait_for_table(db, conn, seq);
+                if self.homeless.is_empty() {
+                    access.wait_for_table(step, request.db, command);
                 }
-                work.homeless.push(index as usize);
+                self.homeless.push(index as usize);
             }
-            answer => work.take(index as usize, answer),
+            answer => self.take(index as usize, answer),
         }
     }
-}
 
-impl Resp {
     /// Sends the refused parts to the table that took the place of a dropped one.
-    pub fn rehouse(&mut self, work: &mut FastWork, args: &[&[u8]], table: TableId, conn: ConnId, seq: u64) {
-        work.table = table;
-        for index in std::mem::take(&mut work.homeless) {
-            let part = Part::Command { conn, seq, index: index as u32, attempt: 0 };
-            self.posted.push((work.fast.operation(table, args, index), part));
+    pub fn rehouse(&mut self, access: &mut Access, request: &Request, table: TableId) {
+        self.table = table;
+        let args = request.args.list();
+        for index in std::mem::take(&mut self.homeless) {
+            let part = Part::Command { command: request.id, index: index as u32, attempt: 0 };
+            access.posted.push(self.fast.operation(table, &args, index), part);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The answer to an operation, whether the host or the session carried it out.
 
-use super::fault_of;
 use crate::{Fault, Object};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, Number, Status, TableId, Version};
 use ramhold_client_core::{Outcome, Page, Reply};
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
+use ramhold_wire::local::LocalRequest;
 use ramhold_wire::table::{TableDescription, TableSummary};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,6 +18,18 @@ pub enum Kind {
     Remove,
     Increment,
     Commit,
+}
+
+impl Kind {
+    pub fn of(request: &LocalRequest<'_>) -> Kind {
+        match request {
+            LocalRequest::Read(_) => Kind::Read,
+            LocalRequest::Write(_) => Kind::Write,
+            LocalRequest::Remove(_) => Kind::Remove,
+            LocalRequest::Increment(_) => Kind::Increment,
+            LocalRequest::Commit(_) => Kind::Commit,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -151,5 +163,24 @@ impl<'a> Answer<'a> {
             Answer::Absent => Ok(None),
             other => Err(other),
         }
+    }
+}
+
+/// The error that tells a Redis client of a refusal.
+pub fn fault_of(status: Status, detail: &str) -> Fault {
+    match status {
+        Status::KeyTooLarge => Fault::KEY_TOO_LARGE,
+        Status::ValueTooLarge => Fault::VALUE_TOO_LARGE,
+        Status::OutOfMemory => Fault::OUT_OF_MEMORY,
+        Status::NotTogether => Fault::CROSS_SERVER,
+        Status::CommitTooLarge => Fault::fixed(
+            "ERR transaction is too large: what has effect together has at most 256 keys and 4194304 bytes",
+        ),
+        Status::NotANumber => Fault::NOT_AN_INTEGER,
+        Status::OutOfRange => Fault::OVERFLOW,
+        Status::Corrupt | Status::NotAllowed => Fault::said(format!("ERR {}", status.text())),
+        Status::TooFewBackups => Fault::said(format!("NOREPLICAS {}", status.text())),
+        _ if detail.is_empty() => Fault::said(format!("TRYAGAIN {}", status.text())),
+        _ => Fault::said(format!("TRYAGAIN {}: {detail}", status.text())),
     }
 }

@@ -1,11 +1,14 @@
 //! The table of each database: looked up by name when the database is first used, and made if there is none.
 
 use super::answer::Answer;
+use super::posted::Posted;
 use super::tickets::Part;
-use super::{Host, Resp};
 use crate::Fault;
+use crate::front::config::RespConfig;
+use crate::front::request::CommandId;
+use crate::front::step::Step;
+use ramhold_base::TableId;
 use ramhold_base::map::FastMap;
-use ramhold_base::{ConnId, Effects, Instant, TableId};
 use ramhold_client_core::{Operation, WhichTable};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{LeftOpen, TableOptions};
@@ -15,7 +18,7 @@ use std::collections::BTreeMap;
 pub struct Databases {
     known: FastMap<u16, TableId>,
     /// Commands that wait until the table is known.
-    asking: FastMap<u16, Vec<(ConnId, u64)>>,
+    asking: FastMap<u16, Vec<CommandId>>,
 }
 
 impl Databases {
@@ -46,65 +49,55 @@ impl Databases {
     pub fn forget_all(&mut self) {
         self.known.clear();
     }
-}
 
-impl Resp {
     /// Has a command begin anew when the table of a database is known.
-    pub fn wait_for_table(&mut self, db: u16, conn: ConnId, seq: u64) {
-        self.stats.table_waits += 1;
-        let is_first = !self.databases.asking.contains_key(&db);
-        self.databases.asking.entry(db).or_default().push((conn, seq));
+    pub fn wait<H>(&mut self, step: &mut Step<'_, H>, posted: &mut Posted, db: u16, command: CommandId) {
+        step.stats.table_waits += 1;
+        let is_first = !self.asking.contains_key(&db);
+        self.asking.entry(db).or_default().push(command);
         if is_first {
-            self.describe(db);
+            posted.push(describe(step.config, db), Part::Database(db));
         }
     }
 
-    fn describe(&mut self, db: u16) {
-        let which = WhichTable::Name(self.config.table_name(db));
-        self.posted.push((Operation::DescribeTable { which }, Part::Database(db)));
-    }
-
-    /// Asks for the description of a database's table, on behalf of a command.
-    pub fn ask_table(&mut self, conn: ConnId, seq: u64, db: u16) {
-        let which = WhichTable::Name(self.config.table_name(db));
-        let part = Part::Command { conn, seq, index: 0, attempt: 0 };
-        self.posted.push((Operation::DescribeTable { which }, part));
-    }
-
-    pub fn on_table_answer(
+    /// Takes an answer about the table of a database. `None`: another answer is awaited.
+    pub fn on_answer(
         &mut self,
-        now: Instant,
+        config: &RespConfig,
+        posted: &mut Posted,
         db: u16,
         answer: Answer<'_>,
-        host: &mut impl Host,
-        effects: &mut Effects,
-    ) {
+    ) -> Option<Resolved> {
         match answer {
             Answer::Table(table) => {
-                self.databases.known.insert(db, table);
+                self.known.insert(db, table);
             }
             Answer::Described(ref description) => {
-                self.databases.known.insert(db, description.table);
+                self.known.insert(db, description.table);
             }
             Answer::NoTable => {
                 // The cluster's default decides the number of replicas.
                 let options =
                     TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: true };
                 let operation = Operation::CreateTable {
-                    name: self.config.table_name(db),
+                    name: config.table_name(db),
                     options,
                     left_open: Some(LeftOpen::Durability),
                 };
-                return self.posted.push((operation, Part::Database(db)));
+                posted.push(operation, Part::Database(db));
+                return None;
             }
             // Another server has made the table meanwhile.
-            Answer::TableExists => return self.describe(db),
+            Answer::TableExists => {
+                posted.push(describe(config, db), Part::Database(db));
+                return None;
+            }
             _ => {}
         }
         let fault = match answer {
             Answer::Table(_) | Answer::Described(_) => None,
             Answer::Fault(fault) if fault.0.starts_with("NOREPLICAS") => {
-                let name = self.config.table_name(db);
+                let name = config.table_name(db);
                 Some(Fault::said(format!(
                     "{}, or make the table with fewer: 'ramhold table create {name} --slots --replicas COUNT'",
                     fault.0
@@ -113,11 +106,19 @@ impl Resp {
             Answer::Fault(fault) => Some(fault),
             other => Some(Fault::said(format!("ERR the table of the database cannot be found: {other:?}"))),
         };
-        for (conn, seq) in self.databases.asking.remove(&db).unwrap_or_default() {
-            match &fault {
-                None => self.begin_anew(now, conn, seq, host, effects),
-                Some(fault) => self.end_with_fault(conn, seq, fault),
-            }
-        }
+        Some(Resolved { commands: self.asking.remove(&db).unwrap_or_default(), fault })
     }
+}
+
+/// The end of the search for a table.
+pub struct Resolved {
+    /// The commands that waited for it.
+    pub commands: Vec<CommandId>,
+    /// The reason why there is no table for them.
+    pub fault: Option<Fault>,
+}
+
+/// The operation that asks for a database's table.
+pub fn describe(config: &RespConfig, db: u16) -> Operation {
+    Operation::DescribeTable { which: WhichTable::Name(config.table_name(db)) }
 }

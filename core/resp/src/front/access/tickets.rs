@@ -1,9 +1,11 @@
-//! Remembers for each awaited answer whom it is for.
+//! Remembers for each awaited answer of the host whom it is for, and since when it is awaited.
+//!
+//! Not here: answers of the session (`posted`).
 
 use super::answer::Kind;
+use crate::front::request::CommandId;
+use ramhold_base::Instant;
 use ramhold_base::map::FastMap;
-use ramhold_base::{ConnId, Instant};
-use ramhold_client_core::OperationId;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -14,11 +16,18 @@ const WAITS_SPARE: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The `index`th part of a running command, in its `attempt`.
-    Command { conn: ConnId, seq: u64, index: u32, attempt: u32 },
+    Command { command: CommandId, index: u32, attempt: u32 },
     /// The commands that wait for the table of a database.
     Database(u16),
     /// No command: the answer prepares for commands to come (`ready`).
     Ready,
+}
+
+impl Part {
+    /// The only part of a command.
+    pub fn of(command: CommandId) -> Part {
+        Part::Command { command, index: 0, attempt: 0 }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +36,6 @@ pub struct Tickets {
     local: FastMap<u64, (Part, Kind)>,
     /// When requests to the host began to wait, oldest first; also of requests that are answered by now.
     waits: VecDeque<(Instant, u64)>,
-    operations: FastMap<OperationId, Part>,
 }
 
 impl Tickets {
@@ -37,14 +45,14 @@ impl Tickets {
     }
 
     /// A request to the host waits from now on.
-    pub fn enter_local(&mut self, now: Instant, ticket: u64, part: Part, kind: Kind) {
+    pub fn enter(&mut self, now: Instant, ticket: u64, part: Part, kind: Kind) {
         self.forget_answered();
         self.waits.push_back((now, ticket));
         self.local.insert(ticket, (part, kind));
     }
 
     /// Takes out a request that has waited for `patience`, and tells how long it has waited.
-    pub fn overdue(&mut self, now: Instant, patience: Duration) -> Option<(Duration, Part, Kind)> {
+    pub fn take_overdue(&mut self, now: Instant, patience: Duration) -> Option<(Duration, Part, Kind)> {
         self.forget_answered();
         let (since, ticket) = *self.waits.front().filter(|(since, _)| *since + patience <= now)?;
         let (part, kind) = self.local.remove(&ticket)?;
@@ -66,15 +74,7 @@ impl Tickets {
         }
     }
 
-    pub fn enter_operation(&mut self, id: OperationId, part: Part) {
-        self.operations.insert(id, part);
-    }
-
-    pub fn of_local(&mut self, ticket: u64) -> Option<(Part, Kind)> {
+    pub fn take(&mut self, ticket: u64) -> Option<(Part, Kind)> {
         self.local.remove(&ticket)
-    }
-
-    pub fn of_operation(&mut self, id: OperationId) -> Option<Part> {
-        self.operations.remove(&id)
     }
 }

@@ -1,0 +1,104 @@
+//! Begins and ends transactions of clients: `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
+//!
+//! Not here: queueing (`admission`), carrying out what was queued (`execution`).
+
+use super::running::{Running, Work};
+use super::turn::Turn;
+use crate::front::clients::block::{Multi, check_slots};
+use crate::front::execution::transact::{Purpose, Transact};
+use crate::front::host::Host;
+use crate::front::request::{Args, Request};
+use crate::front::step::Step;
+use crate::{Command, Fault, Front, Protocol, Reply};
+
+/// Keys that one connection may watch.
+const WATCHED_COUNT_MAX: usize = 1024;
+
+/// Begins a command of the kind `FrontKind::Transaction`.
+pub fn begin(
+    turn: &mut Turn<'_>,
+    step: &mut Step<'_, impl Host>,
+    (row, front): (&'static Command, Front),
+    args: &[&[u8]],
+) {
+    let protocol = turn.client().protocol;
+    let outcome = match front {
+        Front::Multi => multi(turn),
+        Front::Discard => discard(turn),
+        Front::Exec => exec(turn, step),
+        Front::Watch => watch(turn, step, row, args),
+        _ => {
+            turn.client().block.watched.clear();
+            Ok(None)
+        }
+    };
+    let mut reply = Vec::new();
+    match outcome {
+        Ok(Some(purpose)) => return transact(turn, step, (row, args), purpose, protocol),
+        Ok(None) => Reply::new(&mut reply, protocol).ok(),
+        Err(fault) => Reply::new(&mut reply, protocol).fault(&fault),
+    }
+    turn.reply(step, reply);
+}
+
+/// The transaction that a command begins, if it begins one.
+type Begins = Result<Option<Purpose>, Fault>;
+
+fn multi(turn: &mut Turn<'_>) -> Begins {
+    let block = &mut turn.client().block;
+    if block.multi.is_some() {
+        return Err(Fault::fixed("ERR MULTI calls can not be nested"));
+    }
+    block.multi = Some(Multi::default());
+    Ok(None)
+}
+
+fn discard(turn: &mut Turn<'_>) -> Begins {
+    let block = &mut turn.client().block;
+    block.multi.take().ok_or(Fault::fixed("ERR DISCARD without MULTI"))?;
+    block.watched.clear();
+    Ok(None)
+}
+
+fn exec<H>(turn: &mut Turn<'_>, step: &Step<'_, H>) -> Begins {
+    let block = &mut turn.client().block;
+    let multi = block.multi.take().ok_or(Fault::fixed("ERR EXEC without MULTI"))?;
+    let watched = std::mem::take(&mut block.watched);
+    if multi.is_broken {
+        return Err(Fault::fixed("EXECABORT Transaction discarded because of previous errors."));
+    }
+    check_slots(step.config.cross_slot, &multi.queued, &watched)?;
+    Ok(Some(Purpose::Exec { queued: multi.queued, watched }))
+}
+
+fn watch<H>(turn: &mut Turn<'_>, step: &Step<'_, H>, row: &Command, args: &[&[u8]]) -> Begins {
+    let block = &turn.client().block;
+    if block.multi.is_some() {
+        return Err(Fault::fixed("ERR WATCH inside MULTI is not allowed"));
+    }
+    if block.watched.len() + args.len() - 1 > WATCHED_COUNT_MAX {
+        return Err(Fault::fixed("ERR a connection watches at most 1024 keys"));
+    }
+    step.config.cross_slot.check(row, args)?;
+    Ok(Some(Purpose::Watch))
+}
+
+fn transact(
+    turn: &mut Turn<'_>,
+    step: &mut Step<'_, impl Host>,
+    (row, args): (&'static Command, &[&[u8]]),
+    purpose: Purpose,
+    protocol: Protocol,
+) {
+    let id = turn.next_command();
+    let db = turn.client().db;
+    let request = Request { id, row, args: Args::of(args), db, started: step.now };
+    let work = Transact::new(purpose, protocol, step.config.databases);
+    let mut running = Running::alone(request, Work::Transact(Box::new(work)));
+    turn.advance(step, &mut running);
+    if running.is_done() {
+        turn.out.extend_from_slice(&running.reply);
+    } else {
+        turn.queue.push(running);
+    }
+}

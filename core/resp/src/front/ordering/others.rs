@@ -1,0 +1,148 @@
+//! Begins the commands that the front carries out itself, except transactions.
+
+use super::running::Work;
+use super::turn::Turn;
+use crate::front::access::tickets::Part;
+use crate::front::clients::client_command::{client, kill};
+use crate::front::clients::greeting::{authenticate, hello};
+use crate::front::clients::immediate::answer;
+use crate::front::clients::info::Asker;
+use crate::front::clients::pubsub;
+use crate::front::execution::keyspace::{Walk, part_of};
+use crate::front::host::Host;
+use crate::front::kinds::FrontKind;
+use crate::front::step::Step;
+use crate::{Command, Front, Protocol, Reply};
+use ramhold_base::Effect;
+
+pub fn begin(
+    turn: &mut Turn<'_>,
+    step: &mut Step<'_, impl Host>,
+    (row, front): (&'static Command, Front),
+    args: &[&[u8]],
+) {
+    let (conn, protocol) = (turn.conn, turn.client().protocol);
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, protocol);
+    match front.kind() {
+        FrontKind::Connection => of_connection(turn, step, front, args, &mut bytes),
+        FrontKind::Client => client(step.now, turn.clients, conn, front, args, &mut reply),
+        FrontKind::OverKeys => {
+            if !walk(turn, step, (row, front), args, &mut reply) {
+                return;
+            }
+        }
+        FrontKind::Slots => return slots(turn, step, (row, front), args),
+        FrontKind::Subscription => {
+            pubsub::subscription(turn.clients, conn, (row, front), args, &mut reply);
+        }
+        FrontKind::Listeners | FrontKind::Publication => {
+            let asked =
+                pubsub::ask_all(step, turn.clients, turn.access, conn, (row, front), args, &mut reply);
+            if let Some((id, asked)) = asked {
+                return turn.enter(step, id, (row, args), Work::Others(asked));
+            }
+        }
+        FrontKind::Immediate | FrontKind::Transaction => {
+            let asker = Asker::of(conn, turn.client());
+            answer(step, turn.clients, turn.access, &asker, front, args, reply);
+        }
+    }
+    turn.reply(step, bytes);
+}
+
+fn of_connection(
+    turn: &mut Turn<'_>,
+    step: &mut Step<'_, impl Host>,
+    front: Front,
+    args: &[&[u8]],
+    out: &mut Vec<u8>,
+) {
+    let conn = turn.conn;
+    if front == Front::Reset {
+        turn.clients.leave_all(conn);
+    }
+    let client = turn.client();
+    let mut reply = Reply::new(out, client.protocol);
+    match front {
+        Front::Select => match step.config.database_of(args[1]) {
+            Ok(db) => {
+                client.db = db;
+                reply.ok();
+            }
+            Err(fault) => reply.fault(&fault),
+        },
+        Front::Quit => {
+            reply.ok();
+            client.closes = true;
+        }
+        Front::Reset => {
+            client.reset(step.config.password.is_none());
+            Reply::new(out, Protocol::Resp2).simple("RESET");
+        }
+        Front::Auth => match authenticate(step.config, client, &args[1..]) {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.fault(&fault),
+        },
+        Front::ClientReply => client.replies.choose(args[2], &mut reply),
+        Front::ClientKill => {
+            for conn in kill(turn.clients, conn, &args[2..], &mut reply) {
+                step.effects.push(Effect::Close { conn });
+            }
+        }
+        _ => hello(step.config, client, args, out),
+    }
+}
+
+/// Begins a walk over the keys of the client's database. Returns true if the reply is written.
+fn walk(
+    turn: &mut Turn<'_>,
+    step: &mut Step<'_, impl Host>,
+    (row, front): (&'static Command, Front),
+    args: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> bool {
+    let id = turn.next_command();
+    let db = turn.client().db;
+    let table = turn.access.databases.table(db);
+    let served = part_of(turn.client(), table, step.host);
+    let mut walk = match Walk::new(front, args, table.unwrap_or_default(), served) {
+        Ok(walk) => walk,
+        Err(fault) => {
+            reply.fault(&fault);
+            return true;
+        }
+    };
+    if table.is_none() && front != Front::FlushAll {
+        turn.access.wait_for_table(step, db, id);
+        turn.enter(step, id, (row, args), Work::Waiting);
+        return false;
+    }
+    if walk.begin(step, turn.access, Part::of(id), reply) {
+        return true;
+    }
+    turn.enter(step, id, (row, args), Work::Walk(Box::new(walk)));
+    false
+}
+
+/// Begins a command that needs the description of the database's table.
+fn slots(
+    turn: &mut Turn<'_>,
+    step: &mut Step<'_, impl Host>,
+    (row, front): (&'static Command, Front),
+    args: &[&[u8]],
+) {
+    let id = turn.next_command();
+    let db = turn.client().db;
+    let work = match turn.access.databases.table(db) {
+        Some(_) => {
+            turn.access.ask_table(step, db, id);
+            Work::Cluster(front)
+        }
+        None => {
+            turn.access.wait_for_table(step, db, id);
+            Work::Waiting
+        }
+    };
+    turn.enter(step, id, (row, args), work);
+}

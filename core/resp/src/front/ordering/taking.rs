@@ -1,0 +1,112 @@
+//! Takes requests off a connection's bytes, and begins them.
+
+use super::admission::{Admitted, admit};
+use super::line::{Line, Lines};
+use super::muted::Muting;
+use super::parts::Parts;
+use super::turn::Turn;
+use super::{keys, multi, others};
+use crate::front::host::Host;
+use crate::front::kinds::FrontKind;
+use crate::front::step::{Step, send};
+use crate::{Limits, Parsed};
+use ramhold_base::{ConnId, Effect, Rest, Taken};
+
+/// Requests of one connection that begin in one step. The bound gives the other connections their turn.
+const REQUEST_COUNT_MAX: usize = 256;
+/// Bytes of replies after which no further request begins in a step. The process that hears the connection
+/// must see that the client does not fetch its replies before there are more of them.
+const STEP_REPLY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Limits of a request on a connection that has not given its password yet (Z9).
+const LIMITS_BEFORE_AUTH: Limits = Limits { args: 8, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
+/// Bytes of replies on a connection before it has given its password. Replies that nobody fetches must not
+/// fill the memory (Z9).
+const STRANGER_BYTES_MAX: usize = 64 * 1024;
+
+/// Takes requests off a connection's bytes, and sends the replies that are there at once.
+pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, bytes: &[u8]) -> Taken {
+    let Parts { lines: Lines { all, hasher, out, .. }, clients, access } = parts;
+    let Some(Line { parser, queue }) = all.get_mut(&from) else { return Taken::default() };
+    out.clear();
+    let mut taken = Taken::default();
+    let mut room: Vec<&[u8]> = Vec::new();
+    for count in 0.. {
+        let Some(client) = clients.get_mut(from) else { break };
+        if client.closes {
+            taken = Taken { bytes: bytes.len(), rest: Rest::Part };
+            break;
+        }
+        if count == REQUEST_COUNT_MAX || out.len() >= STEP_REPLY_BYTES_MAX {
+            taken.rest = Rest::More;
+            break;
+        }
+        if !queue.has_room(step.config) {
+            taken.rest = Rest::Held;
+            break;
+        }
+        let limits = if client.admission.is_known { &step.config.limits } else { &LIMITS_BEFORE_AUTH };
+        let rest = &bytes[taken.bytes..];
+        match parser.parse(rest, limits) {
+            Parsed::Part => break,
+            Parsed::Bad(fault) => {
+                step.stats.faults += 1;
+                client.closes = true;
+                let protocol = client.protocol;
+                Turn { conn: from, queue, out, hasher, clients, access }.fault(step, protocol, &fault);
+            }
+            Parsed::Whole(length) => {
+                let mut args = recycled(room);
+                parser.args(&rest[..length], &mut args);
+                let admitted = admit(step, client, queue, hasher, &args);
+                if let Admitted::Later = admitted {
+                    taken.rest = Rest::Held;
+                    break;
+                }
+                let muting = Muting::begin(client, out.len(), queue.len());
+                let mut turn = Turn { conn: from, queue, out, hasher, clients, access };
+                begin(&mut turn, step, admitted, &args);
+                if let Some(muting) = muting {
+                    muting.end(&mut turn, &args);
+                }
+                room = recycled(args);
+                taken.bytes += length;
+            }
+        }
+    }
+    if taken.rest == Rest::Held {
+        step.stats.held += 1;
+        queue.is_held = true;
+    }
+    let closes = clients.get_mut(from).is_some_and(|client| {
+        if !client.admission.is_known {
+            client.admission.stranger_bytes += out.len();
+            client.closes |= client.admission.stranger_bytes > STRANGER_BYTES_MAX;
+        }
+        client.closes
+    });
+    send(from, out, step.effects);
+    if closes && queue.is_empty() {
+        step.effects.push(Effect::Close { conn: from });
+    }
+    taken
+}
+
+/// Begins a request that is admitted.
+fn begin(turn: &mut Turn<'_>, step: &mut Step<'_, impl Host>, admitted: Admitted, args: &[&[u8]]) {
+    match admitted {
+        Admitted::Nothing | Admitted::Later => {}
+        Admitted::Replied(reply) => turn.reply(step, reply),
+        Admitted::Keys(request) => keys::begin(turn, step, request, args),
+        Admitted::Front(row, front) if front.kind() == FrontKind::Transaction => {
+            multi::begin(turn, step, (row, front), args);
+        }
+        Admitted::Front(row, front) => others::begin(turn, step, (row, front), args),
+    }
+}
+
+/// Empties a list, so that another list can use its memory.
+fn recycled<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
+    list.clear();
+    list.into_iter().map(|_| -> &'a [u8] { unreachable!("it is empty") }).collect()
+}
