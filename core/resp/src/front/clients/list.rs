@@ -35,6 +35,11 @@ impl Clients {
         self.all.get_mut(&conn)
     }
 
+    /// The client whose request is being carried out.
+    pub fn asking(&mut self, conn: ConnId) -> &mut Client {
+        self.all.get_mut(&conn).expect("a connection has a client as long as it is heard")
+    }
+
     /// Enters a new client. `is_known`: it need not give a password.
     pub fn enter(&mut self, now: Instant, conn: ConnId, is_known: bool) {
         self.last_id += 1;

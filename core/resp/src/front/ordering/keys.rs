@@ -11,12 +11,13 @@ use crate::front::step::Step;
 use crate::front::together::CrossSlot;
 use crate::{Fast, Flags, Reply, Run};
 
+/// Returns a transaction that is still to be begun. Everything else is over or entered.
 pub fn begin(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
     KeyRequest { row, db, protocol, keys }: KeyRequest,
     args: &[&[u8]],
-) {
+) -> Option<Running> {
     let is_idle = turn.queue.is_empty();
     let table = turn.access.databases.table(db);
     let id = turn.next_command();
@@ -53,12 +54,12 @@ pub fn begin(
     if let Work::Done = work
         && is_idle
     {
-        return;
+        return None;
     }
     if is_idle {
         turn.out.truncate(start);
     }
-    let mut running = Running {
+    let running = Running {
         request: Request { id, row, args: Args::of(args), db, started: step.now },
         keys: if is_idle { hashes(turn.hasher, row, args) } else { keys },
         changes: row.flags.has(Flags::WRITE),
@@ -68,10 +69,9 @@ pub fn begin(
         reply: behind,
         is_muted: false,
     };
-    turn.advance(step, &mut running);
-    if running.is_done() && is_idle {
-        turn.out.extend_from_slice(&running.reply);
-    } else {
-        turn.queue.push(running);
+    if let Work::Transact(_) = running.work {
+        return Some(running);
     }
+    turn.queue.push(running);
+    None
 }

@@ -4,12 +4,13 @@
 
 use super::running::{Running, Work};
 use super::turn::Turn;
-use crate::front::clients::block::{Multi, check_slots};
+use crate::front::clients::block::{Block, Multi, check_slots};
+use crate::front::clients::list::Clients;
 use crate::front::execution::transact::{Purpose, Transact};
 use crate::front::host::Host;
 use crate::front::request::{Args, Request};
 use crate::front::step::Step;
-use crate::{Command, Fault, Front, Protocol, Reply};
+use crate::{Command, Fault, Front, Reply};
 
 /// Keys that one connection may watch.
 const WATCHED_COUNT_MAX: usize = 1024;
@@ -18,23 +19,31 @@ const WATCHED_COUNT_MAX: usize = 1024;
 pub fn begin(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
+    clients: &mut Clients,
     (row, front): (&'static Command, Front),
     args: &[&[u8]],
 ) {
-    let protocol = turn.client().protocol;
+    let client = clients.asking(turn.conn);
+    let (protocol, db, block) = (client.protocol, client.db, &mut client.block);
     let outcome = match front {
-        Front::Multi => multi(turn),
-        Front::Discard => discard(turn),
-        Front::Exec => exec(turn, step),
-        Front::Watch => watch(turn, step, row, args),
+        Front::Multi => multi(block),
+        Front::Discard => discard(block),
+        Front::Exec => exec(step, block),
+        Front::Watch => watch(step, block, row, args),
         _ => {
-            turn.client().block.watched.clear();
+            block.watched.clear();
             Ok(None)
         }
     };
     let mut reply = Vec::new();
     match outcome {
-        Ok(Some(purpose)) => return transact(turn, step, (row, args), purpose, protocol),
+        Ok(Some(purpose)) => {
+            let id = turn.next_command();
+            let request = Request { id, row, args: Args::of(args), db, started: step.now };
+            let work = Transact::new(purpose, protocol, step.config.databases);
+            let running = Running::alone(request, Work::Transact(Box::new(work)));
+            return turn.begin_transaction(step, clients, running);
+        }
         Ok(None) => Reply::new(&mut reply, protocol).ok(),
         Err(fault) => Reply::new(&mut reply, protocol).fault(&fault),
     }
@@ -44,8 +53,7 @@ pub fn begin(
 /// The transaction that a command begins, if it begins one.
 type Begins = Result<Option<Purpose>, Fault>;
 
-fn multi(turn: &mut Turn<'_>) -> Begins {
-    let block = &mut turn.client().block;
+fn multi(block: &mut Block) -> Begins {
     if block.multi.is_some() {
         return Err(Fault::fixed("ERR MULTI calls can not be nested"));
     }
@@ -53,15 +61,13 @@ fn multi(turn: &mut Turn<'_>) -> Begins {
     Ok(None)
 }
 
-fn discard(turn: &mut Turn<'_>) -> Begins {
-    let block = &mut turn.client().block;
+fn discard(block: &mut Block) -> Begins {
     block.multi.take().ok_or(Fault::fixed("ERR DISCARD without MULTI"))?;
     block.watched.clear();
     Ok(None)
 }
 
-fn exec<H>(turn: &mut Turn<'_>, step: &Step<'_, H>) -> Begins {
-    let block = &mut turn.client().block;
+fn exec<H>(step: &Step<'_, H>, block: &mut Block) -> Begins {
     let multi = block.multi.take().ok_or(Fault::fixed("ERR EXEC without MULTI"))?;
     let watched = std::mem::take(&mut block.watched);
     if multi.is_broken {
@@ -71,8 +77,7 @@ fn exec<H>(turn: &mut Turn<'_>, step: &Step<'_, H>) -> Begins {
     Ok(Some(Purpose::Exec { queued: multi.queued, watched }))
 }
 
-fn watch<H>(turn: &mut Turn<'_>, step: &Step<'_, H>, row: &Command, args: &[&[u8]]) -> Begins {
-    let block = &turn.client().block;
+fn watch<H>(step: &Step<'_, H>, block: &Block, row: &Command, args: &[&[u8]]) -> Begins {
     if block.multi.is_some() {
         return Err(Fault::fixed("ERR WATCH inside MULTI is not allowed"));
     }
@@ -81,24 +86,4 @@ fn watch<H>(turn: &mut Turn<'_>, step: &Step<'_, H>, row: &Command, args: &[&[u8
     }
     step.config.cross_slot.check(row, args)?;
     Ok(Some(Purpose::Watch))
-}
-
-fn transact(
-    turn: &mut Turn<'_>,
-    step: &mut Step<'_, impl Host>,
-    (row, args): (&'static Command, &[&[u8]]),
-    purpose: Purpose,
-    protocol: Protocol,
-) {
-    let id = turn.next_command();
-    let db = turn.client().db;
-    let request = Request { id, row, args: Args::of(args), db, started: step.now };
-    let work = Transact::new(purpose, protocol, step.config.databases);
-    let mut running = Running::alone(request, Work::Transact(Box::new(work)));
-    turn.advance(step, &mut running);
-    if running.is_done() {
-        turn.out.extend_from_slice(&running.reply);
-    } else {
-        turn.queue.push(running);
-    }
 }

@@ -27,10 +27,9 @@ impl Muting {
     }
 
     /// Leaves out the reply of the request that has begun, if the client does not want it.
-    pub fn end(self, turn: &mut Turn<'_>, args: &[&[u8]]) {
+    pub fn end(self, turn: &mut Turn<'_>, client: &mut Client, args: &[&[u8]]) {
         // `CLIENT REPLY` decides on its own reply. Confirmations of subscriptions are messages, so they are
         // sent.
-        let client = turn.client();
         let is_wanted = match client.replies {
             Replies::Sent | Replies::NextSkipped => true,
             Replies::Skipped | Replies::Off => {

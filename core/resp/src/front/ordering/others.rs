@@ -3,66 +3,72 @@
 use super::running::Work;
 use super::turn::Turn;
 use crate::front::access::tickets::Part;
-use crate::front::clients::client_command::{client, kill};
+use crate::front::clients::client::Client;
+use crate::front::clients::client_command::{client as carry_out, kill};
 use crate::front::clients::greeting::{authenticate, hello};
 use crate::front::clients::immediate::answer;
 use crate::front::clients::info::Asker;
+use crate::front::clients::list::Clients;
 use crate::front::clients::pubsub;
 use crate::front::execution::keyspace::{Walk, part_of};
 use crate::front::host::Host;
 use crate::front::kinds::FrontKind;
+use crate::front::request::{Args, Request};
 use crate::front::step::Step;
 use crate::{Command, Front, Protocol, Reply};
-use ramhold_base::Effect;
+use ramhold_base::{ConnId, Effect};
 
 pub fn begin(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
+    clients: &mut Clients,
     (row, front): (&'static Command, Front),
     args: &[&[u8]],
 ) {
-    let (conn, protocol) = (turn.conn, turn.client().protocol);
+    let conn = turn.conn;
+    let client = clients.asking(conn);
+    let (protocol, db) = (client.protocol, client.db);
     let mut bytes = Vec::new();
     let mut reply = Reply::new(&mut bytes, protocol);
     match front.kind() {
-        FrontKind::Connection => of_connection(turn, step, front, args, &mut bytes),
-        FrontKind::Client => client(step.now, turn.clients, conn, front, args, &mut reply),
+        FrontKind::Connection => of_connection(step, clients, conn, front, args, &mut bytes),
+        FrontKind::Client => carry_out(step.now, clients, conn, front, args, &mut reply),
         FrontKind::OverKeys => {
-            if !walk(turn, step, (row, front), args, &mut reply) {
+            if !walk(turn, step, client, (row, front), args, &mut reply) {
                 return;
             }
         }
-        FrontKind::Slots => return slots(turn, step, (row, front), args),
+        FrontKind::Slots => return slots(turn, step, db, (row, front), args),
         FrontKind::Subscription => {
-            pubsub::subscription(turn.clients, conn, (row, front), args, &mut reply);
+            pubsub::subscription(clients, conn, (row, front), args, &mut reply);
         }
         FrontKind::Listeners | FrontKind::Publication => {
-            let asked =
-                pubsub::ask_all(step, turn.clients, turn.access, conn, (row, front), args, &mut reply);
+            let asked = pubsub::ask_all(step, clients, turn.access, conn, (row, front), args, &mut reply);
             if let Some((id, asked)) = asked {
-                return turn.enter(step, id, (row, args), Work::Others(asked));
+                let request = Request { id, row, args: Args::of(args), db, started: step.now };
+                return turn.enter(request, Work::Others(asked));
             }
         }
         FrontKind::Immediate | FrontKind::Transaction => {
-            let asker = Asker::of(conn, turn.client());
-            answer(step, turn.clients, turn.access, &asker, front, args, reply);
+            let asker = Asker::of(conn, client);
+            answer(step, clients, turn.access, &asker, front, args, reply);
         }
     }
     turn.reply(step, bytes);
 }
 
 fn of_connection(
-    turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
+    clients: &mut Clients,
+    conn: ConnId,
     front: Front,
     args: &[&[u8]],
     out: &mut Vec<u8>,
 ) {
-    let conn = turn.conn;
     if front == Front::Reset {
-        turn.clients.leave_all(conn);
+        clients.leave_all(conn);
     }
-    let client = turn.client();
+    let client = clients.asking(conn);
     let mut reply = Reply::new(out, client.protocol);
     match front {
         Front::Select => match step.config.database_of(args[1]) {
@@ -86,7 +92,7 @@ fn of_connection(
         },
         Front::ClientReply => client.replies.choose(args[2], &mut reply),
         Front::ClientKill => {
-            for conn in kill(turn.clients, conn, &args[2..], &mut reply) {
+            for conn in kill(clients, conn, &args[2..], &mut reply) {
                 step.effects.push(Effect::Close { conn });
             }
         }
@@ -98,14 +104,16 @@ fn of_connection(
 fn walk(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
+    client: &Client,
     (row, front): (&'static Command, Front),
     args: &[&[u8]],
     reply: &mut Reply<'_>,
 ) -> bool {
     let id = turn.next_command();
-    let db = turn.client().db;
+    let db = client.db;
     let table = turn.access.databases.table(db);
-    let served = part_of(turn.client(), table, step.host);
+    let served = part_of(client, table, step.host);
+    let request = Request { id, row, args: Args::of(args), db, started: step.now };
     let mut walk = match Walk::new(front, args, table.unwrap_or_default(), served) {
         Ok(walk) => walk,
         Err(fault) => {
@@ -115,13 +123,13 @@ fn walk(
     };
     if table.is_none() && front != Front::FlushAll {
         turn.access.wait_for_table(step, db, id);
-        turn.enter(step, id, (row, args), Work::Waiting);
+        turn.enter(request, Work::Waiting);
         return false;
     }
     if walk.begin(step, turn.access, Part::of(id), reply) {
         return true;
     }
-    turn.enter(step, id, (row, args), Work::Walk(Box::new(walk)));
+    turn.enter(request, Work::Walk(Box::new(walk)));
     false
 }
 
@@ -129,11 +137,11 @@ fn walk(
 fn slots(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
+    db: u16,
     (row, front): (&'static Command, Front),
     args: &[&[u8]],
 ) {
     let id = turn.next_command();
-    let db = turn.client().db;
     let work = match turn.access.databases.table(db) {
         Some(_) => {
             turn.access.ask_table(step, db, id);
@@ -144,5 +152,6 @@ fn slots(
             Work::Waiting
         }
     };
-    turn.enter(step, id, (row, args), work);
+    let request = Request { id, row, args: Args::of(args), db, started: step.now };
+    turn.enter(request, work);
 }

@@ -28,81 +28,80 @@ const STRANGER_BYTES_MAX: usize = 64 * 1024;
 pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, bytes: &[u8]) -> Taken {
     let Parts { lines: Lines { all, hasher, out, .. }, clients, access } = parts;
     let Some(Line { parser, queue }) = all.get_mut(&from) else { return Taken::default() };
+    let Some(mut client) = clients.get_mut(from) else { return Taken::default() };
     out.clear();
+    let mut turn = Turn { conn: from, queue, out, hasher, access };
     let mut taken = Taken::default();
     let mut room: Vec<&[u8]> = Vec::new();
     for count in 0.. {
-        let Some(client) = clients.get_mut(from) else { break };
         if client.closes {
             taken = Taken { bytes: bytes.len(), rest: Rest::Part };
             break;
         }
-        if count == REQUEST_COUNT_MAX || out.len() >= STEP_REPLY_BYTES_MAX {
+        if count == REQUEST_COUNT_MAX || turn.out.len() >= STEP_REPLY_BYTES_MAX {
             taken.rest = Rest::More;
             break;
         }
-        if !queue.has_room(step.config) {
+        if !turn.queue.has_room(step.config) {
             taken.rest = Rest::Held;
             break;
         }
         let limits = if client.admission.is_known { &step.config.limits } else { &LIMITS_BEFORE_AUTH };
         let rest = &bytes[taken.bytes..];
-        match parser.parse(rest, limits) {
+        let length = match parser.parse(rest, limits) {
             Parsed::Part => break,
             Parsed::Bad(fault) => {
                 step.stats.faults += 1;
                 client.closes = true;
-                let protocol = client.protocol;
-                Turn { conn: from, queue, out, hasher, clients, access }.fault(step, protocol, &fault);
+                turn.fault(step, client.protocol, &fault);
+                continue;
             }
-            Parsed::Whole(length) => {
-                let mut args = recycled(room);
-                parser.args(&rest[..length], &mut args);
-                let admitted = admit(step, client, queue, hasher, &args);
-                if let Admitted::Later = admitted {
-                    taken.rest = Rest::Held;
-                    break;
+            Parsed::Whole(length) => length,
+        };
+        let mut args = recycled(room);
+        parser.args(&rest[..length], &mut args);
+        let admitted = admit(step, client, turn.queue, hasher, &args);
+        if let Admitted::Later = admitted {
+            taken.rest = Rest::Held;
+            break;
+        }
+        let muting = Muting::begin(client, turn.out.len(), turn.queue.len());
+        match admitted {
+            Admitted::Nothing | Admitted::Later => {}
+            Admitted::Replied(reply) => turn.reply(step, reply),
+            Admitted::Keys(request) => {
+                if let Some(running) = keys::begin(&mut turn, step, request, &args) {
+                    turn.begin_transaction(step, clients, running);
+                    client = clients.asking(from);
                 }
-                let muting = Muting::begin(client, out.len(), queue.len());
-                let mut turn = Turn { conn: from, queue, out, hasher, clients, access };
-                begin(&mut turn, step, admitted, &args);
-                if let Some(muting) = muting {
-                    muting.end(&mut turn, &args);
+            }
+            Admitted::Front(row, front) => {
+                match front.kind() {
+                    FrontKind::Transaction => multi::begin(&mut turn, step, clients, (row, front), &args),
+                    _ => others::begin(&mut turn, step, clients, (row, front), &args),
                 }
-                room = recycled(args);
-                taken.bytes += length;
+                client = clients.asking(from);
             }
         }
+        if let Some(muting) = muting {
+            muting.end(&mut turn, client, &args);
+        }
+        room = recycled(args);
+        taken.bytes += length;
     }
     if taken.rest == Rest::Held {
         step.stats.held += 1;
-        queue.is_held = true;
+        turn.queue.is_held = true;
     }
-    let closes = clients.get_mut(from).is_some_and(|client| {
-        if !client.admission.is_known {
-            client.admission.stranger_bytes += out.len();
-            client.closes |= client.admission.stranger_bytes > STRANGER_BYTES_MAX;
-        }
-        client.closes
-    });
-    send(from, out, step.effects);
-    if closes && queue.is_empty() {
+    if !client.admission.is_known {
+        client.admission.stranger_bytes += turn.out.len();
+        client.closes |= client.admission.stranger_bytes > STRANGER_BYTES_MAX;
+    }
+    send(from, turn.out, step.effects);
+    if client.closes && turn.queue.is_empty() {
         step.effects.push(Effect::Close { conn: from });
     }
     taken
-}
-
-/// Begins a request that is admitted.
-fn begin(turn: &mut Turn<'_>, step: &mut Step<'_, impl Host>, admitted: Admitted, args: &[&[u8]]) {
-    match admitted {
-        Admitted::Nothing | Admitted::Later => {}
-        Admitted::Replied(reply) => turn.reply(step, reply),
-        Admitted::Keys(request) => keys::begin(turn, step, request, args),
-        Admitted::Front(row, front) if front.kind() == FrontKind::Transaction => {
-            multi::begin(turn, step, (row, front), args);
-        }
-        Admitted::Front(row, front) => others::begin(turn, step, (row, front), args),
-    }
 }
 
 /// Empties a list, so that another list can use its memory.

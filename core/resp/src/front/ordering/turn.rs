@@ -3,13 +3,12 @@
 use super::queue::Queue;
 use super::running::{Running, Work};
 use crate::front::access::Access;
-use crate::front::clients::client::Client;
 use crate::front::clients::list::Clients;
 use crate::front::execution::transact::Around;
 use crate::front::host::Host;
-use crate::front::request::{Args, CommandId, Request};
+use crate::front::request::{CommandId, Request};
 use crate::front::step::Step;
-use crate::{Command, Fault, Protocol, Reply};
+use crate::{Fault, Protocol, Reply};
 use ramhold_base::ConnId;
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::planted::{Defect, planted};
@@ -20,15 +19,10 @@ pub struct Turn<'a> {
     /// Replies that go out at the end of the turn.
     pub out: &'a mut Vec<u8>,
     pub hasher: &'a PlacementHasher,
-    pub clients: &'a mut Clients,
     pub access: &'a mut Access,
 }
 
 impl Turn<'_> {
-    pub fn client(&mut self) -> &mut Client {
-        self.clients.get_mut(self.conn).expect("a connection has a client as long as it has a line")
-    }
-
     pub fn next_command(&mut self) -> CommandId {
         self.access.direct.next_command(self.conn)
     }
@@ -51,24 +45,27 @@ impl Turn<'_> {
     }
 
     /// Enters a command whose reply comes later. Nothing of the connection runs beside it.
-    pub fn enter<H>(
-        &mut self,
-        step: &Step<'_, H>,
-        id: CommandId,
-        (row, args): (&'static Command, &[&[u8]]),
-        work: Work,
-    ) {
-        let db = self.client().db;
-        let request = Request { id, row, args: Args::of(args), db, started: step.now };
+    pub fn enter(&mut self, request: Request, work: Work) {
         self.queue.push(Running::alone(request, work));
     }
 
-    /// Advances a command that is a transaction and has not been entered yet, as far as possible.
-    pub fn advance(&mut self, step: &mut Step<'_, impl Host>, running: &mut Running) {
-        let Work::Transact(transact) = &mut running.work else { return };
-        let around = Around { access: self.access, clients: self.clients };
-        if transact.advance(step, around, &running.request, &mut running.reply) {
-            running.work = Work::Done;
+    /// Begins a transaction: carries it out as far as possible, and enters it if its reply is not there yet.
+    pub fn begin_transaction(
+        &mut self,
+        step: &mut Step<'_, impl Host>,
+        clients: &mut Clients,
+        mut running: Running,
+    ) {
+        if let Work::Transact(transact) = &mut running.work {
+            let around = Around { access: self.access, clients };
+            if transact.advance(step, around, &running.request, &mut running.reply) {
+                running.work = Work::Done;
+            }
+        }
+        if running.is_done() && self.queue.is_empty() {
+            self.out.extend_from_slice(&running.reply);
+        } else {
+            self.queue.push(running);
         }
     }
 }
