@@ -8,6 +8,7 @@
 //!
 //! Not here: requests that are under way and the order of replies (`ordering`).
 
+pub mod asker;
 pub mod block;
 pub mod client;
 pub mod client_command;

@@ -1,6 +1,6 @@
 //! Commands about the process and the cluster that are answered at once, whoever asks.
 
-use super::info::Asker;
+use super::asker::Asker;
 use super::list::Clients;
 use super::{cluster, info, settings};
 use crate::commands::describe;

@@ -1,6 +1,6 @@
 //! `INFO`: facts about this server for its clients, section by section.
 
-use super::client::Client;
+use super::asker::Asker;
 use super::cluster::node_id;
 use super::list::Clients;
 use super::subscriptions::Kind;
@@ -8,37 +8,10 @@ use crate::Reply;
 use crate::front::access::Access;
 use crate::front::host::Host;
 use crate::front::step::Step;
-use ramhold_base::ConnId;
 use std::fmt::Write as _;
 
 /// The version of Redis whose behaviour the commands have. Clients look at it to know what they may send.
 pub const REDIS_VERSION: &str = "7.0.15";
-
-/// What a command that is answered at once may depend on of its client.
-#[derive(Clone, Copy, Debug)]
-pub struct Asker {
-    pub conn: ConnId,
-    pub is_subscribed: bool,
-    pub is_of_cluster: bool,
-    /// The port of this process that the client came to. 0: unknown.
-    pub own_port: u16,
-}
-
-impl Asker {
-    pub fn of(conn: ConnId, client: &Client) -> Asker {
-        Asker {
-            conn,
-            is_subscribed: client.is_subscribed(),
-            is_of_cluster: client.is_of_cluster,
-            own_port: client.addresses.map_or(0, |(_, own)| own.port()),
-        }
-    }
-
-    /// The asker of a command within `EXEC`: the reply does not depend on the client.
-    pub fn in_exec(conn: ConnId) -> Asker {
-        Asker { conn, is_subscribed: false, is_of_cluster: false, own_port: 0 }
-    }
-}
 
 /// The kind of server that this one is to Redis's clients.
 pub fn mode(is_of_cluster: bool) -> &'static str {

@@ -7,10 +7,10 @@
 
 use crate::front::access::Access;
 use crate::front::bounds::{REPLY_BYTES_MAX, REPLY_TOO_LARGE};
+use crate::front::clients::asker::Asker;
 use crate::front::clients::block::{Queued, Watched};
 use crate::front::clients::client_command::client;
 use crate::front::clients::immediate::answer;
-use crate::front::clients::info::Asker;
 use crate::front::clients::list::Clients;
 use crate::front::clients::pubsub::publish_after;
 use crate::front::host::Host;
@@ -101,7 +101,7 @@ pub fn run(
                     | FrontKind::Subscription
                     | FrontKind::Listeners
                     | FrontKind::Immediate => {
-                        let asker = Asker::in_exec(request.id.conn);
+                        let asker = Asker::in_exec(request.id.conn, after.db, reply.protocol());
                         answer(step, clients, access, &asker, front, &args, reply.by_ref());
                     }
                 }

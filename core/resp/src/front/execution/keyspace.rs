@@ -12,7 +12,7 @@ use crate::front::access::Access;
 use crate::front::access::answer::{Answer, fault_of};
 use crate::front::access::tickets::Part;
 use crate::front::bounds::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX};
-use crate::front::clients::client::Client;
+use crate::front::clients::asker::Asker;
 use crate::front::host::Host;
 use crate::front::step::Step;
 use crate::glob::{Case, matches};
@@ -341,9 +341,9 @@ impl Walk {
     }
 }
 
-/// The part of a table that a client's walks go over. `None`: all of the table.
-pub fn part_of(client: &Client, table: Option<TableId>, host: &impl Host) -> Option<Vec<(KeyHash, KeyHash)>> {
-    table.filter(|_| client.is_of_cluster).map(|table| host.ranges_served(table))
+/// The part of a table that the asker's walks go over. `None`: all of the table.
+pub fn part_of(asker: &Asker, table: Option<TableId>, host: &impl Host) -> Option<Vec<(KeyHash, KeyHash)>> {
+    table.filter(|_| asker.is_of_cluster).map(|table| host.ranges_served(table))
 }
 
 fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {

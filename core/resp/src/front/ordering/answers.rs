@@ -5,6 +5,7 @@ use super::running::{Running, Work};
 use crate::front::access::Access;
 use crate::front::access::answer::Answer;
 use crate::front::access::tickets::Part;
+use crate::front::clients::asker::Asker;
 use crate::front::clients::cluster;
 use crate::front::execution::fast::{self, Asked, Begun, Plain};
 use crate::front::execution::keyspace::{Walk, part_of};
@@ -81,7 +82,8 @@ fn on_part(
 fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: CommandId) {
     let Parts { lines, clients, access } = parts;
     let Some(client) = clients.get(command.conn) else { return };
-    let protocol = client.protocol;
+    let asker = Asker::of(command.conn, client);
+    let protocol = asker.protocol;
     let Some((queue, at)) = lines.find(command) else { return };
     let Running { request, work, reply, .. } = queue.at_mut(at);
     match (&mut *work, request.row.run, access.databases.table(request.db)) {
@@ -109,7 +111,7 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
         }
         // A walk that has begun already comes here if its table was dropped.
         (Work::Waiting | Work::Walk(_), Run::Front(front), Some(table)) => {
-            let served = part_of(client, Some(table), step.host);
+            let served = part_of(&asker, Some(table), step.host);
             let mut writer = Reply::new(reply, protocol);
             *work = match Walk::new(front, &request.args.list(), table, served) {
                 Ok(mut walk) => match walk.begin(step, access, Part::of(command), &mut writer) {

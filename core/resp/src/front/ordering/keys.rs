@@ -3,75 +3,99 @@
 use super::admission::{KeyRequest, hashes};
 use super::running::{Running, Work};
 use super::turn::Turn;
+use crate::front::clients::list::Clients;
 use crate::front::execution::fast::{self, Asked, Begun, Plain};
 use crate::front::execution::transact::{Purpose, Transact};
 use crate::front::host::Host;
-use crate::front::request::{Args, Request};
+use crate::front::request::{Args, CommandId, Request};
 use crate::front::step::Step;
 use crate::front::together::CrossSlot;
 use crate::{Fast, Flags, Reply, Run};
 
-/// Returns a transaction that is still to be begun. Everything else is over or entered.
-pub fn begin(
+/// Begins a command as operations of the servers. Returns the request if only a transaction can carry it out.
+pub fn begin_plain(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
-    KeyRequest { row, db, protocol, keys }: KeyRequest,
+    request: KeyRequest,
     args: &[&[u8]],
-) -> Option<Running> {
-    let is_idle = turn.queue.is_empty();
-    let table = turn.access.databases.table(db);
-    let id = turn.next_command();
+) -> Option<KeyRequest> {
     let has_one_owner = || step.config.cross_slot == CrossSlot::Allow && step.host.servers().len() == 1;
-    let plain = match row.run {
-        Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, has_one_owner()) => None,
-        Run::Fast(fast, _) => Some((fast, fast.plain(args))),
-        Run::Keys(_) | Run::Front(_) | Run::Container(_) => None,
+    let (fast, plain) = match request.row.run {
+        Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, has_one_owner()) => {
+            return Some(request);
+        }
+        Run::Fast(fast, _) => (fast, fast.plain(args)),
+        Run::Keys(_) | Run::Front(_) | Run::Container(_) => return Some(request),
     };
+    let table = turn.access.databases.table(request.db);
+    let is_idle = turn.queue.is_empty();
     let start = turn.out.len();
     let mut behind = Vec::new();
     let into = if is_idle { &mut *turn.out } else { &mut behind };
-    let work = match (plain, table) {
-        (Some((_, Plain::Fault(fault))), _) => {
-            Reply::new(into, protocol).fault(&fault);
-            Work::Done
+    let mut reply = Reply::new(into, request.protocol);
+    let (id, work) = match (plain, table) {
+        (Plain::No, _) => return Some(request),
+        (Plain::Fault(fault), _) => {
+            reply.fault(&fault);
+            (turn.access.direct.next_command(turn.conn), Work::Done)
         }
-        (Some((fast, Plain::Operations(count))), Some(table)) => {
+        (Plain::Operations(count), Some(table)) => {
+            let id = turn.access.direct.next_command(turn.conn);
             let asked = Asked { fast, table, args, count };
-            match fast::begin(step, turn.access, asked, id, &mut Reply::new(into, protocol)) {
-                Begun::Replied => Work::Done,
-                Begun::Under(work) => Work::Fast(work),
+            match fast::begin(step, turn.access, asked, id, &mut reply) {
+                Begun::Replied => (id, Work::Done),
+                Begun::Under(work) => (id, Work::Fast(work)),
             }
         }
-        (Some((_, Plain::Operations(_))), None) => {
-            turn.access.wait_for_table(step, db, id);
-            Work::Waiting
-        }
-        (Some((_, Plain::No)) | None, _) => {
-            let transact = Transact::new(Purpose::Command, protocol, step.config.databases);
-            Work::Transact(Box::new(transact))
+        (Plain::Operations(_), None) => {
+            let id = turn.access.direct.next_command(turn.conn);
+            turn.access.wait_for_table(step, request.db, id);
+            (id, Work::Waiting)
         }
     };
-    if let Work::Done = work
-        && is_idle
-    {
-        return None;
-    }
     if is_idle {
+        if let Work::Done = work {
+            return None;
+        }
         turn.out.truncate(start);
     }
-    let running = Running {
+    let mut running = running(turn, step, id, request, args, work);
+    running.reply = behind;
+    turn.queue.push(running);
+    None
+}
+
+/// Begins a command as a transaction.
+pub fn begin_transaction(
+    turn: &mut Turn<'_>,
+    step: &mut Step<'_, impl Host>,
+    clients: &mut Clients,
+    request: KeyRequest,
+    args: &[&[u8]],
+) {
+    let id = turn.next_command();
+    let transact = Transact::new(Purpose::Command, request.protocol, step.config.databases);
+    let mut running = running(turn, step, id, request, args, Work::Transact(Box::new(transact)));
+    turn.advance(step, clients, &mut running);
+    turn.enter(running);
+}
+
+fn running<H>(
+    turn: &Turn<'_>,
+    step: &Step<'_, H>,
+    id: CommandId,
+    KeyRequest { row, db, keys, .. }: KeyRequest,
+    args: &[&[u8]],
+    work: Work,
+) -> Running {
+    Running {
         request: Request { id, row, args: Args::of(args), db, started: step.now },
-        keys: if is_idle { hashes(turn.hasher, row, args) } else { keys },
+        keys: if turn.queue.is_empty() { hashes(turn.hasher, row, args) } else { keys },
         changes: row.flags.has(Flags::WRITE),
         exclusive: false,
         work,
         reply_bytes_expected: turn.queue.reply_bytes_expected(),
-        reply: behind,
+        reply: Vec::new(),
         is_muted: false,
-    };
-    if let Work::Transact(_) = running.work {
-        return Some(running);
     }
-    turn.queue.push(running);
-    None
 }

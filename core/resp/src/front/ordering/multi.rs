@@ -41,8 +41,9 @@ pub fn begin(
             let id = turn.next_command();
             let request = Request { id, row, args: Args::of(args), db, started: step.now };
             let work = Transact::new(purpose, protocol, step.config.databases);
-            let running = Running::alone(request, Work::Transact(Box::new(work)));
-            return turn.begin_transaction(step, clients, running);
+            let mut running = Running::alone(request, Work::Transact(Box::new(work)));
+            turn.advance(step, clients, &mut running);
+            return turn.enter(running);
         }
         Ok(None) => Reply::new(&mut reply, protocol).ok(),
         Err(fault) => Reply::new(&mut reply, protocol).fault(&fault),

@@ -1,13 +1,12 @@
 //! Begins the commands that the front carries out itself, except transactions.
 
-use super::running::Work;
+use super::running::{Running, Work};
 use super::turn::Turn;
 use crate::front::access::tickets::Part;
-use crate::front::clients::client::Client;
+use crate::front::clients::asker::Asker;
 use crate::front::clients::client_command::{client as carry_out, kill};
 use crate::front::clients::greeting::{authenticate, hello};
 use crate::front::clients::immediate::answer;
-use crate::front::clients::info::Asker;
 use crate::front::clients::list::Clients;
 use crate::front::clients::pubsub;
 use crate::front::execution::keyspace::{Walk, part_of};
@@ -22,19 +21,18 @@ pub fn begin(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
     clients: &mut Clients,
+    asker: &Asker,
     (row, front): (&'static Command, Front),
     args: &[&[u8]],
 ) {
-    let conn = turn.conn;
-    let client = clients.asking(conn);
-    let (protocol, db) = (client.protocol, client.db);
+    let Asker { conn, protocol, db, .. } = *asker;
     let mut bytes = Vec::new();
     let mut reply = Reply::new(&mut bytes, protocol);
     match front.kind() {
         FrontKind::Connection => of_connection(step, clients, conn, front, args, &mut bytes),
         FrontKind::Client => carry_out(step.now, clients, conn, front, args, &mut reply),
         FrontKind::OverKeys => {
-            if !walk(turn, step, client, (row, front), args, &mut reply) {
+            if !walk(turn, step, asker, (row, front), args, &mut reply) {
                 return;
             }
         }
@@ -46,12 +44,11 @@ pub fn begin(
             let asked = pubsub::ask_all(step, clients, turn.access, conn, (row, front), args, &mut reply);
             if let Some((id, asked)) = asked {
                 let request = Request { id, row, args: Args::of(args), db, started: step.now };
-                return turn.enter(request, Work::Others(asked));
+                return turn.enter(Running::alone(request, Work::Others(asked)));
             }
         }
         FrontKind::Immediate | FrontKind::Transaction => {
-            let asker = Asker::of(conn, client);
-            answer(step, clients, turn.access, &asker, front, args, reply);
+            answer(step, clients, turn.access, asker, front, args, reply);
         }
     }
     turn.reply(step, bytes);
@@ -104,16 +101,20 @@ fn of_connection(
 fn walk(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
-    client: &Client,
+    asker: &Asker,
     (row, front): (&'static Command, Front),
     args: &[&[u8]],
     reply: &mut Reply<'_>,
 ) -> bool {
     let id = turn.next_command();
-    let db = client.db;
+    let db = asker.db;
     let table = turn.access.databases.table(db);
-    let served = part_of(client, table, step.host);
-    let request = Request { id, row, args: Args::of(args), db, started: step.now };
+    let served = part_of(asker, table, step.host);
+    let started = step.now;
+    let entered = |work| {
+        let request = Request { id, row, args: Args::of(args), db, started };
+        Running::alone(request, work)
+    };
     let mut walk = match Walk::new(front, args, table.unwrap_or_default(), served) {
         Ok(walk) => walk,
         Err(fault) => {
@@ -123,13 +124,13 @@ fn walk(
     };
     if table.is_none() && front != Front::FlushAll {
         turn.access.wait_for_table(step, db, id);
-        turn.enter(request, Work::Waiting);
+        turn.enter(entered(Work::Waiting));
         return false;
     }
     if walk.begin(step, turn.access, Part::of(id), reply) {
         return true;
     }
-    turn.enter(request, Work::Walk(Box::new(walk)));
+    turn.enter(entered(Work::Walk(Box::new(walk))));
     false
 }
 
@@ -153,5 +154,5 @@ fn slots(
         }
     };
     let request = Request { id, row, args: Args::of(args), db, started: step.now };
-    turn.enter(request, work);
+    turn.enter(Running::alone(request, work));
 }

@@ -6,6 +6,7 @@ use super::muted::Muting;
 use super::parts::Parts;
 use super::turn::Turn;
 use super::{keys, multi, others};
+use crate::front::clients::asker::Asker;
 use crate::front::host::Host;
 use crate::front::kinds::FrontKind;
 use crate::front::step::{Step, send};
@@ -70,15 +71,17 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
             Admitted::Nothing | Admitted::Later => {}
             Admitted::Replied(reply) => turn.reply(step, reply),
             Admitted::Keys(request) => {
-                if let Some(running) = keys::begin(&mut turn, step, request, &args) {
-                    turn.begin_transaction(step, clients, running);
+                if let Some(request) = keys::begin_plain(&mut turn, step, request, &args) {
+                    keys::begin_transaction(&mut turn, step, clients, request, &args);
                     client = clients.asking(from);
                 }
             }
             Admitted::Front(row, front) => {
-                match front.kind() {
-                    FrontKind::Transaction => multi::begin(&mut turn, step, clients, (row, front), &args),
-                    _ => others::begin(&mut turn, step, clients, (row, front), &args),
+                if front.kind() == FrontKind::Transaction {
+                    multi::begin(&mut turn, step, clients, (row, front), &args);
+                } else {
+                    let asker = Asker::of(from, client);
+                    others::begin(&mut turn, step, clients, &asker, (row, front), &args);
                 }
                 client = clients.asking(from);
             }

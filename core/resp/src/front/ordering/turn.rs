@@ -6,7 +6,7 @@ use crate::front::access::Access;
 use crate::front::clients::list::Clients;
 use crate::front::execution::transact::Around;
 use crate::front::host::Host;
-use crate::front::request::{CommandId, Request};
+use crate::front::request::CommandId;
 use crate::front::step::Step;
 use crate::{Fault, Protocol, Reply};
 use ramhold_base::ConnId;
@@ -44,24 +44,22 @@ impl Turn<'_> {
         self.reply(step, reply);
     }
 
-    /// Enters a command whose reply comes later. Nothing of the connection runs beside it.
-    pub fn enter(&mut self, request: Request, work: Work) {
-        self.queue.push(Running::alone(request, work));
-    }
-
-    /// Begins a transaction: carries it out as far as possible, and enters it if its reply is not there yet.
-    pub fn begin_transaction(
+    /// Advances a command that is a transaction as far as possible, before it is entered.
+    pub fn advance(
         &mut self,
         step: &mut Step<'_, impl Host>,
         clients: &mut Clients,
-        mut running: Running,
+        Running { request, work, reply, .. }: &mut Running,
     ) {
-        if let Work::Transact(transact) = &mut running.work {
-            let around = Around { access: self.access, clients };
-            if transact.advance(step, around, &running.request, &mut running.reply) {
-                running.work = Work::Done;
-            }
+        if let Work::Transact(transact) = work
+            && transact.advance(step, Around { access: self.access, clients }, request, reply)
+        {
+            *work = Work::Done;
         }
+    }
+
+    /// Enters a command that has begun, unless its reply is there and can go out.
+    pub fn enter(&mut self, running: Running) {
         if running.is_done() && self.queue.is_empty() {
             self.out.extend_from_slice(&running.reply);
         } else {
