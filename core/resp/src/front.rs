@@ -16,24 +16,18 @@
 //!
 //! Not here: what commands mean (`commands`), sockets (io).
 
-mod access;
+pub mod access;
 mod bounds;
 mod clients;
-mod config;
+pub mod config;
 mod execution;
-mod host;
+pub mod host;
 mod kinds;
 mod ordering;
 mod request;
-mod stats;
+pub mod stats;
 mod step;
-mod together;
-
-pub use access::peers::PEERS_ROLE;
-pub use config::{CALLS_ROLE, Process, RespConfig, TimingConfig};
-pub use host::Host;
-pub use stats::RespStats;
-pub use together::CrossSlot;
+pub mod together;
 
 use crate::ahead::Ahead;
 use access::Access;
@@ -43,17 +37,19 @@ use bounds::AHEAD_COUNT_MAX;
 use clients::list::Clients;
 use clients::pubsub;
 use clients::timings::Timings;
+use config::RespConfig;
+use host::Host;
 use ordering::answers::on_heard;
 use ordering::finish::{end_overdue, finish};
 use ordering::idle::Sweep;
-use ordering::line::{Line, Lines};
-use ordering::parts::Parts;
+use ordering::lines::{Line, Lines, Parts};
 use ordering::taking::take;
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Effects, Input, Instant, Latencies, Machine, Rng, Status, TableId};
 use ramhold_wire::local::LocalAnswers;
 use ramhold_wire::pubsub::{Listeners, ListenersTold, Publish, Published};
+use stats::RespStats;
 use std::net::SocketAddr;
 use step::Step;
 

@@ -25,9 +25,12 @@ mod whole;
 pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run};
 pub use commands::find;
 pub use fault::{Fault, Stop};
-pub use front::{
-    CALLS_ROLE, CrossSlot, Host, PEERS_ROLE, Process, Resp, RespConfig, RespStats, TimingConfig,
-};
+pub use front::Resp;
+pub use front::access::peers::PEERS_ROLE;
+pub use front::config::{CALLS_ROLE, Process, RespConfig, TimingConfig};
+pub use front::host::Host;
+pub use front::stats::RespStats;
+pub use front::together::CrossSlot;
 pub use parse::{Limits, Parsed, Parser};
 pub use reply::{Protocol, Reply};
 pub use transaction::{Call, Change, DATABASE_COUNT_DEFAULT, Object, Place, Transaction};

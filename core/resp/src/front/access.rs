@@ -6,7 +6,8 @@
 //!
 //! Invariant: each answer reaches the command that waits for it, or nobody if the command is gone (`Part`).
 //!
-//! Not here: what a command makes of an answer (`execution`, `clients`). Nothing here knows a connection.
+//! Not here: what a command makes of an answer (`execution`, `clients`). Nothing here knows a client, or
+//! its other commands.
 
 pub mod answer;
 pub mod direct;
@@ -16,6 +17,8 @@ pub mod ready;
 pub mod tables;
 pub mod tickets;
 
+use super::host::Host;
+use super::request::CommandId;
 use super::step::Step;
 use direct::Direct;
 use peers::Peers;
@@ -25,9 +28,6 @@ use ramhold_base::{Instant, Machine};
 use ready::Ready;
 use tables::Databases;
 use tickets::Part;
-
-use super::host::Host;
-use super::request::CommandId;
 
 pub struct Access {
     pub direct: Direct,

@@ -2,8 +2,8 @@
 //!
 //! A `Line` is the ordering side of a connection: its parser, and the commands whose replies have not gone out
 //! (`Queue`). `taking` takes requests off a connection's bytes, `admission` decides whether each may begin now, and
-//! `keys`, `multi` and `others` begin it. `answers` hands answers to the commands that wait for them. `release`
-//! sends replies, in the order of their requests. `finish` ends each step.
+//! `keys`, `multi` and `others` begin it. `answers` hands answers to the commands that wait for them. `finish`
+//! ends each step, and sends replies in the order of their requests.
 //!
 //! Order: requests of a connection take effect as if each had waited for the one before it. Requests that the
 //! host carries out at once are in order by themselves. A request waits for an earlier one that is still
@@ -22,13 +22,11 @@ pub mod answers;
 pub mod finish;
 pub mod idle;
 pub mod keys;
-pub mod line;
+pub mod lines;
 pub mod multi;
 pub mod muted;
 pub mod others;
-pub mod parts;
 pub mod queue;
-pub mod release;
 pub mod running;
 pub mod taking;
 pub mod turn;

@@ -1,6 +1,6 @@
 //! Hands answers to the commands that wait for them.
 
-use super::parts::Parts;
+use super::lines::Parts;
 use super::running::{Running, Work};
 use crate::front::access::Access;
 use crate::front::access::answer::Answer;
@@ -46,6 +46,7 @@ fn on_part(
     let Some((queue, at)) = lines.find(command) else { return };
     let Running { request, work, reply, .. } = queue.at_mut(at);
     let is_over = match work {
+        // The command has ended with an error, and other parts of it were still under way.
         Work::Done => true,
         Work::Waiting | Work::Others(_) => false,
         Work::Fast(fast) => {
@@ -114,10 +115,10 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
             let served = part_of(&asker, Some(table), step.host);
             let mut writer = Reply::new(reply, protocol);
             *work = match Walk::new(front, &request.args.list(), table, served) {
-                Ok(mut walk) => match walk.begin(step, access, Part::of(command), &mut writer) {
-                    true => Work::Done,
-                    false => Work::Walk(Box::new(walk)),
-                },
+                Ok(mut walk) => {
+                    let is_over = walk.begin(step, access, Part::of(command), &mut writer);
+                    if is_over { Work::Done } else { Work::Walk(Box::new(walk)) }
+                }
                 Err(fault) => {
                     writer.fault(&fault);
                     Work::Done

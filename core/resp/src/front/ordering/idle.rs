@@ -6,7 +6,7 @@
 //!
 //! Not here: connections that never bring a whole request, or stop within one (io/runtime).
 
-use super::parts::Parts;
+use super::lines::Parts;
 use crate::front::config::RespConfig;
 use crate::front::step::Step;
 use ramhold_base::{Effect, Instant};

@@ -1,9 +1,8 @@
 //! Takes requests off a connection's bytes, and begins them.
 
 use super::admission::{Admitted, admit};
-use super::line::{Line, Lines};
+use super::lines::{Line, Lines, Parts};
 use super::muted::Muting;
-use super::parts::Parts;
 use super::turn::Turn;
 use super::{keys, multi, others};
 use crate::front::clients::asker::Asker;

@@ -1,11 +1,21 @@
-//! The lines of all connections.
+//! The lines of all connections, beside the other parts of the front that a step works on.
+//!
+//! Each part owns its state. A step borrows the parts side by side, so a command that is advanced stays in its queue.
 
 use super::queue::Queue;
 use crate::Parser;
+use crate::front::access::Access;
+use crate::front::clients::list::Clients;
 use crate::front::request::CommandId;
 use ramhold_base::ConnId;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
+
+pub struct Parts {
+    pub lines: Lines,
+    pub clients: Clients,
+    pub access: Access,
+}
 
 /// The ordering side of one connection.
 #[derive(Debug, Default)]
