@@ -112,6 +112,8 @@ pub fn kill(clients: &mut Clients, conn: ConnId, options: &[&[u8]], reply: &mut 
         client.closes = true;
         ended.push(*other);
     }
+    // The list of clients has an order of its own, which must not reach an effect.
+    ended.sort_unstable();
     match ended.len() as i64 + i64::from(own_closes) {
         0 if chosen.is_old_form => reply.fault(&Fault::fixed("ERR No such client")),
         _ if chosen.is_old_form => reply.ok(),

@@ -42,6 +42,7 @@ impl Sweep {
             return;
         }
         let Parts { lines, clients, .. } = parts;
+        let mut closed = Vec::new();
         for (conn, client) in clients.all.iter_mut().filter(|(_, client)| !client.closes) {
             let admission = &mut client.admission;
             admission.stranger_for =
@@ -54,9 +55,12 @@ impl Sweep {
             if is_stranger || (is_idle && may_idle_out()) {
                 step.stats.idled += 1;
                 client.closes = true;
-                step.effects.push(Effect::Close { conn: *conn });
+                closed.push(*conn);
             }
         }
+        // The list of clients has an order of its own, which must not reach an effect.
+        closed.sort_unstable();
+        closed.into_iter().for_each(|conn| step.effects.push(Effect::Close { conn }));
         self.at = (!clients.all.is_empty()).then_some(step.now + SWEEP_INTERVAL);
     }
 }
