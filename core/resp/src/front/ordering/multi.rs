@@ -4,6 +4,7 @@
 
 use super::running::{Running, Work};
 use super::turn::Turn;
+use crate::front::clients::asker::Asker;
 use crate::front::clients::block::{Block, Multi, check_slots};
 use crate::front::clients::list::Clients;
 use crate::front::execution::transact::{Purpose, Transact};
@@ -20,11 +21,12 @@ pub fn begin(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
     clients: &mut Clients,
+    asker: &Asker,
     (row, front): (&'static Command, Front),
     args: &[&[u8]],
 ) {
-    let client = clients.asking(turn.conn);
-    let (protocol, db, block) = (client.protocol, client.db, &mut client.block);
+    let Asker { conn, protocol, db, .. } = *asker;
+    let block = &mut clients.asking(conn).block;
     let outcome = match front {
         Front::Multi => multi(block),
         Front::Discard => discard(block),

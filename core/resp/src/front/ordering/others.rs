@@ -1,5 +1,6 @@
-//! Begins the commands that the front carries out itself, except transactions.
+//! Begins the commands that the front carries out itself.
 
+use super::multi;
 use super::running::{Running, Work};
 use super::turn::Turn;
 use crate::front::access::tickets::Part;
@@ -29,6 +30,7 @@ pub fn begin(
     let mut bytes = Vec::new();
     let mut reply = Reply::new(&mut bytes, protocol);
     match front.kind() {
+        FrontKind::Transaction => return multi::begin(turn, step, clients, asker, (row, front), args),
         FrontKind::Connection => of_connection(step, clients, conn, front, args, &mut bytes),
         FrontKind::Client => carry_out(step.now, clients, conn, front, args, &mut reply),
         FrontKind::OverKeys => {
@@ -47,7 +49,7 @@ pub fn begin(
                 return turn.enter(Running::alone(request, Work::Others(asked)));
             }
         }
-        FrontKind::Immediate | FrontKind::Transaction => {
+        FrontKind::Immediate => {
             answer(step, clients, turn.access, asker, front, args, reply);
         }
     }

@@ -4,10 +4,9 @@ use super::admission::{Admitted, admit};
 use super::lines::{Line, Lines, Parts};
 use super::muted::Muting;
 use super::turn::Turn;
-use super::{keys, multi, others};
+use super::{keys, others};
 use crate::front::clients::asker::Asker;
 use crate::front::host::Host;
-use crate::front::kinds::FrontKind;
 use crate::front::step::{Step, send};
 use crate::{Limits, Parsed};
 use ramhold_base::{ConnId, Effect, Rest, Taken};
@@ -76,12 +75,8 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
                 }
             }
             Admitted::Front(row, front) => {
-                if front.kind() == FrontKind::Transaction {
-                    multi::begin(&mut turn, step, clients, (row, front), &args);
-                } else {
-                    let asker = Asker::of(from, client);
-                    others::begin(&mut turn, step, clients, &asker, (row, front), &args);
-                }
+                let asker = Asker::of(from, client);
+                others::begin(&mut turn, step, clients, &asker, (row, front), &args);
                 client = clients.asking(from);
             }
         }
