@@ -31,6 +31,8 @@ impl Direct {
     }
 
     /// Has the host treat a request. `None`: the answer comes later, for `part`.
+    // Inlined, because an answer is large: it is taken apart where it is made.
+    #[inline]
     pub fn ask(
         &mut self,
         step: &mut Step<'_, impl Host>,
