@@ -17,13 +17,11 @@ use crate::work::Works;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, LogId, Peer, ServerId, Status};
 use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded};
-use ramhold_wire::{Calls, Header, Standing, View, decode, request};
+use ramhold_wire::{CallRole, Calls, Header, Standing, View, decode, request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Bound;
 
-/// The number of this role in rpc ids; see `wire::calls::role_of`.
-const ROLE: u8 = 2;
 /// The most found replicas, and the most replicas of this life, that one question names. The next question goes on
 /// behind them.
 const NAME_COUNT_MAX: usize = 1000;
@@ -53,7 +51,7 @@ pub(crate) struct Collection {
 impl Collection {
     pub fn new(random: u64) -> Collection {
         Collection {
-            calls: Calls::new(ROLE, random),
+            calls: Calls::new(CallRole::Backup, random),
             ask_at: None,
             found_cursors: BTreeMap::new(),
             present_cursors: BTreeMap::new(),

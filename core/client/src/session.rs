@@ -83,7 +83,7 @@ impl Session {
     /// `seed` makes the session's rpc ids and its jitter. Different sessions need different seeds.
     pub fn new(config: SessionConfig, seed: u64) -> Session {
         let mut rng = Rng::new(seed);
-        let rpc_base = u64::from(config.role) << 56 | rng.u64() >> 16;
+        let rpc_base = config.role.first_id(rng.u64());
         Session {
             config,
             rng,

@@ -17,12 +17,10 @@ use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::{ClusterTime, Instant, Peer, Rng, ServerId, Term};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::ServerListUpdate;
-use ramhold_wire::{Calls, Header, Message};
+use ramhold_wire::{CallRole, Calls, Header, Message};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The role number of the coordinator's calls.
-const CALLS_ROLE: u8 = 1;
 /// How long an answer is still taken. Messages are repeated much earlier, and an answer to any of them counts.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How far ahead of its use the ceiling of cluster time is stored.
@@ -63,7 +61,7 @@ impl Desk {
             config.placement.copyset_rings().is_none_or(|rings| (1..=COPYSET_RINGS_MAX).contains(&rings))
         );
         let mut rng = Rng::new(seed);
-        let calls = Calls::new(CALLS_ROLE, rng.u64());
+        let calls = Calls::new(CallRole::Process, rng.u64());
         Desk {
             config,
             rng,

@@ -54,8 +54,7 @@ pub use config::{
 };
 pub use master::Master;
 pub use prefetch::Wanted;
-pub use ramhold_replication::{CALLS_ROLE as REPLICATION_CALLS_ROLE, Event};
+pub use ramhold_replication::Event;
 pub use ramhold_shard::CleaningCounters;
 pub use requests::MasterRequest;
-pub use service::CALLS_ROLE;
 pub use status::TabletSeen;

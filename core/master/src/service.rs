@@ -24,10 +24,7 @@ use ramhold_base::{LogId, Rng, Version};
 use ramhold_log::{Log, LogConfig};
 use ramhold_replication::{Event, FlushWish, Replicator};
 use ramhold_shard::{CleaningConfig, LogSegments, ScrubConfig, Shard, ShardConfig};
-use ramhold_wire::{Calls, Step, View};
-
-/// The role of these `Calls` in the process; see `wire::calls::role_of`. The replicator has its own.
-pub const CALLS_ROLE: u8 = 4;
+use ramhold_wire::{CallRole, Calls, Step, View};
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +77,7 @@ impl Service {
             region,
         );
         let replicator = Replicator::new(config.replication.clone(), rng.u64());
-        let calls = Calls::new(CALLS_ROLE, rng.u64());
+        let calls = Calls::new(CallRole::Master, rng.u64());
         let shard = Shard::new(
             log,
             replicator,

@@ -17,13 +17,10 @@ use ramhold_resp::{Resp, RespStats};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{MembershipVerify, SuspectServer};
 use ramhold_wire::status::{Ping, Pong};
-use ramhold_wire::{Calls, Header, Kind, Standing, View, calls, decode, frame, request};
+use ramhold_wire::{CallRole, Calls, Header, Kind, Standing, View, decode, frame, request};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The role of the node's own `Calls` in the process; see `wire::calls::role_of`.
-const CALLS_ROLE: u8 = 1;
-const BACKUP_CALLS_ROLE: u8 = 2;
 const VERIFY_TIMEOUT: Duration = Duration::from_millis(300);
 /// A server that has not heard from its coordinator for this long asks whether it is still in the cluster. Behind a
 /// partition it may have been declared dead, and may know no server that is alive and could tell it.
@@ -112,7 +109,7 @@ impl ServerNode {
             master: None,
             detector: Detector::new(config.detector, rng.u64()),
             resp: config.resp.clone().map(|config| Resp::new(config, rng.u64())),
-            calls: Calls::new(CALLS_ROLE, rng.u64()),
+            calls: Calls::new(CallRole::Process, rng.u64()),
             region: Some(region),
             token: rng.id(),
             ceiling: ramhold_base::Version::NONE,
@@ -185,33 +182,36 @@ impl ServerNode {
         };
         match header.kind {
             Kind::Request => self.on_request(now, &header, body, from, effects),
-            Kind::Reply
-                if matches!(
-                    calls::role_of(header.rpc),
-                    ramhold_resp::CALLS_ROLE | ramhold_resp::PEERS_ROLE
-                ) =>
-            {
-                self.resp(now, For::Session(Input::Frame { from, bytes }), effects);
-            }
-            Kind::Reply => self.on_reply(now, &header, body, effects),
+            Kind::Reply => self.on_reply(now, &header, (body, bytes), from, effects),
         }
     }
 
-    fn on_reply(&mut self, now: Instant, header: &Header, body: &[u8], effects: &mut Effects) {
-        match calls::role_of(header.rpc) {
-            CALLS_ROLE => self.on_own_reply(now, header, body, effects),
-            BACKUP_CALLS_ROLE => self.backup.on_reply(now, header, body, &self.view, effects),
-            ramhold_master::REPLICATION_CALLS_ROLE => {
+    /// An answer to a call of a part of this process. `bytes` is the whole frame.
+    fn on_reply(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        (body, bytes): (&[u8], &[u8]),
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        match CallRole::of(header.rpc) {
+            Some(CallRole::Process) => self.on_own_reply(now, header, body, effects),
+            Some(CallRole::Backup) => self.backup.on_reply(now, header, body, &self.view, effects),
+            Some(CallRole::Replicator) => {
                 if let Some(master) = &mut self.master {
                     master.on_replication_reply(now, header, body, &self.view, effects);
                 }
             }
-            ramhold_master::CALLS_ROLE => {
+            Some(CallRole::Master) => {
                 if let Some(master) = &mut self.master {
                     master.on_reply(now, header, body, &self.view, effects);
                 }
             }
-            _ => {}
+            Some(CallRole::Front | CallRole::Peers) => {
+                self.resp(now, For::Session(Input::Frame { from, bytes }), effects);
+            }
+            Some(CallRole::Client) | None => {}
         }
     }
 

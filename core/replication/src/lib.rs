@@ -31,17 +31,14 @@ use copies::Copies;
 use pieces::Pieces;
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_placement::CopysetCache;
-use ramhold_wire::Calls;
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::DiskFull;
+use ramhold_wire::{CallRole, Calls};
 use segment::{Place, Segment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stream::Stream;
-
-/// The number of this role in rpc ids; see `wire::calls::role_of`.
-pub const CALLS_ROLE: u8 = 3;
 
 /// The source of the segments' bytes: the log in DRAM.
 pub trait Segments {
@@ -176,7 +173,7 @@ pub struct Replicator {
 impl Replicator {
     pub fn new(config: ReplicationConfig, seed: u64) -> Replicator {
         let mut rng = Rng::new(seed);
-        let calls = Calls::new(CALLS_ROLE, rng.u64());
+        let calls = Calls::new(CallRole::Replicator, rng.u64());
         Replicator {
             config,
             rng,

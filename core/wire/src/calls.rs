@@ -22,7 +22,7 @@ pub struct Call<T> {
 
 #[derive(Debug)]
 pub struct Calls<T> {
-    /// The top byte tells the roles of one process apart; see `role_of`.
+    /// The top byte is the role's number.
     next: u64,
     open: FastMap<RpcId, Call<T>>,
     by_deadline: BTreeSet<(Instant, RpcId)>,
@@ -30,16 +30,51 @@ pub struct Calls<T> {
 
 const ROLE_SHIFT: u32 = 56;
 
-/// Which `Calls` of a process made the call that this answer is for.
-pub fn role_of(rpc: RpcId) -> u8 {
-    (rpc.raw() >> ROLE_SHIFT) as u8
+/// The parts of a process that make calls. Their numbers are in the ids of their calls, so that each answer finds its
+/// caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CallRole {
+    /// The process as a whole: a server's node, or the coordinator.
+    Process = 1,
+    Backup = 2,
+    Replicator = 3,
+    Master = 4,
+    /// The client session of the Redis front.
+    Front = 5,
+    /// The Redis front's calls to other servers.
+    Peers = 6,
+    /// The session of a client that is a process of its own, or a part of one.
+    Client = 0xC1,
+}
+
+impl CallRole {
+    const ALL: [CallRole; 7] = [
+        CallRole::Process,
+        CallRole::Backup,
+        CallRole::Replicator,
+        CallRole::Master,
+        CallRole::Front,
+        CallRole::Peers,
+        CallRole::Client,
+    ];
+
+    /// The role whose call an answer is for. `None`: no part of this process made it.
+    pub fn of(rpc: RpcId) -> Option<CallRole> {
+        let number = rpc.raw() >> ROLE_SHIFT;
+        CallRole::ALL.into_iter().find(|role| *role as u64 == number)
+    }
+
+    /// The first id of this life: a number made from the role and `random`.
+    pub fn first_id(self, random: u64) -> u64 {
+        (self as u64) << ROLE_SHIFT | (random >> 16)
+    }
 }
 
 impl<T> Calls<T> {
     /// The ids of this life begin at a number made from `role` and `random`.
-    pub fn new(role: u8, random: u64) -> Calls<T> {
-        let next = u64::from(role) << ROLE_SHIFT | (random >> 16);
-        Calls { next, open: FastMap::default(), by_deadline: BTreeSet::new() }
+    pub fn new(role: CallRole, random: u64) -> Calls<T> {
+        Calls { next: role.first_id(random), open: FastMap::default(), by_deadline: BTreeSet::new() }
     }
 
     /// Enters a call and gives it its id.
@@ -97,11 +132,11 @@ mod tests {
     fn a_call_ends_exactly_once() {
         let a: SocketAddr = "10.0.0.1:1".parse().unwrap();
         let b: SocketAddr = "10.0.0.2:1".parse().unwrap();
-        let mut calls = Calls::new(3, 99);
+        let mut calls = Calls::new(CallRole::Replicator, 99);
         let first = calls.open(a, Instant(0), Instant(10), "first");
         let second = calls.open(b, Instant(0), Instant(5), "second");
         let third = calls.open(b, Instant(0), Instant(20), "third");
-        assert_eq!(role_of(first), 3);
+        assert_eq!(CallRole::of(first), Some(CallRole::Replicator));
         assert_eq!(calls.deadline(), Some(Instant(5)));
         assert_eq!(calls.overdue(Instant(6)).map(|c| c.context), Some("second"));
         assert!(calls.overdue(Instant(6)).is_none());

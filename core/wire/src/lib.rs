@@ -31,7 +31,7 @@ pub mod status;
 mod step;
 pub mod table;
 
-pub use calls::{Call, Calls};
+pub use calls::{Call, CallRole, Calls};
 pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};
 pub use frame::{BadFrame, Header, Kind};
 pub use opcode::{

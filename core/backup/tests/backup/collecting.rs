@@ -36,7 +36,7 @@ fn a_master_that_is_up_is_asked_again_and_again() {
     let (header, body) = questions.last().unwrap();
     let asked: ReplicasNeeded = ramhold_wire::decode(body).unwrap();
     assert_eq!(header.target, MASTER);
-    assert_eq!(ramhold_wire::calls::role_of(header.rpc), 2);
+    assert_eq!(ramhold_wire::CallRole::of(header.rpc), Some(ramhold_wire::CallRole::Backup));
     assert_eq!(asked.replicas.len(), 3);
     // One is not needed, one is named with an epoch that is not the one held.
     let stale = ReplicaName { epoch: Epoch(9), ..asked.replicas[1] };

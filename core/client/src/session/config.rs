@@ -1,5 +1,6 @@
 //! The settings of a session: where coordinators are, and how patient to be.
 
+use ramhold_wire::CallRole;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ pub struct SessionConfig {
     pub lease_term: Duration,
     /// Operations under way at once. More are refused with `TooMany`.
     pub operation_count_max: usize,
-    /// The top byte of the session's rpc ids, which tells the roles of one process apart.
-    pub role: u8,
+    /// The part of the process whose calls the session makes.
+    pub role: CallRole,
 }
 
 impl SessionConfig {
@@ -37,7 +38,7 @@ impl SessionConfig {
             recovering_poll: Duration::from_millis(20),
             lease_term: Duration::from_secs(30 * 60),
             operation_count_max: 1024,
-            role: 0xC1,
+            role: CallRole::Client,
         }
     }
 }

@@ -107,8 +107,8 @@ impl World {
             };
             let mut effects = Effects::new();
             let Rig { master, view, now, .. } = &mut self.rig;
-            match ramhold_wire::calls::role_of(header.rpc) {
-                ramhold_master::CALLS_ROLE => {
+            match ramhold_wire::CallRole::of(header.rpc) {
+                Some(ramhold_wire::CallRole::Master) => {
                     master.on_reply(*now, &header.answer(status), &answer, view, &mut effects);
                 }
                 _ => master.on_replication_reply(*now, &header.answer(status), &answer, view, &mut effects),

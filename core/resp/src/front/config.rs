@@ -4,11 +4,9 @@ use super::together::CrossSlot;
 use crate::parse::integer;
 use crate::{Fault, Limits};
 use ramhold_client_core::SessionConfig;
+use ramhold_wire::CallRole;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// The top byte of the rpc ids of the front's client session.
-pub const CALLS_ROLE: u8 = 5;
 
 /// The process that the front is in, as its operating system knows it.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +69,7 @@ pub struct RespConfig {
 impl RespConfig {
     pub fn new(coordinator: SocketAddr) -> RespConfig {
         let mut session = SessionConfig::new(vec![coordinator]);
-        session.role = CALLS_ROLE;
+        session.role = CallRole::Front;
         // The bounds of the connections count instead.
         session.operation_count_max = 1 << 20;
         RespConfig {

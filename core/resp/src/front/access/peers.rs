@@ -8,12 +8,9 @@ use crate::front::request::CommandId;
 use crate::front::step::Step;
 use ramhold_base::{Input, Instant, LeaseId, Lost, Peer, ServerId, Status};
 use ramhold_wire::control::Message;
-use ramhold_wire::{Calls, calls, frame, request};
+use ramhold_wire::{CallRole, Calls, frame, request};
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// The top byte of the rpc ids of these calls.
-pub const PEERS_ROLE: u8 = 6;
 
 /// The reason why the front awaits an answer of another server.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +30,7 @@ pub struct Peers {
 
 impl Peers {
     pub fn new(seed: u64) -> Peers {
-        Peers { calls: Calls::new(PEERS_ROLE, seed) }
+        Peers { calls: Calls::new(CallRole::Peers, seed) }
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -59,7 +56,7 @@ impl Peers {
         match input {
             Input::Frame { bytes, .. } => {
                 let Ok((header, body)) = frame::parse(bytes) else { return over };
-                if calls::role_of(header.rpc) != PEERS_ROLE {
+                if CallRole::of(header.rpc) != Some(CallRole::Peers) {
                     return over;
                 }
                 if let Some(call) = self.calls.answered(header.rpc) {

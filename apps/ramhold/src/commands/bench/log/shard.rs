@@ -26,7 +26,7 @@ use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseCheck, LeasesChecked, LiveLease};
 use ramhold_wire::membership::{CeilingRaise, CeilingRaised, Durability};
 use ramhold_wire::table::TabletTake;
-use ramhold_wire::{Header, Kind, Opcode, View, calls, decode, frame};
+use ramhold_wire::{CallRole, Header, Kind, Opcode, View, decode, frame};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -333,7 +333,7 @@ impl Shard {
                     effects,
                 );
             }
-            Kind::Reply if calls::role_of(header.rpc) == ramhold_master::CALLS_ROLE => {
+            Kind::Reply if CallRole::of(header.rpc) == Some(CallRole::Master) => {
                 master.on_reply(now, &header, body, view, effects);
             }
             Kind::Reply => master.on_replication_reply(now, &header, body, view, effects),
