@@ -208,19 +208,19 @@ defects! {
     /// Live partitions keep the frames of their unfinished replicas from older logs that need them.
     LiveKeepsFrames;
 
-    // Migration.
+    // Reclassing.
     /// Keys that are written while a range is gathered are not moved.
-    MigratedWithoutFresh;
-    /// A migration leaves results behind.
-    MigratedWithoutResults;
+    ReclassedWithoutFresh;
+    /// A reclassing leaves results behind.
+    ReclassedWithoutResults;
     /// A stretch that is being moved is still written to.
-    MigratedUnblocked;
+    ReclassedUnblocked;
     /// A stretch is moved before earlier writes to it are durable in the old stream.
-    MigratedUndurable;
+    ReclassedUndurable;
     /// A stretch is moved although a loss of power could take all of its copies, because no device has them.
-    MigratedUnflushed;
+    ReclassedUnflushed;
     /// The copies count as soon as the master asks for it, whatever the coordinator answers.
-    MigratedUnasked;
+    ReclassedUnasked;
     /// The coordinator believes a move that is older than the tablet's stored position.
     OldMoveTaken;
     /// An operator's word that servers are switched off is taken though one of them answers somebody.

@@ -200,7 +200,7 @@ mod tests {
             first_segment: SegmentId(1),
         });
         TableDescription {
-            migrating: 0,
+            reclassing: 0,
             shortage: None,
             table: TableId(table),
             name: format!("table {table}"),

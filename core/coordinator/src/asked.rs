@@ -33,7 +33,7 @@ pub(crate) enum Asked {
         division: DivisionId,
         server: ServerId,
     },
-    Migrate {
+    Reclass {
         table: TableId,
         server: ServerId,
     },

@@ -10,9 +10,9 @@
 
 use crate::asked::Asked;
 use crate::desk::Desk;
-use crate::migration;
 use crate::pieces::{Pieces, tablets, whole};
 use crate::progress::{Progress, Telling};
+use crate::reclassing;
 use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
 use crate::retry::Retry;
 use ramhold_base::limits::TABLET_COUNT_MAX;
@@ -40,7 +40,7 @@ pub(crate) fn divide_table(
         // This refusal is final for its sequence: the client goes on under another one.
         return Err(Status::Retry);
     }
-    if migration::is_migrating(&desk.state, table) {
+    if reclassing::is_reclassing(&desk.state, table) {
         // The update is refused until each of the table's tablets is in one stream.
         return Err(Status::Retry);
     }

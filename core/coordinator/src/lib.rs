@@ -67,7 +67,7 @@ mod turns;
 
 // Tables.
 mod division;
-mod migration;
+mod reclassing;
 mod tables;
 mod tablets;
 mod updates;

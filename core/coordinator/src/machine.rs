@@ -14,8 +14,8 @@ use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::confirmed::{Answer, Confirmation};
 use crate::desk::Desk;
-use crate::migration;
 use crate::parts::Parts;
+use crate::reclassing;
 use crate::reign::{Ending, Reign, Stored};
 use crate::seen::CoordinatorSeen;
 use crate::state::State;
@@ -73,8 +73,8 @@ impl Coordinator {
     }
 
     /// The number of owners that have tablets to move.
-    pub fn migrations_under_way(&self) -> usize {
-        migration::migrations_under_way(&self.desk.state)
+    pub fn reclassings_under_way(&self) -> usize {
+        reclassing::reclassings_under_way(&self.desk.state)
     }
 
     /// Whether every server that is to hold a copy of the state has one that knows all holders.

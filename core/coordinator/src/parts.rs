@@ -53,7 +53,7 @@ impl Parts {
         self.recoveries.watches.resume(now, desk);
         self.progress.resume(desk);
         self.progress.resume_divisions(desk);
-        self.progress.resume_migrations(desk);
+        self.progress.resume_reclassing(desk);
         gone::resume(desk);
         let up: Vec<ServerId> = desk.state.all_up().map(|s| s.entry.id).collect();
         desk.list = ListHistory::new(desk.state.meta.list_version);

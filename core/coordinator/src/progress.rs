@@ -1,6 +1,6 @@
 //! Work on tablets that is under way; nothing of it is needed after a restart.
 //!
-//! Not here: doing the work (`tablets`, `division`, `migration`), what clients are answered (`updates`).
+//! Not here: doing the work (`tablets`, `division`, `reclassing`), what clients are answered (`updates`).
 
 use crate::records::UpdateResult;
 use crate::retry::Retry;

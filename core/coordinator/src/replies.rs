@@ -3,8 +3,8 @@
 use crate::asked::Asked;
 use crate::copies::Answered;
 use crate::desk::Desk;
-use crate::migration;
 use crate::parts::Parts;
+use crate::reclassing;
 use crate::reign::Ending;
 use ramhold_base::{Instant, Lost, ServerId, Status};
 use ramhold_wire::Header;
@@ -44,7 +44,7 @@ impl Parts {
             Asked::Divide { table, division, server } => {
                 self.progress.on_divided(desk, table, division, server, status)
             }
-            Asked::Migrate { table, server } => migration::on_migrate_heard(desk, table, server, status),
+            Asked::Reclass { table, server } => reclassing::on_reclass_heard(desk, table, server, status),
             Asked::Fence { recovery, server } => {
                 self.recoveries.on_fenced(now, desk, recovery, server, status, body)
             }
@@ -95,7 +95,7 @@ impl Parts {
                 | Asked::Take { .. }
                 | Asked::Drop { .. }
                 | Asked::Divide { .. }
-                | Asked::Migrate { .. }
+                | Asked::Reclass { .. }
                 | Asked::Fence { .. }
                 | Asked::Reach(_)
                 | Asked::Away(_)

@@ -7,7 +7,7 @@
 use crate::desk::Desk;
 use crate::parts::{Parts, surroundings};
 use crate::streams::{self, Registration};
-use crate::{copies, enlist, gone, losses, migration, status, tables, updates};
+use crate::{copies, enlist, gone, losses, reclassing, status, tables, updates};
 use ramhold_base::{ConnId, Instant, Peer, Status};
 use ramhold_wire::{Addressee, ForCoordinator, ForProcess, Gate, Header, Opcode, decode};
 
@@ -109,7 +109,7 @@ impl Parts {
             ForCoordinator::TableAlter => {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
-                    migration::alter_table(desk, progress, &message)
+                    reclassing::alter_table(desk, progress, &message)
                 })
             }
             ForCoordinator::LossAcknowledge => {
@@ -144,7 +144,7 @@ impl Parts {
             }
             ForCoordinator::StreamRegister => {
                 match streams::on_stream_register(desk, to, header, &decode(body)?)? {
-                    Registration::New => self.progress.want_migrated_from(desk, header.sender),
+                    Registration::New => self.progress.want_reclassed_from(desk, header.sender),
                     Registration::Known => {}
                 }
                 Ok(())
@@ -152,8 +152,8 @@ impl Parts {
             ForCoordinator::HeadRecord => streams::on_head_record(desk, to, header, &decode(body)?),
             ForCoordinator::CeilingRaise => streams::on_ceiling_raise(desk, to, header, &decode(body)?),
             ForCoordinator::Recovered => self.recoveries.on_recovered(now, desk, to, header, decode(body)?),
-            ForCoordinator::TabletMigrated => {
-                self.progress.on_migrated(desk, &mut self.recoveries, to, header, &decode(body)?)
+            ForCoordinator::TabletReclassed => {
+                self.progress.on_reclassed(desk, &mut self.recoveries, to, header, &decode(body)?)
             }
             ForCoordinator::Settled => self.recoveries.on_settled(now, desk, to, header, &decode(body)?),
         }

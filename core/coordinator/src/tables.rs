@@ -11,8 +11,8 @@
 //! Catalogue: A1, B3.
 
 use crate::desk::Desk;
-use crate::migration;
 use crate::progress::Progress;
+use crate::reclassing;
 use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
 use crate::recoveries::Recoveries;
 use crate::shortage;
@@ -177,7 +177,7 @@ pub(crate) fn answer_table_describe(
         options: table.options.clone(),
         seed: table.seed,
         tablets: table.whole_tablets().map(|t| describe(desk, table, &t)).collect(),
-        migrating: migration::migrating_count(&desk.state, table),
+        reclassing: reclassing::reclassing_count(&desk.state, table),
         shortage: shortage::shortage(desk, table.options.replicas),
     };
     desk.outbox.reply_with(to, header, &description);

@@ -85,7 +85,7 @@ impl Progress {
         self.advance_takes(now, desk);
         self.advance_drops(now, desk, recoveries);
         self.advance_divisions(now, desk);
-        self.advance_migrations(now, desk);
+        self.advance_reclassings(now, desk);
         updates::answer_waiting(desk, self);
     }
 

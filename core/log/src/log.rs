@@ -26,9 +26,9 @@ use crate::entry::BODY_BYTES_MAX;
 use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
 use crate::memory::{Floor, Memory};
-use crate::migrate::Migration;
 use crate::moving::HashOf;
 use crate::profile::{Counted, Profiles};
+use crate::reclass::Reclassing;
 use crate::results::Results;
 use crate::segment::Slot;
 use crate::stats::TabletCounters;
@@ -207,7 +207,7 @@ pub struct Log {
     /// The latest time to which `look_again` has put off an expired object.
     pub(crate) looked_again: ClusterTime,
     /// The range that is moving from one stream to another.
-    pub(crate) migration: Option<Migration>,
+    pub(crate) reclassing: Option<Reclassing>,
 }
 
 /// The entries that are appended together when an object is written.
@@ -278,7 +278,7 @@ impl Log {
             safe_version: Version(1),
             may_expire: false,
             looked_again: ClusterTime::default(),
-            migration: None,
+            reclassing: None,
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) enum Context {
         flushed: bool,
     },
     /// Asks the coordinator to store that this stretch is in another stream now.
-    Migrated(HashRange),
+    Reclassed(HashRange),
     Fetch(Fetch),
     ReadBack(ReadBack),
     /// Reports the success (`done`) or the failure of this attempt.

@@ -156,9 +156,9 @@ impl Service {
             }
             if tablet.stream != first.stream {
                 // The tablets will be in one stream again when reclassing is over.
-                let is_migrating =
+                let is_reclassing =
                     self.tablets.is_reclassed(table) || self.tablets.is_reclassed(first.range.table);
-                return Err(if is_migrating { Status::Retry } else { Status::NotTogether });
+                return Err(if is_reclassing { Status::Retry } else { Status::NotTogether });
             }
             // The coordinator has sent this client only to the tablet of the first key.
             if tablet.range != first.range && !is_confirmed(&tablet) {

@@ -41,7 +41,7 @@ pub struct MasterConfig {
     /// Keys that are gathered at a time to change their stream. Each takes eight bytes of memory.
     pub gather_count_max: usize,
     /// Bytes of objects that change their stream together. They are not written to meanwhile.
-    pub migration_stretch_bytes: u64,
+    pub reclassing_stretch_bytes: u64,
     /// Index buckets that one turn of the recount looks at. The recount counts the objects of each part of a tablet
     /// that is to be cut.
     pub recount_buckets: u64,
@@ -89,7 +89,7 @@ impl MasterConfig {
             scrub_round_min: Duration::from_secs(600),
             read_lease: Some(READ_LEASE),
             gather_count_max: ramhold_log::GATHER_COUNT_MAX,
-            migration_stretch_bytes: MIGRATION_STRETCH_BYTES,
+            reclassing_stretch_bytes: RECLASSING_STRETCH_BYTES,
             recount_buckets: RECOUNT_BUCKETS,
             lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 6,
@@ -103,7 +103,7 @@ impl MasterConfig {
 /// Index buckets that one turn of the recount looks at: some 2000 objects, each of which is read and verified.
 const RECOUNT_BUCKETS: u64 = 256;
 /// Bytes of one stretch: copying and replicating it takes some tens of milliseconds.
-pub const MIGRATION_STRETCH_BYTES: u64 = 4 * 1024 * 1024;
+pub const RECLASSING_STRETCH_BYTES: u64 = 4 * 1024 * 1024;
 /// The memory of tablet profiles, in thousandths of the log's memory.
 pub const PROFILE_PER_MILLE: u64 = 6;
 /// Takes half a percent of a core. A round over 64 GiB takes two and a half hours.

@@ -50,7 +50,7 @@ mod tablets;
 mod takes;
 
 pub use config::{
-    DISK_EXPANSION, MIGRATION_STRETCH_BYTES, MasterConfig, PROFILE_PER_MILLE, SCRUB_BYTES_PER_SECOND,
+    DISK_EXPANSION, MasterConfig, PROFILE_PER_MILLE, RECLASSING_STRETCH_BYTES, SCRUB_BYTES_PER_SECOND,
 };
 pub use master::Master;
 pub use prefetch::Wanted;

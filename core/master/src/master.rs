@@ -119,7 +119,7 @@ impl Master {
             ForMaster::TabletDivide => {
                 self.divisions.on_request(service, header, body, from, step.effects);
             }
-            ForMaster::TabletMigrate => self.reclassing.on_request(step, service, header, body, from),
+            ForMaster::TabletReclass => self.reclassing.on_request(step, service, header, body, from),
             ForMaster::TabletWeights => service.on_tablet_weights(header, body, from, step.effects),
             ForMaster::Recover => self.replays.on_request(step, service, header, body, from),
             // This server's list may know the asker's directory only under the id of an earlier life. The very replicas
@@ -193,7 +193,7 @@ impl Master {
                     let answer = (header.status(), body);
                     confirming.on_described(table, answer, step.view, config.shard, tablets);
                 }
-                Context::Migrated(range) => {
+                Context::Reclassed(range) => {
                     self.reclassing.on_answered(step, &mut self.service, range, header.status());
                 }
                 Context::Settled { stream, first, flushed } => {
@@ -275,7 +275,7 @@ impl Master {
             Context::LeaseCheck(_) => self.service.leases.on_check_unanswered(now),
             Context::ReadLease => self.service.answers.read_lease.on_answered(now, None),
             Context::Confirm(table) => self.service.confirming.not_answered(table),
-            Context::Migrated(range) => self.reclassing.on_unanswered(now, range),
+            Context::Reclassed(range) => self.reclassing.on_unanswered(now, range),
             Context::Settled { stream, first, .. } => {
                 self.service.settling.on_unanswered(now, (stream, first));
             }

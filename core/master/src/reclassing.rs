@@ -18,7 +18,7 @@
 //!   stretch failed after its side log was entered.
 //!
 //! Not here: the phases of one tablet's move (`moving`), copying (log), the wish to reclass (coordinator). Rules:
-//! docs/protocols/migration.md. Catalogue: A8, D2.
+//! docs/protocols/reclassing.md. Catalogue: A8, D2.
 
 mod moving;
 
@@ -33,7 +33,7 @@ use ramhold_log::HashRange;
 use ramhold_shard::Shard;
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::table::TabletMigrate;
+use ramhold_wire::table::TabletReclass;
 use ramhold_wire::{Header, Step, decode, reply};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -116,8 +116,8 @@ impl Reclassing {
         body: &[u8],
         from: ConnId,
     ) {
-        let status = match decode::<TabletMigrate>(body) {
-            Ok(migrate) => self.want_class(step.now, service, &migrate),
+        let status = match decode::<TabletReclass>(body) {
+            Ok(reclass) => self.want_class(step.now, service, &reclass),
             Err(status) => status,
         };
         reply(step.effects, Peer::Conn(from), header, status);
@@ -125,8 +125,8 @@ impl Reclassing {
 
     /// Notes the wanted class. The tablets are reclassed in their turn. The coordinator repeats its request until it
     /// has seen that they are.
-    fn want_class(&mut self, now: Instant, service: &mut Service, migrate: &TabletMigrate) -> Status {
-        let TabletMigrate { table, durability, replicas, division } = *migrate;
+    fn want_class(&mut self, now: Instant, service: &mut Service, reclass: &TabletReclass) -> Status {
+        let TabletReclass { table, durability, replicas, division } = *reclass;
         if durability == Durability::None || !(1..=REPLICA_COUNT_MAX).contains(&replicas) {
             return Status::BadRequest;
         }
@@ -140,7 +140,7 @@ impl Reclassing {
             if !service.tablets.hear_division(table, division) {
                 return Status::NotAllowed;
             }
-            let wanted = WantedClass { class: migrate.class(), until: now + WANTED_FOR };
+            let wanted = WantedClass { class: reclass.class(), until: now + WANTED_FOR };
             let before = service.tablets.want(table, wanted);
             if before.is_some_and(|class| class != wanted.class) {
                 // The obstacle to the old class may not be one to the new class.
@@ -302,6 +302,6 @@ impl Reclassing {
         let first = tablet.moved.map_or(tablet.range.first, |moved| KeyHash(moved.last.0 + 1));
         service.gather(HashRange { first, ..tablet.range });
         self.moving = Some(Moving::new(tablet.range, tablet.stream, (stream, first_segment)));
-        step.effects.mark(Mark::MigrationBegun);
+        step.effects.mark(Mark::ReclassingBegun);
     }
 }

@@ -270,7 +270,7 @@ impl Tablets {
     /// Whether a mutation of this key has to wait, because the key is being copied into another stream.
     pub fn blocks(&self, table: TableId, hash: KeyHash) -> bool {
         self.stretch.is_some_and(|stretch| stretch.range.contains(table, hash))
-            && !planted(Defect::MigratedUnblocked)
+            && !planted(Defect::ReclassedUnblocked)
     }
 
     /// Whether all that the old stream holds of a key is durable in the new stream, and counts there.

@@ -27,5 +27,5 @@ with_class!(
     crate::status::StreamStatus,
     crate::table::TableOptions,
     crate::table::TabletTake,
-    crate::table::TabletMigrate
+    crate::table::TabletReclass
 );

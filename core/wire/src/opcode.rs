@@ -133,7 +133,7 @@ opcodes! {
         TabletDrop = 62, "coordinator", ServingCoordinator;
         TabletDivide = 63, "coordinator", ServingCoordinator;
         TabletWeights = 67, "coordinator", ServingCoordinator;
-        TabletMigrate = 68, "coordinator", ServingCoordinator;
+        TabletReclass = 68, "coordinator", ServingCoordinator;
     }
 
     /// Requests to backups (D1, F2, F4).
@@ -182,7 +182,7 @@ opcodes! {
         MembershipVerify = 55, "server", Leader;
         LeaseCheck = 56, "master", Leader;
         ReadLease = 57, "master", Leader;
-        TabletMigrated = 58, "master", Leader;
+        TabletReclassed = 58, "master", Leader;
         Settled = 59, "master", Leader;
         LossAccept = 80, "client", Leader;
         TableAlter = 81, "client", Leader;

@@ -150,7 +150,7 @@ impl Message for TableDivide {
 
 /// Operator to coordinator, by id and under a number of a client's lease: change the table's durability or
 /// replica count online. Answered when the change is stored. The tablets follow one by one
-/// (docs/protocols/migration.md), and `TableDescription` tells how far they are. `TooFewBackups`, with a
+/// (docs/protocols/reclassing.md), and `TableDescription` tells how far they are. `TooFewBackups`, with a
 /// `Shortage` as its body, when the servers that are up cannot keep the table so; then nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableAlter {
@@ -224,7 +224,7 @@ pub struct TableDescription {
     /// hashes.
     #[n(5)]
     #[cbor(default)]
-    pub migrating: u32,
+    pub reclassing: u32,
     /// Why writes may wait: too few failure domains are up for the table's replicas.
     #[n(6)]
     pub shortage: Option<Shortage>,
@@ -368,9 +368,9 @@ impl Message for TabletDivide {
 
 /// Coordinator to master: keep your tablets of this table with this durability and replica count. Answered
 /// when that is noted; asked again until all tablets are kept so. `NotAllowed` when a newer division is
-/// known; `Unsupported` for tables without replicas. Rules: docs/protocols/migration.md.
+/// known; `Unsupported` for tables without replicas. Rules: docs/protocols/reclassing.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct TabletMigrate {
+pub struct TabletReclass {
     #[n(0)]
     pub table: TableId,
     #[n(1)]
@@ -382,8 +382,8 @@ pub struct TabletMigrate {
     pub division: DivisionId,
 }
 
-impl Message for TabletMigrate {
-    const OPCODE: Opcode = Opcode::TabletMigrate;
+impl Message for TabletReclass {
+    const OPCODE: Opcode = Opcode::TabletReclass;
     type Reply = Empty;
 }
 
@@ -391,7 +391,7 @@ impl Message for TabletMigrate {
 /// from this segment on. Answered when it is stored that they count there. Idempotent; `NotAllowed` when the
 /// message is older than the stored position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct TabletMigrated {
+pub struct TabletReclassed {
     #[n(0)]
     pub table: TableId,
     #[n(1)]
@@ -407,8 +407,8 @@ pub struct TabletMigrated {
     pub first_segment: SegmentId,
 }
 
-impl Message for TabletMigrated {
-    const OPCODE: Opcode = Opcode::TabletMigrated;
+impl Message for TabletReclassed {
+    const OPCODE: Opcode = Opcode::TabletReclassed;
     type Reply = Empty;
 }
 

@@ -116,7 +116,7 @@ pub fn changing(coordinator: &Coordinator) -> Option<String> {
     let changing = tables.find(|table| table.dropping || table.tablets.iter().any(|t| !t.taken));
     let changing = changing.map(|table| format!("{} is being made or dropped", table.id));
     let untold = coordinator.divisions_under_way();
-    let moving = coordinator.migrations_under_way();
+    let moving = coordinator.reclassings_under_way();
     let changing =
         changing.or_else(|| (untold > 0).then(|| format!("{untold} owners have to divide tablets")));
     changing

@@ -119,7 +119,7 @@ impl System for Cluster {
         // Where frames are few, there may never be room for more copies.
         let may_grow = self.frames.is_none();
         // Where memory is full, there may never be room for copies. A stretch that cannot be moved is not cut
-        // either (docs/protocols/migration.md).
+        // either (docs/protocols/reclassing.md).
         let may_alter = !self.tight;
         let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =

@@ -289,7 +289,7 @@ impl Cluster {
             name: there.name.clone(),
             options: there.options.clone(),
             seed: PlacementSeed(9),
-            migrating: 0,
+            reclassing: 0,
             tablets: vec![TabletDescription {
                 first: KeyHash(0),
                 last: KeyHash(u64::MAX),

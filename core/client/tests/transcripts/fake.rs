@@ -388,7 +388,7 @@ pub fn description(parts: &[Part]) -> TableDescription {
         options: options(),
         seed: SEED,
         tablets,
-        migrating: 0,
+        reclassing: 0,
     }
 }
 

@@ -548,7 +548,7 @@ fn what_is_in_a_stream_that_is_registered_late_is_moved() {
             own_bytes: None,
         };
         assert!(matches!(world.server(at, &recovered(&recover, done)), Some(Ok(_))));
-        world.server_mut(at.port()).deaf.insert(Opcode::TabletMigrate);
+        world.server_mut(at.port()).deaf.insert(Opcode::TabletReclass);
         let alter = TableAlter { table: id, durability: Some(Durability::Synced), replicas: None };
         world.client_anew(&alter);
         world.run(Duration::from_secs(10));
@@ -569,7 +569,7 @@ fn what_is_in_a_stream_that_is_registered_late_is_moved() {
         assert!(matches!(world.server(at, &register), Some(Ok(_))));
         world.run(Duration::from_secs(1));
         assert_ne!(world.server_mut(at.port()).unheard, 0, "its owner is to move it");
-        assert_eq!(world.describe("users").migrating, 1);
+        assert_eq!(world.describe("users").reclassing, 1);
     }
 }
 

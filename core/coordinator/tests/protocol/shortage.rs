@@ -82,7 +82,7 @@ fn a_table_is_not_altered_to_more_replicas_than_can_be_kept() {
     let alter = |durability, replicas| TableAlter { table, durability, replicas: Some(replicas) };
     assert_eq!(anew(&mut world, &alter(None, 5)), lacks(5, 4));
     assert_eq!(world.describe("users").options.replicas, 3);
-    assert_eq!(world.describe("users").migrating, 0);
+    assert_eq!(world.describe("users").reclassing, 0);
     // A table keeps what it has already.
     world.kill(5);
     world.kill(4);

@@ -15,7 +15,7 @@ use ramhold_base::{
 use ramhold_log::{CopyStop, Cursor, HashRange, Reference};
 use ramhold_replication::FlushWish;
 use ramhold_shard::SideLog;
-use ramhold_wire::table::TabletMigrated;
+use ramhold_wire::table::TabletReclassed;
 use ramhold_wire::{Step, View, request};
 use std::time::Duration;
 
@@ -225,11 +225,11 @@ impl Moving {
         }
         if let Phase::Replicating(side) = &self.phase {
             if service.shard.is_side_starved(step.now, side, ROOM_PATIENCE) {
-                step.effects.mark(Mark::MigrationWithoutRoom);
+                step.effects.mark(Mark::ReclassingWithoutRoom);
                 return Turn::Failed { why: "no backup has room for copies", is_slow: false };
             }
             if self.stretch.is_some_and(|(_, since)| step.now.since(since) >= patience) {
-                step.effects.mark(Mark::MigrationTooSlow);
+                step.effects.mark(Mark::ReclassingTooSlow);
                 let why = "its copies do not come to the devices of enough backups in time";
                 return Turn::Failed { why, is_slow: true };
             }
@@ -242,7 +242,7 @@ impl Moving {
             && service.shard.replicator.is_registered(self.stream)
             && service.shard.durable(self.stream).segment >= head
             && self.wishes(service).iter().all(|wish| service.shard.replicator.is_fulfilled(*wish))
-            && (service.shard.durable(self.before.0) >= self.before.1 || planted(Defect::MigratedUndurable))
+            && (service.shard.durable(self.before.0) >= self.before.1 || planted(Defect::ReclassedUndurable))
         {
             self.phase = Phase::Asking { next: step.now, asked: false };
         }
@@ -250,7 +250,7 @@ impl Moving {
             && next <= step.now
         {
             self.ask(step, service);
-            if planted(Defect::MigratedUnasked) {
+            if planted(Defect::ReclassedUnasked) {
                 self.lead_stretch(service, step.effects);
             }
         }
@@ -284,7 +284,7 @@ impl Moving {
         let whole = (self.tablet.table, self.tablet.first, self.tablet.last);
         let stat = log.stats().find(|stat| (stat.table, stat.first, stat.last) == whole);
         let each = stat.map_or(1, |stat| stat.bytes / stat.records.max(1)).max(1);
-        let count = (service.config.migration_stretch_bytes / each).clamp(1, STRETCH_KEYS_MAX);
+        let count = (service.config.reclassing_stretch_bytes / each).clamp(1, STRETCH_KEYS_MAX);
         let side = log.open_side_for_survivors(self.stream, view.time(now));
         let range = log.begin_stretch(side, count as usize);
         self.stretch = Some((range, now));
@@ -312,7 +312,7 @@ impl Moving {
                 Turn::Failed { why: "damaged memory is to be repaired first", is_slow: false }
             }
             Err(CopyStop::NoMemory) => {
-                step.effects.mark(Mark::MigrationWithoutMemory);
+                step.effects.mark(Mark::ReclassingWithoutMemory);
                 Turn::Failed { why: NO_MEMORY, is_slow: false }
             }
         }
@@ -328,7 +328,7 @@ impl Moving {
         let needed = service.shard.opening_bytes(self.stream, side.begun.len())
             + service.config.cleaning_reserve_bytes;
         if service.shard.log.usage().free_bytes < needed {
-            step.effects.mark(Mark::MigrationWithoutMemory);
+            step.effects.mark(Mark::ReclassingWithoutMemory);
             return Turn::Failed { why: NO_MEMORY, is_slow: false };
         }
         let held = service.shard.head_held(side).expect("it was looked up before");
@@ -342,7 +342,7 @@ impl Moving {
             }
             None => {
                 // The digest has outgrown a segment. The next head will name copies that do not count.
-                service.shard.log.end_migration();
+                service.shard.log.end_reclassing();
                 if let Some(moved) = service.tablets.exact_mut(self.tablet).and_then(|t| t.moved.as_mut()) {
                     moved.is_spoilt = true;
                 }
@@ -354,9 +354,9 @@ impl Moving {
     /// Asks the coordinator to store that the stretch is in the new stream.
     fn ask(&mut self, step: &mut Step<'_>, service: &mut Service) {
         let Some((range, _)) = self.stretch else { return };
-        let context = Context::Migrated(range);
+        let context = Context::Reclassed(range);
         let rpc = service.calls.open(step.view.coordinator, step.now, step.now + ASK_TIMEOUT, context);
-        let message = TabletMigrated {
+        let message = TabletReclassed {
             table: range.table,
             first: range.first,
             last: range.last,
@@ -407,7 +407,7 @@ impl Moving {
         let tablet = service.tablets.exact_mut(self.tablet).expect("looked at before");
         tablet.moved = None;
         (tablet.stream, tablet.first_segment) = (self.stream, self.first_segment);
-        step.effects.mark(Mark::TabletMigrated);
+        step.effects.mark(Mark::TabletReclassed);
         let text = format!(
             "a tablet of {} is in {} now, moved in {} stretches; writes to one waited for at most {} ms",
             range.table,
@@ -423,7 +423,7 @@ impl Moving {
     /// of entries that the old stream's devices have.
     pub fn wishes(&self, service: &Service) -> Vec<FlushWish> {
         match &self.phase {
-            _ if planted(Defect::MigratedUnflushed) => Vec::new(),
+            _ if planted(Defect::ReclassedUnflushed) => Vec::new(),
             Phase::Replicating(side) => side.begun.iter().map(|segment| FlushWish::Whole(*segment)).collect(),
             Phase::Entered(head) => {
                 let opening = service.shard.log.segment(*head).map_or(0, |head| head.opening_bytes);
@@ -447,7 +447,7 @@ impl Moving {
             assert!(left.is_none(), "the index does not know of copies");
             service.shard.abandon_side(side);
         }
-        service.shard.log.end_migration();
+        service.shard.log.end_reclassing();
     }
 }
 

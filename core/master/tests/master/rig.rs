@@ -130,7 +130,7 @@ impl Rig {
     }
     fn is_answered(&self, header: &Header, body: &[u8]) -> bool {
         match header.opcode() {
-            Some(Opcode::Recovered | Opcode::RecoveryRead | Opcode::Settled | Opcode::TabletMigrated) => {
+            Some(Opcode::Recovered | Opcode::RecoveryRead | Opcode::Settled | Opcode::TabletReclassed) => {
                 false
             }
             Some(Opcode::Append) => !(self.unanswered)(&AppendRequest::decode(body).unwrap()),
@@ -155,7 +155,7 @@ impl Rig {
         self.take(effects);
     }
 
-    /// Backups and the coordinator answer all but `Recovered`, `Settled`, `RecoveryRead` and `TabletMigrated`.
+    /// Backups and the coordinator answer all but `Recovered`, `Settled`, `RecoveryRead` and `TabletReclassed`.
     pub fn settle(&mut self) {
         for _ in 0..200 {
             let Some(at) = self.asked.iter().position(|(h, b)| self.is_answered(h, b)) else {
@@ -208,7 +208,7 @@ impl Rig {
                         tablets: 1,
                         slots: false,
                     },
-                    migrating: 0,
+                    reclassing: 0,
                     seed: PlacementSeed(1),
                     tablets: self.stored.clone(),
                 };

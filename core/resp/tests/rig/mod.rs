@@ -358,7 +358,7 @@ impl Rig {
             table: TableId(3),
             name: "db0".into(),
             options: TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: true },
-            migrating: 0,
+            reclassing: 0,
             seed: PLACEMENT_SEED,
             tablets: vec![TabletDescription {
                 first: KeyHash(0),

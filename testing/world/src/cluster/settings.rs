@@ -187,7 +187,7 @@ impl Cluster {
                 recount_buckets: 2,
                 // Moving a tablet to another stream also takes many steps, one per stretch.
                 gather_count_max: 300,
-                migration_stretch_bytes: 12_000,
+                reclassing_stretch_bytes: 12_000,
                 // Some dozen arrays: tablets are large beside the log here.
                 profile_bytes_max: 128 * 1024,
                 cleaning_runway_bytes: match self.frames {

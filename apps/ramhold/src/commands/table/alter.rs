@@ -1,6 +1,6 @@
 //! `table alter`: changes durability or replica count online, and waits for the tablets (D2).
 
-use super::describe::migrating;
+use super::describe::reclassing;
 use crate::connection::table_failure;
 use crate::failure::{Failure, REFUSED, UNKNOWN};
 use crate::global::Global;
@@ -76,9 +76,9 @@ impl Alter {
             .map_err(|error| unaltered(name, self.replicas.unwrap_or(before.replicas), error))?;
         let mut progress = Progress::new("moving", global.json);
         let mut description = client.describe_table(name).map_err(|error| table_failure(name, error))?;
-        let (mut least, mut since) = (description.migrating, Instant::now());
-        while description.migrating > 0 && !self.no_wait {
-            let left = description.migrating;
+        let (mut least, mut since) = (description.reclassing, Instant::now());
+        while description.reclassing > 0 && !self.no_wait {
+            let left = description.reclassing;
             if left < least {
                 (least, since) = (left, Instant::now());
             }
@@ -105,21 +105,21 @@ impl Alter {
                 "durability": options.durability.name(),
                 "replicas": options.replicas,
                 "tablets": description.tablets.len(),
-                "tablets_migrating": description.migrating,
+                "tablets_reclassing": description.reclassing,
             }));
         }
         output::print(&format!(
             "table '{name}' ({table}): {}, {} replicas{}\n",
             options.durability.name(),
             options.replicas,
-            migrating(&description)
+            reclassing(&description)
         ))
     }
 }
 
 /// The time for an alteration is over; it goes on.
 fn unfinished(name: &str, table: &TableDescription, before: &TableOptions, waited: Duration) -> Failure {
-    let (left, all) = (table.migrating, table.tablets.len());
+    let (left, all) = (table.reclassing, table.tablets.len());
     let why = table.shortage.map(|shortage| format!(" ({shortage})")).unwrap_or_default();
     let text = format!(
         "{left} of {all} tablets are not moved after {waited:.1?}{why}; moving goes on in the background: 'ramhold table \

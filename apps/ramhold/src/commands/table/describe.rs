@@ -107,8 +107,8 @@ fn description_text(table: &TableDescription, objects: Option<u64>) -> String {
         objects.map_or_else(|| "unknown".to_owned(), |objects| objects.to_string()),
         by_slots(&table.options)
     );
-    if table.migrating > 0 {
-        text.insert_str(text.len() - 1, &migrating(table));
+    if table.reclassing > 0 {
+        text.insert_str(text.len() - 1, &reclassing(table));
     }
     let bounds = if table.options.slots { ["first slot", "last slot"] } else { ["first hash", "last hash"] };
     let bound = |hash| match table.options.slots {
@@ -152,7 +152,7 @@ fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_jso
         "replicas": table.options.replicas,
         "slots": table.options.slots,
         "objects": objects,
-        "tablets_migrating": table.migrating,
+        "tablets_reclassing": table.reclassing,
         "placement_seed": format!("{:016x}", table.seed.0),
         "tablets": tablets.collect::<Vec<_>>(),
     })
@@ -168,8 +168,8 @@ fn state_name(state: TabletState) -> &'static str {
 }
 
 /// How far a table is from being kept as it is to be.
-pub fn migrating(table: &TableDescription) -> String {
-    match table.migrating {
+pub fn reclassing(table: &TableDescription) -> String {
+    match table.reclassing {
         0 => String::new(),
         count => format!(", {count} of {} tablets not moved yet", table.tablets.len()),
     }

@@ -1,6 +1,6 @@
 //! Tables whose durability or replica count changes online. Their tablets move to other streams, whatever
 //! else happens.
-//! Catalogue: A8, D2. Rules: docs/protocols/migration.md.
+//! Catalogue: A8, D2. Rules: docs/protocols/reclassing.md.
 
 use ramhold_base::TableId;
 use ramhold_coordinator::TabletRecord;
@@ -13,7 +13,7 @@ use ramhold_world::system::{Role, System};
 
 /// Whether no tablet of any table is on its way to another stream.
 fn is_moved(stage: &Stage) -> bool {
-    stage.in_charge().is_some_and(|coordinator| coordinator.migrations_under_way() == 0)
+    stage.in_charge().is_some_and(|coordinator| coordinator.reclassings_under_way() == 0)
 }
 
 /// The classes of the streams of a table's tablets, as the coordinator has stored them.
@@ -71,7 +71,8 @@ fn a_table_is_altered_while_it_is_used() {
 /// The owner dies at every step.
 #[test]
 fn an_owner_that_dies_while_it_moves_a_tablet_is_recovered_from_both_streams() {
-    let marks = ["migration_begun", "stretch_copied", "stretch_entered", "stretch_moved", "tablet_migrated"];
+    let marks =
+        ["reclassing_begun", "stretch_copied", "stretch_entered", "stretch_moved", "tablet_reclassed"];
     for (mark, seed) in marks.into_iter().flat_map(|mark| [(mark, 1), (mark, 2)]) {
         let mut stage = Stage::with(Setting { seed, ..Setting::of(4) });
         let table = stage.table("t", 2);
@@ -219,12 +220,12 @@ fn a_class_that_cannot_be_had_holds_up_nobody() {
     }
     assert!(!is_moved(&stage));
     assert_eq!(stage.marks("stretch_copied"), 0, "nothing was frozen");
-    // The table's owner is not asked again to move tablets, so it forgets the migration.
+    // The table's owner is not asked again to move tablets, so it forgets the reclassing.
     stage.alter(table, None, Some(2));
     stage.pass(60_000);
-    let begun = stage.marks("migration_begun");
+    let begun = stage.marks("reclassing_begun");
     stage.pass(60_000);
-    assert_eq!(stage.marks("migration_begun"), begun);
+    assert_eq!(stage.marks("reclassing_begun"), begun);
     assert_eq!(stage.divide(table, Division::Parts { count: 4 }), 4);
     assert_eq!(classes(&stage, table), [(Durability::Buffered, 2)]);
     away.iter().for_each(|server| stage.restart(*server));

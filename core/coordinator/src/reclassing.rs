@@ -11,7 +11,7 @@
 //! - a piece's first segment only rises while its owner lives, so a late message changes nothing;
 //! - an owner that was answered can rely on its report being stored.
 //!
-//! Protocol: docs/protocols/migration.md. Catalogue: A8, D2, G3.
+//! Protocol: docs/protocols/reclassing.md. Catalogue: A8, D2, G3.
 
 use crate::asked::Asked;
 use crate::desk::Desk;
@@ -28,7 +28,7 @@ use ramhold_wire::Header;
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::table::{TableAlter, TabletMigrate, TabletMigrated};
+use ramhold_wire::table::{TableAlter, TabletReclass, TabletReclassed};
 use std::collections::BTreeSet;
 
 pub(crate) fn alter_table(
@@ -69,7 +69,7 @@ pub(crate) fn alter_table(
     desk.outbox.report(Level::Info, text);
     desk.outbox.mark(Mark::TableAltered);
     desk.outbox.touch(Key::Table(message.table));
-    progress.want_migrated(desk, message.table);
+    progress.want_reclassed(desk, message.table);
     Ok(result)
 }
 
@@ -98,18 +98,18 @@ fn is_in_class(state: &State, table: &TableRecord, piece: &TabletRecord) -> bool
 }
 
 /// The number of tablets that are not kept as the options say, at least for some of their hashes.
-pub(crate) fn migrating_count(state: &State, table: &TableRecord) -> u32 {
+pub(crate) fn reclassing_count(state: &State, table: &TableRecord) -> u32 {
     let tablets = crate::pieces::tablets(&table.tablets);
     let is_moving = |pieces: &&[TabletRecord]| !pieces.iter().all(|piece| is_in_class(state, table, piece));
     tablets.filter(is_moving).count() as u32
 }
 
-pub(crate) fn is_migrating(state: &State, table: &TableRecord) -> bool {
+pub(crate) fn is_reclassing(state: &State, table: &TableRecord) -> bool {
     !table.tablets.iter().all(|piece| is_in_class(state, table, piece))
 }
 
 /// The number of owners that have tablets to move.
-pub fn migrations_under_way(state: &State) -> usize {
+pub fn reclassings_under_way(state: &State) -> usize {
     let live = state.tables.values().filter(|t| !t.dropping);
     live.map(|table| movers_of(state, table).len()).sum()
 }
@@ -121,12 +121,12 @@ fn movers_of(state: &State, table: &TableRecord) -> BTreeSet<ServerId> {
 
 impl Progress {
     /// After a start: nobody knows which owners have heard, so all are told.
-    pub(crate) fn resume_migrations(&mut self, desk: &mut Desk) {
+    pub(crate) fn resume_reclassing(&mut self, desk: &mut Desk) {
         let tables: Vec<TableId> = desk.state.tables.values().filter(|t| !t.dropping).map(|t| t.id).collect();
-        tables.into_iter().for_each(|table| self.want_migrated(desk, table));
+        tables.into_iter().for_each(|table| self.want_reclassed(desk, table));
     }
 
-    fn want_migrated(&mut self, desk: &Desk, table: TableId) {
+    fn want_reclassed(&mut self, desk: &Desk, table: TableId) {
         let Some(record) = desk.state.tables.get(&table) else { return };
         for owner in movers_of(&desk.state, record) {
             self.movers.insert((table, owner), Retry::new(&desk.config));
@@ -136,7 +136,7 @@ impl Progress {
 
     /// A stream of this server is registered. Pieces that are live in it since a recovery may be of a table that was
     /// altered meanwhile.
-    pub(crate) fn want_migrated_from(&mut self, desk: &Desk, server: ServerId) {
+    pub(crate) fn want_reclassed_from(&mut self, desk: &Desk, server: ServerId) {
         let live = desk.state.tables.values().filter(|t| !t.dropping);
         let tables: Vec<TableId> = live
             .filter(|table| movers_of(&desk.state, table).contains(&server))
@@ -148,7 +148,7 @@ impl Progress {
         }
     }
 
-    pub(crate) fn advance_migrations(&mut self, now: Instant, desk: &mut Desk) {
+    pub(crate) fn advance_reclassings(&mut self, now: Instant, desk: &mut Desk) {
         let mut wake = Instant::FAR;
         self.movers.retain(|(table, owner), retry| {
             let Some(table) = desk.state.tables.get(table).filter(|t| !t.dropping) else { return false };
@@ -158,8 +158,8 @@ impl Progress {
             if retry.take(now, &desk.config) {
                 let (durability, replicas) = (table.options.durability, table.options.replicas);
                 let message =
-                    TabletMigrate { table: table.id, durability, replicas, division: table.division };
-                let asked = Asked::Migrate { table: table.id, server: *owner };
+                    TabletReclass { table: table.id, durability, replicas, division: table.division };
+                let asked = Asked::Reclass { table: table.id, server: *owner };
                 // A message of a few bytes always fits.
                 let _ = desk.ask(now, *owner, asked, &message);
             }
@@ -170,7 +170,7 @@ impl Progress {
     }
 }
 
-pub(crate) fn on_migrate_heard(desk: &mut Desk, table: TableId, server: ServerId, status: Status) {
+pub(crate) fn on_reclass_heard(desk: &mut Desk, table: TableId, server: ServerId, status: Status) {
     if status != Status::Ok {
         desk.outbox.report(Level::Debug, format!("{server} does not move {table} yet: {status}"));
     }
@@ -178,16 +178,16 @@ pub(crate) fn on_migrate_heard(desk: &mut Desk, table: TableId, server: ServerId
 
 impl Progress {
     /// A stretch lies in another stream of its owner now.
-    pub(crate) fn on_migrated(
+    pub(crate) fn on_reclassed(
         &mut self,
         desk: &mut Desk,
         recoveries: &mut Recoveries,
         to: Peer,
         header: &Header,
-        message: &TabletMigrated,
+        message: &TabletReclassed,
     ) -> Result<(), Status> {
         let server = sender_of(header)?;
-        let TabletMigrated { table: id, first, last, shard, stream, first_segment } = *message;
+        let TabletReclassed { table: id, first, last, shard, stream, first_segment } = *message;
         let table = desk.state.tables.get(&id).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
         if first > last {
             return Err(Status::BadRequest);
@@ -223,7 +223,7 @@ impl Progress {
         recoveries.look_at_kept();
         desk.outbox.touch(Key::Table(id));
         let table = &desk.state.tables[&id];
-        if is_migrating(&desk.state, table) {
+        if is_reclassing(&desk.state, table) {
             // The table may have been altered again in the middle of the move, at a time when none of its pieces was to
             // be moved.
             self.movers.entry((id, server)).or_insert_with(|| Retry::new(&desk.config));

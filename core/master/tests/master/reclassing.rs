@@ -1,12 +1,12 @@
 //! A tablet that changes its stream.
 //!
-//! Catalogue: A8, D2. Rules: docs/protocols/migration.md.
+//! Catalogue: A8, D2. Rules: docs/protocols/reclassing.md.
 
 use crate::rig::Rig;
 use ramhold_base::{DivisionId, Status, TableId};
 use ramhold_wire::data::{RejectRules, WriteRequest};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::table::TabletMigrate;
+use ramhold_wire::table::TabletReclass;
 use ramhold_wire::{Opcode, decode};
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ fn write(value: &[u8]) -> Vec<u8> {
 }
 
 fn is_asked_to_move(rig: &Rig) -> bool {
-    rig.asked.iter().any(|(header, _)| header.opcode() == Some(Opcode::TabletMigrated))
+    rig.asked.iter().any(|(header, _)| header.opcode() == Some(Opcode::TabletReclassed))
 }
 
-/// A second: long enough for a migration to begin.
+/// A second: long enough for a reclassing to begin.
 fn pass(rig: &mut Rig) {
     for _ in 0..100 {
         rig.now = rig.now + Duration::from_millis(10);
@@ -41,13 +41,13 @@ fn a_stretch_does_not_count_before_what_was_written_to_it_is_durable_where_it_wa
     // The answer to this one waits for backups; the copy of its key does not.
     rig.unanswered = |append| append.data.windows(8).any(|bytes| bytes == b"withheld") && !append.side;
     let written = rig.send(Opcode::Write, &write(b"withheld"));
-    let migrate = TabletMigrate {
+    let reclass = TabletReclass {
         table: TABLE,
         durability: Durability::Buffered,
         replicas: 1,
         division: DivisionId(1),
     };
-    assert_eq!(rig.request(&migrate), Status::Ok);
+    assert_eq!(rig.request(&reclass), Status::Ok);
     pass(&mut rig);
     assert!(rig.reports.iter().any(|report| report == "mark:stretch_entered"), "{:?}", rig.reports);
     assert_eq!(rig.answer_to(written), None);
@@ -58,7 +58,7 @@ fn a_stretch_does_not_count_before_what_was_written_to_it_is_durable_where_it_wa
     pass(&mut rig);
     assert!(rig.answer_to(written).is_some());
     assert!(is_asked_to_move(&rig));
-    let moved = rig.asked.iter().find(|(header, _)| header.opcode() == Some(Opcode::TabletMigrated));
-    let moved: ramhold_wire::table::TabletMigrated = decode(&moved.unwrap().1).unwrap();
+    let moved = rig.asked.iter().find(|(header, _)| header.opcode() == Some(Opcode::TabletReclassed));
+    let moved: ramhold_wire::table::TabletReclassed = decode(&moved.unwrap().1).unwrap();
     assert_eq!(moved.table, TABLE);
 }

@@ -11,7 +11,7 @@
 //!   object of the key;
 //! - no segment with copies that do not count yet is cleaned.
 //!
-//! Not here: when copies count, who may write meanwhile (master). Rules: docs/protocols/migration.md. Catalogue: A8,
+//! Not here: when copies count, who may write meanwhile (master). Rules: docs/protocols/reclassing.md. Catalogue: A8,
 //! D2.
 
 use crate::index::Cursor;
@@ -41,7 +41,7 @@ pub enum CopyStop {
 
 /// The range that is being moved.
 #[derive(Debug)]
-pub(crate) struct Migration {
+pub(crate) struct Reclassing {
     /// The gathered range that is not moved yet.
     range: HashRange,
     by_slots: bool,
@@ -70,7 +70,7 @@ struct Stretch {
     results: Vec<(LeaseId, Sequence, Reference, u32)>,
 }
 
-impl Migration {
+impl Reclassing {
     /// The last hash before this one at which the range may be cut. `None` if there is none.
     fn cut_before(&self, hash: KeyHash) -> Option<KeyHash> {
         let begin = if self.by_slots { first_hash_of(slot_of_hash(hash)) } else { hash };
@@ -120,8 +120,8 @@ impl Log {
     /// Begins to gather the keys of a range, at most `count_max`. Keys that were gathered before are forgotten. The
     /// range of a table by slots is cut between slots only.
     pub fn begin_gather(&mut self, range: HashRange, by_slots: bool, count_max: usize) {
-        assert!(self.migration.as_ref().is_none_or(|before| before.stretch.is_none()));
-        self.migration = Some(Migration {
+        assert!(self.reclassing.as_ref().is_none_or(|before| before.stretch.is_none()));
+        self.reclassing = Some(Reclassing {
             range,
             by_slots,
             count_max: count_max.max(2),
@@ -137,25 +137,25 @@ impl Log {
     pub fn gather_step(&mut self, bucket_count: u64, hash_of: HashOf<'_>) -> Result<bool, Reference> {
         let mut left = STEP_BYTES;
         for _ in 0..bucket_count {
-            let Some(from) = self.migration.as_ref().expect("gathering has begun").walk else { break };
+            let Some(from) = self.reclassing.as_ref().expect("gathering has begun").walk else { break };
             let bytes = self.gather_bucket(from, hash_of)?;
             if bytes >= left {
                 break;
             }
             left -= bytes;
         }
-        let migration = self.migration.as_mut().expect("gathering has begun");
-        if migration.hashes.len() + migration.fresh.len() > 2 * migration.count_max
-            || migration.walk.is_none()
+        let reclassing = self.reclassing.as_mut().expect("gathering has begun");
+        if reclassing.hashes.len() + reclassing.fresh.len() > 2 * reclassing.count_max
+            || reclassing.walk.is_none()
         {
-            migration.put_in_order();
+            reclassing.put_in_order();
         }
-        Ok(migration.walk.is_none())
+        Ok(reclassing.walk.is_none())
     }
 
     /// Returns the bytes of the entries in the bucket.
     fn gather_bucket(&mut self, from: u64, hash_of: HashOf<'_>) -> Result<u64, Reference> {
-        let range = self.migration.as_ref().expect("gathering has begun").range;
+        let range = self.reclassing.as_ref().expect("gathering has begun").range;
         let (mut damaged, mut bytes) = (None, 0);
         let mut met = Vec::new();
         let next = self.sweep(Cursor::at(from), 1, |log, _, what, at| {
@@ -181,50 +181,50 @@ impl Log {
         if let Some(at) = damaged {
             return Err(at);
         }
-        let migration = self.migration.as_mut().expect("gathering has begun");
-        migration.hashes.append(&mut met);
-        migration.walk = next.map(Cursor::position);
+        let reclassing = self.reclassing.as_mut().expect("gathering has begun");
+        reclassing.hashes.append(&mut met);
+        reclassing.walk = next.map(Cursor::position);
         Ok(bytes)
     }
 
     /// Notes a key that was not in this log before.
     #[inline]
     pub(crate) fn note_new_key(&mut self, table: ramhold_base::TableId, hash: KeyHash) {
-        if let Some(migration) = &mut self.migration
-            && migration.range.contains(table, hash)
-            && !planted(Defect::MigratedWithoutFresh)
+        if let Some(reclassing) = &mut self.reclassing
+            && reclassing.range.contains(table, hash)
+            && !planted(Defect::ReclassedWithoutFresh)
         {
-            migration.fresh.push(hash);
-            migration.bound_fresh();
+            reclassing.fresh.push(hash);
+            reclassing.bound_fresh();
         }
     }
 
     /// The range that is gathered and not moved yet, if any is left.
     pub fn gathered(&self) -> Option<HashRange> {
-        self.migration.as_ref().map(|migration| migration.range)
+        self.reclassing.as_ref().map(|reclassing| reclassing.range)
     }
 
     /// Begins the next stretch of the gathered range, with about `count` keys, whose copies go into this side log.
     /// Returns the stretch. From now on the caller changes nothing in it.
     pub fn begin_stretch(&mut self, side: SideId, count: usize) -> HashRange {
-        let migration = self.migration.as_mut().expect("gathering has begun");
-        assert!(migration.walk.is_none() && migration.stretch.is_none());
+        let reclassing = self.reclassing.as_mut().expect("gathering has begun");
+        assert!(reclassing.walk.is_none() && reclassing.stretch.is_none());
         // The hashes were in order. The keys that have come since are put in their places.
-        if !migration.fresh.is_empty() {
-            migration.hashes.append(&mut migration.fresh);
-            migration.hashes.sort_unstable();
-            migration.hashes.dedup();
+        if !reclassing.fresh.is_empty() {
+            reclassing.hashes.append(&mut reclassing.fresh);
+            reclassing.hashes.sort_unstable();
+            reclassing.hashes.dedup();
         }
-        let whole = migration.range;
-        let last = match migration.hashes.get(count.max(1)) {
-            Some(beyond) => migration.cut_before(*beyond).unwrap_or_else(|| migration.cut_from(*beyond)),
+        let whole = reclassing.range;
+        let last = match reclassing.hashes.get(count.max(1)) {
+            Some(beyond) => reclassing.cut_before(*beyond).unwrap_or_else(|| reclassing.cut_from(*beyond)),
             None => whole.last,
         };
-        let taken = migration.hashes.partition_point(|hash| *hash <= last);
-        let rest = migration.hashes.split_off(taken);
-        let hashes = std::mem::replace(&mut migration.hashes, rest);
+        let taken = reclassing.hashes.partition_point(|hash| *hash <= last);
+        let rest = reclassing.hashes.split_off(taken);
+        let hashes = std::mem::replace(&mut reclassing.hashes, rest);
         let range = HashRange { last, ..whole };
-        migration.stretch = Some(Stretch {
+        reclassing.stretch = Some(Stretch {
             range,
             hashes,
             side,
@@ -258,11 +258,17 @@ impl Log {
     }
 
     fn stretch(&self) -> &Stretch {
-        self.migration.as_ref().and_then(|migration| migration.stretch.as_ref()).expect("a stretch has begun")
+        self.reclassing
+            .as_ref()
+            .and_then(|reclassing| reclassing.stretch.as_ref())
+            .expect("a stretch has begun")
     }
 
     fn stretch_mut(&mut self) -> &mut Stretch {
-        self.migration.as_mut().and_then(|migration| migration.stretch.as_mut()).expect("a stretch has begun")
+        self.reclassing
+            .as_mut()
+            .and_then(|reclassing| reclassing.stretch.as_mut())
+            .expect("a stretch has begun")
     }
 
     fn copy_objects(&mut self, hash: KeyHash, hash_of: HashOf<'_>) -> Result<(), CopyStop> {
@@ -313,7 +319,7 @@ impl Log {
     }
 
     fn copy_results(&mut self) -> Result<(), CopyStop> {
-        if self.stretch().has_results || planted(Defect::MigratedWithoutResults) {
+        if self.stretch().has_results || planted(Defect::ReclassedWithoutResults) {
             return Ok(());
         }
         let (range, side) = (self.stretch().range, self.stretch().side);
@@ -341,7 +347,7 @@ impl Log {
     }
 
     fn mark_kept(&mut self, is_kept: bool) {
-        let stretch = self.migration.as_ref().and_then(|migration| migration.stretch.as_ref());
+        let stretch = self.reclassing.as_ref().and_then(|reclassing| reclassing.stretch.as_ref());
         for id in stretch.map(|stretch| stretch.segments.clone()).unwrap_or_default() {
             if let Some(slot) = self.memory.segments.slot(id) {
                 self.memory.segments.at_mut(slot).is_kept = is_kept;
@@ -413,18 +419,18 @@ impl Log {
     /// Ends the stretch. Copies to which the index does not lead are dead.
     pub fn end_stretch(&mut self) {
         self.mark_kept(false);
-        let Some(migration) = &mut self.migration else { return };
-        let Some(stretch) = migration.stretch.take() else { return };
-        match stretch.range.last.0.checked_add(1).filter(|_| stretch.range.last < migration.range.last) {
-            Some(next) => migration.range.first = KeyHash(next),
-            None => self.migration = None,
+        let Some(reclassing) = &mut self.reclassing else { return };
+        let Some(stretch) = reclassing.stretch.take() else { return };
+        match stretch.range.last.0.checked_add(1).filter(|_| stretch.range.last < reclassing.range.last) {
+            Some(next) => reclassing.range.first = KeyHash(next),
+            None => self.reclassing = None,
         }
     }
 
-    /// Ends the migration. Copies that do not count are dead.
-    pub fn end_migration(&mut self) {
+    /// Ends the reclassing. Copies that do not count are dead.
+    pub fn end_reclassing(&mut self) {
         self.mark_kept(false);
-        self.migration = None;
+        self.reclassing = None;
     }
 }
 

@@ -55,7 +55,7 @@ fn move_stretch(harness: &mut Harness, rng: &mut Rng, keys: u64) {
     harness.log.check_invariants();
     if rng.chance(1, 6) {
         abandon(&mut harness.log, side);
-        harness.log.end_migration();
+        harness.log.end_reclassing();
         return harness.check();
     }
     harness.log.keep_stretch();
@@ -195,7 +195,7 @@ fn a_stretch_without_memory_is_given_up_and_leaves_nothing() {
     };
     assert_eq!(stopped, Err(CopyStop::NoMemory));
     abandon(&mut harness.log, side);
-    harness.log.end_migration();
+    harness.log.end_reclassing();
     assert_eq!(harness.log.usage().free_bytes, free);
     harness.check();
 }
