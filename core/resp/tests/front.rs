@@ -46,6 +46,24 @@ fn a_command_that_this_server_cannot_answer_ends_with_the_reason() {
     assert_eq!(rig.ask(A, "get a"), "$1\r\n2\r\n");
 }
 
+// J1: an answer to a part of a command that has failed already must not count the command's reply again: after many of
+// them the connection would be held for ever.
+#[test]
+fn a_failed_command_gives_its_memory_back_whatever_comes_later() {
+    let mut rig = Rig::with(|config| config.running_bytes_max = 256 << 10);
+    rig.ask(A, "set b 1");
+    for round in 0..4000 {
+        rig.shelf.delays = true;
+        assert_eq!(rig.ask(A, "get a\nlcs {b}1 {b}2"), "", "in round {round}");
+        rig.shelf.waiting.rotate_left(1);
+        rig.shelf.waiting[0].1 = Status::Corrupt;
+        rig.release();
+        let said = rig.said(A);
+        assert!(said.starts_with("$-1\r\n-"), "in round {round}: {said}");
+        rig.shelf.delays = false;
+    }
+}
+
 // J1: a later request for the same key sees what the earlier one did, whatever steps that takes.
 #[test]
 fn requests_for_a_key_have_their_effects_in_order() {

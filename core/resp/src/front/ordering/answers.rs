@@ -47,7 +47,7 @@ fn on_part(
     let Running { request, work, reply, .. } = queue.at_mut(at);
     let is_over = match work {
         // The command has ended with an error, and other parts of it were still under way.
-        Work::Done => true,
+        Work::Done => return,
         Work::Waiting | Work::Others(_) => false,
         Work::Fast(fast) => {
             fast.on_answer(step, access, request, part, answer);
@@ -87,6 +87,9 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
     let protocol = asker.protocol;
     let Some((queue, at)) = lines.find(command) else { return };
     let Running { request, work, reply, .. } = queue.at_mut(at);
+    if matches!(work, Work::Done) {
+        return;
+    }
     match (&mut *work, request.row.run, access.databases.table(request.db)) {
         (Work::Transact(transact), ..) => {
             let is_over = transact.advance(step, Around { access, clients }, request, reply);
@@ -137,6 +140,9 @@ fn end_with_fault(parts: &mut Parts, command: CommandId, fault: &Fault) {
     let Some(protocol) = clients.get(command.conn).map(|client| client.protocol) else { return };
     let Some((queue, at)) = lines.find(command) else { return };
     let running = queue.at_mut(at);
+    if running.is_done() {
+        return;
+    }
     running.reply.clear();
     Reply::new(&mut running.reply, protocol).fault(fault);
     running.work = Work::Done;
