@@ -237,7 +237,7 @@ impl Walk {
 }
 
 impl Walk {
-    /// Asks for the first part of a self. Returns true if there is none; the reply is then written.
+    /// Asks for the first part of the walk. Returns true if there is none; the reply is then written.
     pub fn begin<H>(
         &mut self,
         step: &mut Step<'_, H>,
@@ -257,7 +257,7 @@ impl Walk {
         }
     }
 
-    /// Takes an answer to a part of a self. Returns true if the reply of the walk is written.
+    /// Takes an answer to a part of the walk. Returns true if the reply of the walk is written.
     pub fn on_answer(
         &mut self,
         step: &mut Step<'_, impl Host>,
