@@ -12,9 +12,11 @@
 
 mod copysets;
 mod domain;
+mod grid;
 
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, domain, domain_count, shortage};
+pub use grid::{Grid, GridLabel, LEVEL_COUNT_MAX, LabelFault, RADIX_MAX, Switch};
 
 use ramhold_base::{Rng, ServerId};
 use ramhold_wire::View;
