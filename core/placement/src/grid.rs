@@ -12,7 +12,8 @@
 //! - near is symmetric, and nobody is near itself;
 //! - lists are in the order of level and digit, so that all servers compute the same ones.
 //!
-//! Not here: which labels are taken, and by whom (`topology`). Catalogue: H1, H2. Source: RAMCUBE 2.2, 3.2, 3.3.
+//! Not here: which labels are taken, and by whom. The choice of backups does not use labels yet. Catalogue: H1, H2.
+//! Source: RAMCUBE 2.2, 3.2, 3.3.
 
 use std::fmt;
 use std::str::FromStr;
