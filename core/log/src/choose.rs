@@ -176,7 +176,9 @@ impl Log {
             worth = candidate.score.max(2.0 * worth) / 2.0;
             sources.push(candidate.id);
             let (live, freed, entries) = sum;
-            let gain = freed.saturating_sub(self.survivors_take(live) + roll);
+            // A gain that the unused ends of side segments would eat up is none: otherwise passes would go on for ever.
+            let taken = if is_pressed { self.survivors_take(live) } else { self.survivors_take_most(live) };
+            let gain = freed.saturating_sub(taken + roll);
             if gain > plan.gain {
                 plan = Plan { work: live + entries * crate::moving::LOOK_COST, gain };
                 count = sources.len();
