@@ -2,6 +2,8 @@
 //!
 //! Catalogue: H1, H2. Source: RAMCUBE 2.2, 3.2, 3.3.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use ramhold_base::Rng;
 use ramhold_placement::{Grid, GridLabel, LabelFault};
 use std::collections::{BTreeMap, BTreeSet};
