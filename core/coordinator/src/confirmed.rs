@@ -34,7 +34,7 @@ pub(crate) struct Confirmed {
     confirming: Option<(StoreToken, Waiting)>,
 }
 
-/// What the store has told of the term.
+/// The term as the store has told it.
 #[derive(Debug)]
 pub(crate) enum Confirmation {
     /// The store was asked for something else.

@@ -75,7 +75,7 @@ struct Holder {
     reached: u64,
 }
 
-/// What an answer of a holder says.
+/// The content of a holder's answer.
 #[derive(Debug)]
 pub(crate) enum Answered {
     Taken,

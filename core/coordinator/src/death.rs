@@ -1,4 +1,4 @@
-//! What the death of a server brings about in all parts that it concerns.
+//! The consequences of a server's death in all parts that it concerns.
 //!
 //! A server becomes Crashed once, and its recovery begins in the same commit.
 //!

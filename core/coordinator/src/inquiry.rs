@@ -1,4 +1,4 @@
-//! What the backups tell of a dead server's log, and what follows from it.
+//! The reports of the backups about a dead server's log, and the conclusions from them.
 //!
 //! Every backup that is Up is asked, and by its answer refuses the dead server. The question is repeated until it is
 //! answered. While something of the log is missing, all backups are asked again now and then, because they may have

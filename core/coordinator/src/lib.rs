@@ -12,7 +12,7 @@
 //! Protocols: docs/protocols/membership.md, docs/protocols/recovery.md. Format: docs/formats/store.md.
 //! Catalogue: B1, B3, A1, F1-F3, F5-F7, D8, G1.
 
-// What everything works with, lowest first.
+// The base of all others, lowest first.
 mod asked;
 mod clock;
 mod config;
@@ -30,7 +30,7 @@ mod desk;
 mod list;
 mod outbox;
 
-// What needs the desk alone.
+// Functions that need the desk alone.
 mod earlier;
 mod gone;
 mod losses;

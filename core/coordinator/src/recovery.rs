@@ -20,7 +20,7 @@ use ramhold_wire::Header;
 use ramhold_wire::recovery::Recovered;
 use std::collections::BTreeSet;
 
-/// What recoveries have to know of other parts.
+/// The facts of other parts that recoveries need.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     pub links: &'a Links,
@@ -31,7 +31,7 @@ pub(crate) struct Surroundings<'a> {
 
 #[derive(Debug)]
 pub(crate) struct Recovery {
-    /// What the backups have told of the log.
+    /// The reports of the backups about the log.
     pub inquiry: Inquiry,
     pub plan: Option<Plan>,
     /// Earlier logs of some tablets that lack a part. The other tablets are divided without those.

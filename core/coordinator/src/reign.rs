@@ -22,7 +22,7 @@ use ramhold_wire::Header;
 
 /// No wall clock beyond this (the year 2106) is believed: later seconds do not fit an object.
 const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
-/// What is read from the store, in this order.
+/// The folders that are read from the store, in this order.
 const FOLDERS: [&str; 8] = ["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease", "gone"];
 
 const EXIT_STOPPED: u8 = 0;
@@ -58,7 +58,7 @@ pub(crate) struct Reign {
     mark: u64,
 }
 
-/// What an answer of the store was for.
+/// The use of an answer of the store.
 #[derive(Debug)]
 pub(crate) enum Stored {
     /// For the start; it goes on.

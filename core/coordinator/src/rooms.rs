@@ -1,4 +1,4 @@
-//! What servers have told of their memory and frames, while recoveries are open or logs are kept.
+//! The memory and frames of servers, as they have told them, while recoveries are open or logs are kept.
 //!
 //! Nothing of this is stored.
 //!

@@ -1,4 +1,4 @@
-//! What servers have recorded about themselves: their streams, the heads of these, and their version ceilings.
+//! The records that servers make about themselves: their streams, the heads of these, and their version ceilings.
 //!
 //! Invariants:
 //! - the recorded head of a stream only rises;

@@ -30,7 +30,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Of a partition that is not live: it waits for nobody.
+    /// The turns of a partition that is not live: it waits for nobody.
     pub const FREE: Turns = Turns { slots: usize::MAX, yields_until: None };
 }
 

@@ -51,7 +51,7 @@ impl Args {
     }
 }
 
-/// What a command was asked, by whom and when.
+/// A command as it was asked: its words, its client, and the time.
 #[derive(Debug)]
 pub struct Request {
     pub id: CommandId,

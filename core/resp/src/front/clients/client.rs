@@ -41,7 +41,7 @@ pub struct Admission {
     pub stranger_bytes: usize,
 }
 
-/// What `CLIENT LIST` tells of a client's requests.
+/// The facts about a client's requests that `CLIENT LIST` tells.
 #[derive(Clone, Copy, Debug)]
 pub struct Activity {
     pub since: Instant,

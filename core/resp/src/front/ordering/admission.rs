@@ -9,7 +9,7 @@ use crate::front::step::Step;
 use crate::{Command, Fault, Flags, Front, Protocol, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
 
-/// What becomes of a request.
+/// The fate of a request.
 pub enum Admitted {
     /// The request is empty.
     Nothing,
