@@ -143,7 +143,7 @@ impl Transact {
         seen.collect()
     }
 
-    /// Advances the transaction as far as possible, and returns whether its reply is there. What follows for the client
+    /// Advances the transaction as far as possible, and returns whether its reply is there. The outcome for the client
     /// has then happened.
     pub fn advance(
         &mut self,
