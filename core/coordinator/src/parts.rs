@@ -1,7 +1,7 @@
 //! All parts of the coordinator, and the order in which they advance.
 //!
-//! Each part owns its state and is lent the desk. A fact that one part tells another is passed on here, or is an argument
-//! of the call.
+//! Each part owns its state and is lent the desk. A fact that one part tells another is passed on here, or is an
+//! argument of the call.
 //!
 //! Not here: which part answers a request (`requests`) or takes an answer (`replies`), the reign (`reign`).
 

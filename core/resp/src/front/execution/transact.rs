@@ -143,8 +143,8 @@ impl Transact {
         seen.collect()
     }
 
-    /// Advances the transaction as far as possible, and returns whether its reply is there. The outcome for the client
-    /// has then happened.
+    /// Advances the transaction as far as possible, and returns whether its reply is there. Its consequences for the
+    /// client have then happened.
     pub fn advance(
         &mut self,
         step: &mut Step<'_, impl Host>,
