@@ -16,6 +16,8 @@ pub enum MarkUse {
     RareServerCrash,
     /// A server may be ended here, but a run of some hundred seeds need not have done it.
     FurtherServerCrash,
+    /// The same in clusters with zones. Others never pass here, and their crashes are drawn without it.
+    ZonesServerCrash,
     /// A coordinator's crash here is demanded of a run.
     CoordinatorCrash,
     /// A coordinator may be ended here, but a run of some hundred seeds need not have done it.
@@ -24,7 +26,10 @@ pub enum MarkUse {
 
 impl MarkUse {
     pub const fn is_demanded(self) -> bool {
-        !matches!(self, MarkUse::FurtherServerCrash | MarkUse::FurtherCoordinatorCrash)
+        !matches!(
+            self,
+            MarkUse::FurtherServerCrash | MarkUse::ZonesServerCrash | MarkUse::FurtherCoordinatorCrash
+        )
     }
 }
 
@@ -132,6 +137,10 @@ marks! {
     DamagedBeyond = "damaged_beyond", FurtherServerCrash;
     EmptyHeadLeft = "empty_head_left", FurtherServerCrash;
     Repaired = "repaired", FurtherServerCrash;
+    /// A replica begins to move to another zone or rack.
+    MoveBegun = "move_begun", ZonesServerCrash;
+    /// A replica has moved, and the one that it replaces is not freed yet.
+    ReplicaMoved = "replica_moved", ZonesServerCrash;
     // Coordinators. A commit is about to be asked for, or it is durable, for each kind of record.
     LeaseOver = "lease_over", CoordinatorCrash;
     CoordinatorCommitsLease = "coordinator_commits_lease", CoordinatorCrash;

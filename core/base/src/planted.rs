@@ -173,6 +173,14 @@ defects! {
     /// A backup whose device was full once does not look again whether there is room.
     GrowthNotTriedAgain;
 
+    // Zones and racks.
+    /// A backup is chosen wherever the other copies of the segment are.
+    SpreadIgnored;
+    /// Nobody looks for segments whose copies are all in one zone.
+    NotSpreadAgain;
+    /// A replica that moves is given up before its successor is whole.
+    MovedEarly;
+
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.
     CorruptPassedOver;

@@ -6,6 +6,7 @@
 //! Not here: which backup gets a replica (placement). Catalogue: A1, D3.
 
 use crate::desk::Desk;
+use ramhold_placement::{Domain, domain};
 use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::shortage::{DomainLevel, Shortage};
 use std::collections::BTreeSet;
@@ -29,9 +30,8 @@ pub(crate) fn shortage(desk: &Desk, replicas: u8) -> Option<Shortage> {
 /// The number of failure domains that could hold a replica, for each master that is up.
 fn places(desk: &Desk) -> Vec<u32> {
     let backups = desk.state.all_up().filter(|s| s.entry.backup);
-    let domains: BTreeSet<String> = backups.map(|s| failure_domain(&s.entry)).collect();
-    let is_own =
-        |master: &ServerEntry| !desk.config.allow_local_backup && domains.contains(&failure_domain(master));
+    let domains: BTreeSet<Domain<'_>> = backups.map(|s| domain(&s.entry)).collect();
+    let is_own = |master: &ServerEntry| !desk.config.allow_local_backup && domains.contains(&domain(master));
     let masters = desk.state.all_up().filter(|s| s.entry.master);
     let places = masters.map(|s| domains.len() - usize::from(is_own(&s.entry)));
     places.map(|places| u32::try_from(places).unwrap_or(u32::MAX)).collect()
@@ -46,14 +46,5 @@ pub(crate) fn warn(desk: &Desk, warnings: &mut Vec<String>) {
         let is_short = |places: u32| places < u32::from(table.options.replicas);
         let of_some = if places(desk).into_iter().all(is_short) { "" } else { " on some servers" };
         warnings.push(format!("writes to table '{name}' are blocked{of_some}: {shortage}; {remedy}"));
-    }
-}
-
-/// The failure domain of a server: its rack, else its host, else the server itself.
-pub(crate) fn failure_domain(entry: &ServerEntry) -> String {
-    let label = |name: &str| entry.labels.iter().find(|l| l.name == name);
-    match label("rack").or_else(|| label("host")) {
-        Some(label) => format!("{} {}", label.name, label.value),
-        None => entry.id.to_string(),
     }
 }

@@ -17,9 +17,9 @@ use crate::desk::Desk;
 use crate::records::TabletRecord;
 use crate::recoveries::Recoveries;
 use crate::rooms::Alone;
-use crate::shortage::failure_domain;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Mark, ServerId};
+use ramhold_placement::{Domain, domain};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
@@ -102,11 +102,11 @@ impl Recoveries {
         let heads = desk.state.all_up().filter(|server| server.entry.master).count() as u64;
         let segments = segments.saturating_add(heads);
         let replicas = desk.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
-        let mut domains: BTreeMap<String, u64> = BTreeMap::new();
+        let mut domains: BTreeMap<Domain<'_>, u64> = BTreeMap::new();
         for server in desk.state.all_up() {
             let Some(frames) = self.rooms.frames_of(server.entry.id) else { continue };
-            let domain = domains.entry(failure_domain(&server.entry)).or_default();
-            *domain = domain.saturating_add(frames);
+            let all = domains.entry(domain(&server.entry)).or_default();
+            *all = all.saturating_add(frames);
         }
         are_enough(segments, replicas, domains.into_values())
     }

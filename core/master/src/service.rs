@@ -126,6 +126,7 @@ impl Service {
 
     /// Sends everything that waits for a backup or a grant, and that is due.
     pub fn replicate(&mut self, step: &mut Step<'_>) {
+        self.shard.roll_unspread(step);
         self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
     }
 

@@ -3,7 +3,9 @@
 //! Free scatter makes nearly every set of R servers the only holder of some segment. So whichever R servers stay away
 //! after a power cut, something is lost. Copysets are few: data is lost only when one of them stays away as a whole.
 //!
-//! The failure domains stand in a ring, ordered by a hash; R neighbours are a window. Within a domain the servers stand
+//! The failure domains stand in a ring, ordered by a hash; R neighbours are a window. With zones or racks above the
+//! domains, a window leaves out neighbours whose zone or rack it has already, as long as there are others. Within a
+//! domain the servers stand
 //! in order, too, by hashes of host and directory. The servers of a window that stand at the same place are a copyset,
 //! and a domain with fewer servers begins again from its first. So hosts with as many servers each are matched host to
 //! host, and one host less costs few copysets, not most. Further rings, each with other hashes, spread the data that
@@ -14,6 +16,7 @@
 //!
 //! Invariants:
 //! - the servers of a copyset are in separate failure domains, and none in the master's own unless that is allowed;
+//! - a copyset spreads over zones and racks as far as its failure domains go;
 //! - with domains of equal size there are at most as many copysets per ring as backups;
 //! - while a domain is one server, its leaving changes no copyset that it was not in, and the rest of each copyset that
 //!   it was in is within a copyset of the new list.
@@ -21,7 +24,7 @@
 //! Not here: which copyset a segment goes to (the crate's root). Source: Cidon et al., Copysets (2013); TUT15
 //! "Sometimes Randomization is Bad". Decision: docs/decisions/0014-copysets-from-rings-of-domains.md. Catalogue: D4.
 
-use crate::domain::{Domain, domain, label};
+use crate::domain::{Domain, Rack, crowding, domain, label};
 use ramhold_base::ServerId;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_wire::membership::ServerEntry;
@@ -43,12 +46,16 @@ impl Copysets {
         let mut copysets = Copysets::default();
         let own = view.list.entry(view.me).map(domain).filter(|_| !local_allowed);
         let mut known = BTreeSet::new();
-        for ring in (0..rings).map(|ring| Ring::new(view, ring)) {
-            for window in ring.windows(replicas).filter(|w| w.iter().all(|(domain, _)| Some(*domain) != own))
-            {
-                let places = window.iter().map(|(_, servers)| servers.len()).max().unwrap_or_default();
-                for place in 0..places {
-                    let set = window.iter().map(|(_, servers)| servers[place % servers.len()]);
+        for mut ring in (0..rings).map(|ring| Ring::new(view, ring)) {
+            let is_usable = |window: &Vec<&Place<'_>>| window.iter().all(|p| Some(p.domain) != own);
+            if !ring.windows(replicas).any(|w| is_usable(&w)) {
+                // Every window needs this domain, because it is the only one of its zone or rack.
+                ring.places.retain(|place| Some(place.domain) != own);
+            }
+            for window in ring.windows(replicas).filter(is_usable) {
+                let most = window.iter().map(|place| place.servers.len()).max().unwrap_or_default();
+                for turn in 0..most {
+                    let set = window.iter().map(|place| place.servers[turn % place.servers.len()]);
                     let mut set: Vec<ServerId> = set.collect();
                     set.sort_unstable();
                     if known.insert(set.clone()) {
@@ -91,9 +98,19 @@ impl Copysets {
     }
 }
 
-/// One order of the failure domains, each with its servers in order.
+/// A failure domain of a ring, with its servers in order.
+struct Place<'a> {
+    domain: Domain<'a>,
+    /// One of the servers, for its zone and rack.
+    one: &'a ServerEntry,
+    servers: Vec<ServerId>,
+}
+
+/// One order of the failure domains.
 struct Ring<'a> {
-    domains: Vec<(Domain<'a>, Vec<ServerId>)>,
+    places: Vec<Place<'a>>,
+    /// The domains are in two zones or racks at least.
+    has_levels: bool,
 }
 
 impl<'a> Ring<'a> {
@@ -104,7 +121,9 @@ impl<'a> Ring<'a> {
         let directory = |entry: &ServerEntry| hash(b"directory ", &entry.directory.raw().to_le_bytes());
         let host = |entry: &ServerEntry| label(entry, "host").map(|host| hash(b"host ", host.as_bytes()));
         let place = |entry: &ServerEntry| match domain(entry) {
-            Domain::Rack(rack) => hash(b"rack ", rack.as_bytes()),
+            Domain::Rack(Rack { zone, name }) => {
+                hash(b"rack ", &[zone.unwrap_or_default(), name].concat().into_bytes())
+            }
             Domain::Host(host) => hash(b"host ", host.as_bytes()),
             Domain::Server(_) => directory(entry),
         };
@@ -112,23 +131,49 @@ impl<'a> Ring<'a> {
             .list
             .up()
             .filter(|e| e.backup)
-            .map(|e| ((place(e), domain(e)), (host(e), directory(e), e.id)))
+            .map(|e| ((place(e), domain(e)), (host(e), directory(e), e.id), e))
             .collect();
-        entries.sort_unstable();
-        let mut domains: Vec<(Domain<'a>, Vec<ServerId>)> = Vec::new();
-        for ((_, domain), (_, _, server)) in entries {
-            match domains.last_mut() {
-                Some((last, servers)) if *last == domain => servers.push(server),
-                _ => domains.push((domain, vec![server])),
+        entries.sort_unstable_by_key(|(place, server, _)| (*place, *server));
+        let mut places: Vec<Place<'a>> = Vec::new();
+        for ((_, domain), (_, _, server), one) in entries {
+            match places.last_mut() {
+                Some(last) if last.domain == domain => last.servers.push(server),
+                _ => places.push(Place { domain, one, servers: vec![server] }),
             }
         }
-        Ring { domains }
+        let has_levels = places.windows(2).any(|two| crowding(two[0].one, &[two[1].one]) != [1, 1]);
+        Ring { places, has_levels }
     }
 
     /// The windows of `count` neighbours, one from each domain on.
-    fn windows(&self, count: usize) -> impl Iterator<Item = Vec<&(Domain<'a>, Vec<ServerId>)>> {
-        let starts = if self.domains.len() < count || count == 0 { 0 } else { self.domains.len() };
-        (0..starts).map(move |start| self.domains.iter().cycle().skip(start).take(count).collect())
+    fn windows(&self, count: usize) -> impl Iterator<Item = Vec<&Place<'a>>> {
+        let starts = if self.places.len() < count || count == 0 { 0 } else { self.places.len() };
+        (0..starts).map(move |start| self.window(start, count))
+    }
+
+    /// The domain at `start`, and then the next one, and the next, whose zone and then whose rack the window has least.
+    fn window(&self, start: usize, count: usize) -> Vec<&Place<'a>> {
+        let mut window: Vec<&Place<'a>> = Vec::with_capacity(count);
+        let mut taken: Vec<&ServerEntry> = Vec::with_capacity(count);
+        while window.len() < count {
+            let mut best: Option<([usize; 2], &Place<'a>)> = None;
+            for place in self.places[start..].iter().chain(&self.places[..start]) {
+                if window.iter().any(|w| w.domain == place.domain) {
+                    continue;
+                }
+                let crowding = crowding(place.one, &taken);
+                if best.is_none_or(|(least, _)| crowding < least) {
+                    best = Some((crowding, place));
+                }
+                if crowding == [0, 0] || !self.has_levels {
+                    break;
+                }
+            }
+            let Some((_, place)) = best else { break };
+            window.push(place);
+            taken.push(place.one);
+        }
+        window
     }
 }
 

@@ -1,28 +1,112 @@
-//! The failure domain of a server, from its labels: the servers that may fail together with it.
+//! Where a server stands, from its labels: its failure domain, and the rack and zone that further domains share.
+//!
+//! The failure domain is the finest thing that a label names: the servers in it may fail together, so it holds one copy
+//! of a segment at most. Racks and zones are coarser. Copies spread over them as far as that goes, and no write waits
+//! for it: one zone that is gone must not stop the others.
+//!
+//! Not here: the choice among backups (the crate's root). Catalogue: D3, H1.
 
 use ramhold_base::ServerId;
 use ramhold_wire::View;
 use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::shortage::{DomainLevel, Shortage};
+use std::fmt;
 
-/// The failure domain of a server: its `rack`, else its `host`, else the server itself.
+/// The failure domain of a server: its `host`, else its `rack`, else the server itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Domain<'a> {
-    Rack(&'a str),
+    Rack(Rack<'a>),
     Host(&'a str),
     Server(ServerId),
 }
 
+/// A rack of a zone: racks of two zones may have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Rack<'a> {
+    pub zone: Option<&'a str>,
+    pub name: &'a str,
+}
+
+/// Something coarser than a failure domain over which the copies of a segment spread.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SpreadLevel {
+    Zone,
+    Rack,
+}
+
+impl SpreadLevel {
+    /// All levels, the coarsest first.
+    pub const ALL: [SpreadLevel; 2] = [SpreadLevel::Zone, SpreadLevel::Rack];
+
+    /// Whether two servers are in one area of this level. Servers without the label are in one area together.
+    fn are_together(self, one: &ServerEntry, other: &ServerEntry) -> bool {
+        match self {
+            SpreadLevel::Zone => zone(one) == zone(other),
+            SpreadLevel::Rack => rack(one) == rack(other),
+        }
+    }
+}
+
+impl fmt::Display for SpreadLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SpreadLevel::Zone => "zone",
+            SpreadLevel::Rack => "rack",
+        })
+    }
+}
+
 pub fn domain(entry: &ServerEntry) -> Domain<'_> {
-    match (label(entry, "rack"), label(entry, "host")) {
-        (Some(rack), _) => Domain::Rack(rack),
-        (None, Some(host)) => Domain::Host(host),
+    match (label(entry, "host"), rack(entry)) {
+        (Some(host), _) => Domain::Host(host),
+        (None, Some(rack)) => Domain::Rack(rack),
         (None, None) => Domain::Server(entry.id),
     }
 }
 
+pub fn zone(entry: &ServerEntry) -> Option<&str> {
+    label(entry, "zone")
+}
+
+pub fn rack(entry: &ServerEntry) -> Option<Rack<'_>> {
+    label(entry, "rack").map(|name| Rack { zone: zone(entry), name })
+}
+
 pub(crate) fn label<'a>(entry: &'a ServerEntry, name: &str) -> Option<&'a str> {
     entry.labels.iter().find(|l| l.name == name).map(|l| l.value.as_str())
+}
+
+/// How many of these copies are in the zone of a server, and how many in its rack: the fewer, the better it serves for
+/// another copy.
+pub(crate) fn crowding(entry: &ServerEntry, copies: &[&ServerEntry]) -> [usize; 2] {
+    SpreadLevel::ALL.map(|level| copies.iter().filter(|copy| level.are_together(copy, entry)).count())
+}
+
+/// The levels on which a backup is up elsewhere than the master. On the others, copies cannot be spread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpreadLevels([bool; SpreadLevel::ALL.len()]);
+
+impl SpreadLevels {
+    pub fn of(view: &View) -> SpreadLevels {
+        let Some(own) = view.list.entry(view.me) else { return SpreadLevels::default() };
+        let backups = || view.list.up().filter(|e| e.backup);
+        SpreadLevels(SpreadLevel::ALL.map(|level| backups().any(|e| !level.are_together(own, e))))
+    }
+
+    pub fn is_empty(self) -> bool {
+        self == SpreadLevels::default()
+    }
+
+    /// The coarsest level on which a segment is *unspread*: the loss of one zone or rack would take all of its copies,
+    /// the master's in DRAM and these replicas, although a backup of another one is up.
+    pub fn unspread(self, view: &View, replicas: &[ServerId]) -> Option<SpreadLevel> {
+        let own = view.list.entry(view.me)?;
+        let mut levels = SpreadLevel::ALL.into_iter().zip(self.0).filter(|(_, has_other)| *has_other);
+        let are_together = |level: SpreadLevel| {
+            replicas.iter().filter_map(|id| view.list.entry(*id)).all(|e| level.are_together(own, e))
+        };
+        levels.find(|(level, _)| are_together(*level)).map(|(level, _)| level)
+    }
 }
 
 /// The number of separate failure domains that could hold a replica for this server.

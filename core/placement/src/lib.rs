@@ -2,11 +2,14 @@
 //!
 //! Randomisation with refinement (SOSP11 3.2): a backup is drawn at random. For a primary, which a recovery reads,
 //! several are drawn, and the one is chosen that would be done soonest with its share of this log. By copysets only
-//! those backups are candidates that keep the replicas of a segment within one copyset, as long as there are any. The
-//! choice is a pure function of a view and chance. It answers "none fits" rather than wait.
+//! those backups are candidates that keep the replicas of a segment within one copyset, as long as there are any. Among
+//! the candidates, those count whose zone, and then whose rack, has the fewest copies of the segment, the master's own
+//! in DRAM among them. The choice is a pure function of a view and chance. It answers "none fits" rather than wait.
 //!
-//! Invariant: no two replicas of a segment share a failure domain, and none shares the master's unless that is allowed,
-//! whatever the placement.
+//! Invariants:
+//! - no two replicas of a segment share a failure domain, and none shares the master's unless that is allowed, whatever
+//!   the placement;
+//! - with backups of two zones (racks) to choose from, the loss of any one zone (rack) leaves a copy.
 //!
 //! Not here: what happens to a replica afterwards (replication). Catalogue: D3, D4, C6.
 
@@ -15,9 +18,11 @@ mod domain;
 mod grid;
 
 pub use copysets::{CopysetCache, Copysets};
-pub use domain::{Domain, domain, domain_count, shortage};
+pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
 pub use grid::{Grid, GridLabel, LEVEL_COUNT_MAX, LabelFault, RADIX_MAX, Switch};
 
+use domain::crowding;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Rng, ServerId};
 use ramhold_wire::View;
 use ramhold_wire::membership::ServerEntry;
@@ -63,6 +68,7 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
             fitting = within;
         }
     }
+    spread(view, wish.taken, &mut fitting);
     if !wish.primary {
         return rng.pick(&fitting).map(|e| e.id);
     }
@@ -73,6 +79,17 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
         fitting.swap(i, other);
     }
     fitting[..drawn].iter().min_by_key(|e| read_time(e, wish.primaries)).map(|e| e.id)
+}
+
+/// Keeps the backups whose zone, and then whose rack, has the fewest copies of the segment.
+fn spread(view: &View, taken: &[ServerId], fitting: &mut Vec<&ServerEntry>) {
+    if planted(Defect::SpreadIgnored) {
+        return;
+    }
+    let copies: Vec<&ServerEntry> =
+        taken.iter().chain([&view.me]).filter_map(|id| view.list.entry(*id)).collect();
+    let least = fitting.iter().map(|e| crowding(e, &copies)).min();
+    fitting.retain(|e| Some(crowding(e, &copies)) == least);
 }
 
 /// Backups that make the replicas of the segment a part of a copyset in which no server is avoided.

@@ -331,3 +331,107 @@ fn copysets_follow_the_list_the_rings_and_the_size() {
     view.placement = ReplicaPlacement::Scatter;
     assert!(cache.of(&view, 3, false).is_none());
 }
+
+/// Servers with these zones, racks and hosts, as `zone/rack/host`; an empty part is no label.
+fn standing(places: &[&str]) -> View {
+    let names = ["zone", "rack", "host"];
+    let labels = |place: &&str| {
+        let parts = names.iter().zip(place.split('/')).filter(|(_, value)| !value.is_empty());
+        parts.map(|(name, value)| Label { name: (*name).into(), value: value.into() }).collect()
+    };
+    view(&places.iter().map(labels).collect::<Vec<_>>())
+}
+
+/// H1, D3: with one host in each of three zones there are two replicas; with two hosts, three, in all zones.
+#[test]
+fn three_zones_hold_three_replicas() {
+    for copysets in [false, true] {
+        let view = standing(&["a//h1", "a//h2", "b//h3", "b//h4", "c//h5", "c//h6"]);
+        let sets = Copysets::new(&view, 2, 3, false);
+        let sets = copysets.then_some(&sets);
+        for seed in 0..200 {
+            let set = place(&view, 3, sets, &mut BTreeMap::new(), &mut Rng::new(seed));
+            assert_eq!(set.len(), 3, "seed {seed}");
+            assert_separate(&view, &set, &format!("seed {seed}"));
+            let zones: BTreeSet<_> = set.iter().map(|id| zone(view.list.entry(*id).unwrap())).collect();
+            assert!(zones.contains(&Some("b")) && zones.contains(&Some("c")), "seed {seed}: {set:?}");
+            assert_eq!(SpreadLevels::of(&view).unspread(&view, &set), None);
+        }
+    }
+}
+
+/// H1: whatever the labels are, no write waits for a zone, and where two are up the loss of any one leaves a copy.
+#[test]
+fn the_loss_of_any_zone_or_rack_leaves_a_copy() {
+    for seed in 0..3000 {
+        let mut rng = Rng::new(seed);
+        let count = 2 + rng.below(10) as usize;
+        let zones = rng.between(1, 4);
+        let drawn: Vec<String> =
+            (0..count).map(|i| format!("z{}/r{}/h{}", rng.below(zones), rng.below(3), i / 2)).collect();
+        let drawn: Vec<&str> = drawn.iter().map(String::as_str).collect();
+        let mut view = standing(&drawn);
+        view.me = ServerId(1 + rng.below(count as u64));
+        let replicas = rng.between(1, 3) as usize;
+        let copysets = Copysets::new(&view, 1, replicas, false);
+        let copysets = rng.chance(1, 2).then_some(&copysets);
+        let mut set = place(&view, replicas, copysets, &mut BTreeMap::new(), &mut rng);
+        for _ in 0..3 {
+            assert_eq!(set.len(), replicas.min(domain_count(&view, false)), "seed {seed}: {drawn:?}");
+            // A host of two servers may stand in two zones by its labels: then there may be none to choose.
+            let own = view.list.entry(view.me).unwrap();
+            for level in SpreadLevel::ALL {
+                let area = |id: &ServerId| {
+                    let entry = view.list.entry(*id).unwrap();
+                    (zone(entry), (level == SpreadLevel::Rack).then(|| rack(entry)))
+                };
+                let could = view.list.up().any(|e| domain(e) != domain(own) && area(&e.id) != area(&view.me));
+                let is_spread = set.iter().any(|id| area(id) != area(&view.me));
+                assert!(set.is_empty() || is_spread || !could, "seed {seed}: {drawn:?} {set:?} {level}");
+            }
+            if set.is_empty() {
+                break;
+            }
+            let at = rng.below(set.len() as u64) as usize;
+            let lost = set[at];
+            replace(&view, &mut set, at, &[], copysets, &mut rng);
+            if rng.chance(1, 2) {
+                set.retain(|id| *id != lost);
+                while set.len() < replicas.min(domain_count(&view, false)) {
+                    set.push(ServerId(0));
+                    let last = set.len() - 1;
+                    if !replace(&view, &mut set, last, &[], copysets, &mut rng) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// H1: a segment is unspread while a backup elsewhere is up, and only then.
+#[test]
+fn unspread_is_what_one_zone_could_take_though_another_is_up() {
+    let mut view = standing(&["a/1/h1", "a/1/h2", "a/2/h3", "b/1/h4"]);
+    let ids = |ids: &[u64]| ids.iter().map(|id| ServerId(*id)).collect::<Vec<_>>();
+    let unspread = |view: &View, of: &[u64]| SpreadLevels::of(view).unspread(view, &ids(of));
+    assert_eq!(unspread(&view, &[2, 3]), Some(SpreadLevel::Zone));
+    assert_eq!(unspread(&view, &[2, 4]), None);
+    update(&mut view, vec![], ids(&[4]));
+    assert_eq!(unspread(&view, &[2]), Some(SpreadLevel::Rack));
+    assert_eq!(unspread(&view, &[2, 3]), None);
+    update(&mut view, vec![], ids(&[3]));
+    assert_eq!(unspread(&view, &[2]), None);
+    assert!(SpreadLevels::of(&view).is_empty());
+}
+
+/// D3: who labels racks alone is kept as strictly as before: a rack holds one copy.
+#[test]
+fn racks_alone_are_failure_domains_and_hosts_are_where_there_are_hosts() {
+    let racks = standing(&["/1/", "/1/", "/2/", "/2/"]);
+    assert_eq!(domain_count(&racks, false), 1);
+    let zones = standing(&["a/1/", "b/1/", "c/1/"]);
+    assert_eq!(domain_count(&zones, false), 2, "racks of two zones may have one name");
+    let hosts = standing(&["/1/a", "/1/b", "/2/c", "/2/d"]);
+    assert_eq!(domain_count(&hosts, false), 3);
+}

@@ -48,6 +48,7 @@ impl Replicator {
     pub fn advance(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         self.retry = None;
         self.pieces.shrink(now);
+        self.advance_spreading(now, log, view, effects);
         self.admit_copies(now, log, effects);
         let (mut segments, mut streams) = std::mem::take(&mut self.scratch);
         segments.extend(self.active.iter().copied().chain(self.copies.running()));
@@ -190,6 +191,7 @@ impl Replicator {
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
         let (side, held, epoch) = (segment.side, segment.held, segment.epoch);
         let synced = self.streams[&segment.stream].class.durability == Durability::Synced;
+        let is_primary = segment.is_primary(index);
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
         let missing =
@@ -225,7 +227,7 @@ impl Replicator {
         let request = AppendRequest {
             open: from == 0,
             close,
-            primary: index == 0,
+            primary: is_primary,
             side,
             // Only a replica that is known to hold a lower epoch is raised as it is. A replica that an earlier choice
             // of the same backup left behind is opened anew instead: if it were raised before it is whole, it would
@@ -408,6 +410,12 @@ impl Replicator {
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return };
+        if segment.moves.is_some() {
+            if let Some(avoid) = avoid {
+                segment.avoided.push((backup, now + avoid));
+            }
+            return self.lose_moving(now, id, index);
+        }
         let touched = place.touched;
         place.reset();
         segment.complete = false;
@@ -440,11 +448,11 @@ impl Replicator {
         self.copies.tell_recovering(now, view.list.recovered().next().is_some());
         let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
         for id in ids {
-            for index in 0..self.segments[&id].places.len() {
-                let gone = self.segments[&id].places[index]
-                    .backup
-                    .is_some_and(|backup| view.list.address(backup).is_none());
-                if gone {
+            // The last place goes first: if it is a successor's, the others stay what they are.
+            for index in (0..self.segments[&id].places.len()).rev() {
+                let place = self.segments[&id].places.get(index);
+                let backup = place.and_then(|place| place.backup);
+                if backup.is_some_and(|backup| view.list.address(backup).is_none()) {
                     self.lose(now, id, index, None);
                 }
             }

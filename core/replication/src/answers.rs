@@ -1,5 +1,6 @@
 //! Handles answers, and the absence of answers.
 
+use crate::segment::Place;
 use crate::{Context, Event, Replicator, Segments};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, SegmentId, ServerId, Status};
@@ -83,10 +84,9 @@ impl Replicator {
     fn lose_all(&mut self, now: Instant, backup: ServerId) {
         let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
         for id in ids {
-            for index in 0..self.segments[&id].places.len() {
-                if self.segments[&id].places[index].backup == Some(backup) {
-                    self.lose(now, id, index, Some(FAILED_PAUSE));
-                }
+            let held = self.segments[&id].places.iter().position(|place| place.backup == Some(backup));
+            if let Some(index) = held {
+                self.lose(now, id, index, Some(FAILED_PAUSE));
             }
         }
     }
@@ -102,7 +102,8 @@ impl Replicator {
     ) {
         let Some(segment) = self.segments.get_mut(&id) else { return };
         let wanted_epoch = segment.epoch;
-        let place = &mut segment.places[index];
+        // The place of a successor is gone when the move has ended.
+        let Some(place) = segment.places.get_mut(index) else { return };
         if place.backup != Some(backup) || attempt < place.born {
             return;
         }
@@ -198,7 +199,10 @@ impl Replicator {
     fn check_complete(&mut self, id: SegmentId, log: &dyn Segments) {
         let Some(tail) = log.tail(id) else { return };
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
-        if tail.closed && segment.is_durably_closed(tail.length) {
+        let has_moved = segment.moves.is_none() || segment.places.last().is_some_and(Place::is_flushed);
+        if tail.closed && segment.is_durably_closed(tail.length) && has_moved {
+            self.end_move(id);
+            let segment = self.segments.get_mut(&id).expect("looked up above");
             (segment.complete, segment.was_complete) = (true, true);
             self.active.remove(&id);
             self.copies.done(id);
@@ -226,7 +230,7 @@ impl Replicator {
         match call.context {
             Context::Append { segment: id, place: index, backup, attempt } => {
                 let Some(segment) = self.segments.get_mut(&id) else { return };
-                let place = &mut segment.places[index];
+                let Some(place) = segment.places.get_mut(index) else { return };
                 if place.backup != Some(backup) {
                     return;
                 }

@@ -110,6 +110,15 @@ impl Copies {
         self.waiting.iter().chain(&self.unfit).chain(&self.running).map(|(_, segment)| *segment)
     }
 
+    /// Whether one more segment may be copied though it lacks no replica: nothing waits that does.
+    pub fn may_move(&self, copies_max: usize) -> bool {
+        self.waiting.is_empty()
+            && self.unfit.is_empty()
+            && self.running.len() < copies_max
+            && self.recovering_since.is_none()
+            && !self.short
+    }
+
     /// Notes whether the server list has a server that is being recovered.
     pub fn tell_recovering(&mut self, now: Instant, is_recovering: bool) {
         self.recovering_since = is_recovering.then(|| self.recovering_since.unwrap_or(now));
@@ -141,7 +150,7 @@ impl Copies {
 }
 
 fn turns_of(segment: SegmentId) -> impl Iterator<Item = Turn> {
-    (0..usize::from(REPLICA_COUNT_MAX)).map(move |left| (left, segment))
+    (0..=usize::from(REPLICA_COUNT_MAX) + 1).map(move |left| (left, segment))
 }
 
 /// The most bytes of a copy in one message.

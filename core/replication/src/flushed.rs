@@ -127,7 +127,7 @@ impl Replicator {
 
     /// Probes the places of a segment that have told less than `length` flushed bytes. Without a length, probes those
     /// that are closed and have not told that the device has everything.
-    fn probe_segment(
+    pub(crate) fn probe_segment(
         &mut self,
         now: Instant,
         id: SegmentId,

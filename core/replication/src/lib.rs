@@ -20,8 +20,10 @@ mod copies;
 mod flushed;
 mod grants;
 mod held;
+mod moves;
 mod pieces;
 mod segment;
+mod spreading;
 mod status;
 mod stream;
 
@@ -36,6 +38,7 @@ use ramhold_wire::membership::Durability;
 use ramhold_wire::status::DiskFull;
 use ramhold_wire::{CallRole, Calls};
 use segment::{Place, Segment};
+use spreading::Spreading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stream::Stream;
@@ -165,6 +168,7 @@ pub struct Replicator {
     /// The earliest time at which something may be tried again.
     retry: Option<Instant>,
     copies: Copies,
+    spreading: Spreading,
     /// Lists over which `advance` walks, kept so that it does not allocate.
     scratch: (Vec<SegmentId>, Vec<StreamId>),
     pieces: Pieces,
@@ -193,6 +197,7 @@ impl Replicator {
             refused: Vec::new(),
             retry: None,
             copies: Copies::default(),
+            spreading: Spreading::default(),
             scratch: (Vec::new(), Vec::new()),
             pieces: Pieces::new(),
         }
@@ -325,10 +330,11 @@ impl Replicator {
         self.replicated_count -= u64::from(!gone.places.is_empty());
         self.active.remove(&segment);
         self.copies.remove(segment);
+        self.spreading.ended(segment);
         self.refusals.remove(&segment);
         for (index, place) in gone.places.iter().enumerate() {
             let Some(backup) = place.backup else { continue };
-            if index == 0 {
+            if gone.is_primary(index) {
                 self.primary_gone(backup);
             }
             if place.touched {

@@ -26,7 +26,12 @@ pub(crate) struct Segment {
     pub recording: bool,
     /// The length up to which the segment may have been acknowledged.
     pub floor: u32,
+    /// R places. While a replica moves, its successor is one more at the end.
     pub places: Vec<Place>,
+    /// The place of the replica that moves.
+    pub moves: Option<usize>,
+    /// The highest attempt of places that are gone.
+    pub attempts: u32,
     /// Backups that must not be chosen for this segment before an instant.
     pub avoided: Vec<(ServerId, Instant)>,
     /// The segment is closed, and whole on all places.
@@ -90,6 +95,8 @@ impl Segment {
             recording: false,
             floor: 0,
             places: (0..replicas).map(|_| Place::empty()).collect(),
+            moves: None,
+            attempts: 0,
             avoided: Vec::new(),
             complete: false,
             was_complete: false,
@@ -108,6 +115,16 @@ impl Segment {
     /// Whether all replicas are closed at the wanted epoch, and that epoch is recorded or needs no record.
     pub fn is_durably_closed(&self, length: u32) -> bool {
         self.holds(length) && self.places.iter().all(|p| p.closed) && self.recorded == self.epoch
+    }
+
+    /// Whether the replica of this place is the one that recoveries read first.
+    pub fn is_primary(&self, index: usize) -> bool {
+        index == 0 || (self.moves == Some(0) && index + 1 == self.places.len())
+    }
+
+    /// The places without the successor of a replica that moves: it does not count before it is whole.
+    pub fn own_places(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter().take(self.places.len() - usize::from(self.moves.is_some()))
     }
 
     /// The number of replicas that are closed and whole.

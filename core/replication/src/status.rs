@@ -38,7 +38,7 @@ impl Replicator {
             .iter()
             .map(|(id, stream)| {
                 let own = || self.segments.values().filter(|s| s.stream == *id);
-                let incomplete = own().filter(|s| s.places.iter().any(|p| p.certified == 0)).count();
+                let incomplete = own().filter(|s| s.own_places().any(|p| p.certified == 0)).count();
                 StreamStatus {
                     stream: *id,
                     durability: stream.class.durability,
@@ -47,6 +47,7 @@ impl Replicator {
                     incomplete_segments: incomplete as u64,
                     waits_for: self.waits_for(*id, view),
                     unreplicated_bytes: unreplicated(*id),
+                    unspread_segments: self.unspread_count(*id, view),
                 }
             })
             .collect()
@@ -92,6 +93,7 @@ impl Replicator {
     pub fn is_fully_replicated(&self) -> bool {
         self.segments.iter().all(|(id, s)| {
             s.complete
+                || s.moves.is_some()
                 || s.places.is_empty()
                 || (self.is_in_order(*id) && s.holds(s.opening.length.min(s.floor)))
         })

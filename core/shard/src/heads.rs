@@ -61,6 +61,15 @@ impl Shard {
         Some(segment)
     }
 
+    /// Rolls the streams whose head is unspread: only closed segments move to another zone or rack, and the next head
+    /// has its replicas where they spread.
+    pub fn roll_unspread(&mut self, step: &mut Step<'_>) {
+        for stream in self.replicator.take_to_roll() {
+            // Without memory for a head, the replicator asks again.
+            self.roll(step, stream);
+        }
+    }
+
     pub fn rolled(&mut self, stream: StreamId, segment: SegmentId, effects: &mut Effects) {
         let tail = LogSegments(&self.log).tail(segment).expect("just rolled");
         self.replicator.head_rolled(stream, segment, tail);

@@ -37,12 +37,13 @@ pub struct Shortage {
 }
 
 impl DomainLevel {
-    /// The level that separates these servers: that of the coarsest label that all of them have.
+    /// The level that separates these servers: the failure domain of each is its `host`, else its `rack`, else itself.
+    /// With different ones, the finest.
     pub fn of<'a>(servers: impl Iterator<Item = &'a ServerEntry>) -> DomainLevel {
         let has = |server: &ServerEntry, name: &str| server.labels.iter().any(|label| label.name == name);
-        let of_one = |server: &ServerEntry| match (has(server, "rack"), has(server, "host")) {
-            (true, _) => DomainLevel::Rack,
-            (false, true) => DomainLevel::Host,
+        let of_one = |server: &ServerEntry| match (has(server, "host"), has(server, "rack")) {
+            (true, _) => DomainLevel::Host,
+            (false, true) => DomainLevel::Rack,
             (false, false) => DomainLevel::Server,
         };
         let rank = |level: &DomainLevel| match level {

@@ -204,6 +204,10 @@ pub struct StreamStatus {
     /// Bytes appended and not yet acknowledged by all replicas.
     #[n(6)]
     pub unreplicated_bytes: u64,
+    /// Segments whose copies are all in one zone, or in one rack, though a backup of another one is up.
+    #[n(7)]
+    #[cbor(default)]
+    pub unspread_segments: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]

@@ -65,6 +65,7 @@ fn server() -> ServerSeen {
         incomplete_segments: 1,
         waits_for: Some("a backup with the key \"of a client\"\n in its way".into()),
         unreplicated_bytes: 100,
+        unspread_segments: 0,
     };
     let status = ProcessStatus {
         server: ServerId(3),

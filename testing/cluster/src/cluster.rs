@@ -40,6 +40,8 @@ pub struct Options {
     /// Further options of the coordinator process.
     pub coordinator_options: &'static [&'static str],
     pub server_options: &'static [&'static str],
+    /// The zones in which the servers are in turn; 0: they have no zone.
+    pub zones: usize,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             flush_interval: "100ms",
             coordinator_options: &[],
             server_options: &[],
+            zones: 0,
         }
     }
 }
@@ -179,6 +182,9 @@ impl Cluster {
             push("--disk", self.options.disk_bytes.to_string().into());
             push("--flush-interval", self.options.flush_interval.into());
             push("--label", format!("host={}", name(member)).into());
+            if let Some(zone) = member.checked_rem(self.options.zones) {
+                push("--label", format!("zone=z{zone}").into());
+            }
             if let Some(port) = self.cluster_ports.get(member - 1) {
                 push("--resp-cluster-port", port.to_string().into());
             }

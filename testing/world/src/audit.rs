@@ -159,6 +159,15 @@ pub fn unsettled(count: u8, servers: &[&ServerNode]) -> Option<String> {
     if let Some(server) = servers.iter().find(waiting) {
         return Some(format!("{} is {:?} or replicates", server.id(), server.phase()));
     }
+    let unspread = |server: &&&ServerNode| {
+        server.master().is_some_and(|master| {
+            let mut streams = master.replicator().streams();
+            streams.any(|(stream, _)| master.replicator().unspread_count(stream, server.view()) > 0)
+        })
+    };
+    if let Some(server) = servers.iter().find(unspread) {
+        return Some(format!("{} has segments whose copies are all in one zone", server.id()));
+    }
     let seen: Vec<ServerSeen> = servers.iter().map(|server| look(server)).collect();
     under_way(count, &seen)
 }

@@ -47,7 +47,7 @@ impl System for Cluster {
         };
         let server = |index: u8| Member {
             name: format!("server {index}"),
-            addr: SocketAddr::from(([10, 0, 0, index], 7401)),
+            addr: settings::server_address(index - 1),
             role: Role::Server,
             disk: DiskOptions::default(),
         };
@@ -151,6 +151,7 @@ impl System for Cluster {
             memory_flips: self.replicas >= 3,
             disk_errors: self.replicas >= 3,
             lost_store: true,
+            zones: usize::from(self.zones),
         }
     }
 
@@ -202,6 +203,10 @@ impl System for Cluster {
         };
         use MarkUse::*;
         match role {
+            Role::Server if self.zones > 0 => with(&[ServerCrash, RareServerCrash])
+                .chain(with(&[RareServerCrash, FurtherServerCrash, ZonesServerCrash]))
+                .chain(with(&[ZonesServerCrash]))
+                .collect(),
             Role::Server => with(&[ServerCrash, RareServerCrash])
                 .chain(with(&[RareServerCrash, FurtherServerCrash]))
                 .collect(),

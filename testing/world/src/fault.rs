@@ -41,9 +41,11 @@ pub enum FaultKind {
     LoseStore,
     /// Devices of servers have no room for a while, and then they have room again. Nothing is lost by this.
     FillDisks,
+    /// All servers of a zone die, or nobody reaches them.
+    LoseZone,
 }
 
-const KINDS: [FaultKind; 20] = [
+const KINDS: [FaultKind; 21] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashAtPoint,
@@ -64,6 +66,7 @@ const KINDS: [FaultKind; 20] = [
     FaultKind::MemoryFlip,
     FaultKind::LoseStore,
     FaultKind::FillDisks,
+    FaultKind::LoseZone,
 ];
 
 /// The faults that one seed plays on its cluster.
@@ -96,6 +99,7 @@ impl Swarm {
             FaultKind::BitRot => tolerance.rotting > 0,
             FaultKind::MemoryFlip => tolerance.memory_flips,
             FaultKind::LoseStore => tolerance.lost_store,
+            FaultKind::LoseZone => tolerance.zones > 0,
             _ => true,
         };
         let kinds: Vec<FaultKind> = KINDS.into_iter().filter(allowed).filter(|_| rng.chance(1, 2)).collect();
@@ -334,6 +338,32 @@ impl Faults {
                     world.restart_at(node, until);
                     world.restart_at(node, until + self.swarm.duration_max);
                     world.restart_at(node, until + 4 * self.swarm.duration_max);
+                }
+            }
+            FaultKind::LoseZone => {
+                let until = until + self.long_cut();
+                let zones = system.tolerance().zones;
+                let zone = self.rng.below(zones as u64) as usize;
+                let is_gone = |index: usize| index % zones == zone;
+                let of = |gone: bool| {
+                    let servers = self.servers.iter().enumerate();
+                    servers
+                        .filter(|(index, _)| is_gone(*index) == gone)
+                        .map(|(_, node)| *node)
+                        .collect::<Vec<_>>()
+                };
+                let (gone, rest) = (of(true), of(false));
+                world.note_fault("lost zone", gone[0]);
+                if self.rng.chance(1, 2) {
+                    for node in gone {
+                        world.crash(node);
+                        world.restart_at(node, until + self.rng.below(SECOND));
+                    }
+                } else {
+                    let rest = [&rest[..], &self.coordinators[..]].concat();
+                    world.network.cut(&gone, &rest);
+                    world.network.cut(&rest, &gone);
+                    self.heal_at = Some(until);
                 }
             }
             FaultKind::CrashCoordinator => {

@@ -105,6 +105,7 @@ impl System for Specimen {
             memory_flips: false,
             disk_errors: false,
             lost_store: false,
+            zones: 0,
         }
     }
 }

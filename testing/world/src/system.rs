@@ -168,6 +168,8 @@ pub struct Tolerance {
     pub disk_errors: bool,
     /// The coordinator's store is deleted.
     pub lost_store: bool,
+    /// The number of zones, all of whose servers may go at once; the servers are in them in turn. 0: there are none.
+    pub zones: usize,
 }
 
 pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;

@@ -488,6 +488,7 @@ impl Cluster {
             incomplete_segments: 2,
             waits_for: Some("a third backup".into()),
             unreplicated_bytes: 100,
+            unspread_segments: 0,
         };
         ProcessStatus {
             server: ServerId(1),

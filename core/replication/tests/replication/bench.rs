@@ -12,7 +12,8 @@ use ramhold_wire::class::StreamClass;
 use ramhold_wire::control::Address;
 use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::membership::{
-    Durability, HeadRecord, ServerEntry, ServerListUpdate, ServerState, StreamRegister,
+    Durability, HeadRecord, Label, ReplicaName, ReplicasNeeded, ServerEntry, ServerListUpdate, ServerState,
+    StreamRegister,
 };
 use ramhold_wire::{Header, Opcode, View, decode, frame};
 use std::collections::btree_map::Entry;
@@ -163,10 +164,16 @@ pub struct Bench {
     pub appends: usize,
     /// Data bytes in them, by when they were sent.
     pub sent: Vec<(Instant, SegmentId, usize)>,
+    /// The zone of each server, if there are zones; the master is in the list then.
+    pub zone_of: Option<fn(ServerId) -> &'static str>,
 }
 
 fn address(server: ServerId) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, server.raw() as u8], 1))
+}
+
+fn zone_label(zone: &str) -> Label {
+    Label { name: "zone".into(), value: zone.into() }
 }
 
 impl Bench {
@@ -206,6 +213,7 @@ impl Bench {
             opened: BTreeMap::new(),
             appends: 0,
             sent: Vec::new(),
+            zone_of: None,
         };
         bench.publish();
         bench.replicator.add_stream(STREAM, StreamClass { durability: Durability::Buffered, replicas: 3 });
@@ -220,13 +228,14 @@ impl Bench {
             .keys()
             .map(|id| (id, ServerState::Up))
             .chain(self.recovering.iter().map(|id| (id, ServerState::Crashed)))
+            .chain(self.zone_of.map(|_| (&self.view.me, ServerState::Up)))
             .map(|(id, state)| ServerEntry {
                 id: *id,
                 address: Address(address(*id)),
-                labels: vec![],
+                labels: self.zone_of.map(|zone| zone_label(zone(*id))).into_iter().collect(),
                 state,
                 master: true,
-                backup: true,
+                backup: *id != self.view.me,
                 read_speed: 1,
                 directory: Default::default(),
                 kept: false,
@@ -357,6 +366,29 @@ impl Bench {
             had.certified = had.certified.max(certified);
             had.closed |= closed;
         }
+    }
+
+    /// Each backup asks about all of its replicas, and frees those that are not needed.
+    pub fn collect(&mut self) {
+        for (id, backup) in &mut self.alive {
+            let name = |(segment, replica): (&SegmentId, &Replica)| ReplicaName {
+                shard: ShardId(0),
+                stream: STREAM,
+                segment: *segment,
+                epoch: replica.epoch,
+                side: false,
+            };
+            let asked = ReplicasNeeded { replicas: backup.replicas.iter().map(name).collect() };
+            for name in self.replicator.not_needed(*id, &asked).replicas {
+                backup.replicas.remove(&name.segment);
+            }
+        }
+    }
+
+    /// The number of whole closed replicas of a segment that living backups have.
+    pub fn whole_count(&self, segment: SegmentId) -> usize {
+        let replicas = self.alive.values().filter_map(|backup| backup.replicas.get(&segment));
+        replicas.filter(|r| r.closed && r.certified >= self.log.0[&segment].0.len()).count()
     }
 
     /// Lets time pass, as an event loop would: frames arrive, and the replicator is called when it asked for it.

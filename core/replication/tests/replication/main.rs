@@ -7,3 +7,4 @@ mod copies;
 mod flushed;
 mod grants;
 mod lossy_backups;
+mod spreading;

@@ -174,7 +174,7 @@ fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
         })
     };
     type Family = (&'static str, &'static str, fn(&StreamStatus) -> u64);
-    let families: [Family; 4] = [
+    let families: [Family; 5] = [
         ("ramhold_replication_segments", "Segments of the log, by how their writes are kept.", |s| {
             s.segments
         }),
@@ -187,6 +187,11 @@ fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
             "ramhold_replication_waiting_bytes",
             "Bytes appended and not yet acknowledged by all their backups.",
             |s| s.unreplicated_bytes,
+        ),
+        (
+            "ramhold_replication_unspread_segments",
+            "Segments whose copies are all in one zone, or in one rack, though another one is up.",
+            |s| s.unspread_segments,
         ),
         (
             "ramhold_replication_streams_waiting",

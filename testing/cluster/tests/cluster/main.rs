@@ -20,6 +20,7 @@ mod scarce;
 mod stopping;
 mod verdict;
 mod zombies;
+mod zones;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -53,6 +53,8 @@ pub struct Cluster {
     pub placement: ReplicaPlacement,
     /// Frames for replicas on each server; none: more than are ever used.
     pub frames: Option<u32>,
+    /// The zones over which the servers are spread in turn; 0: no server has a zone.
+    pub zones: u8,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -74,6 +76,7 @@ impl Default for Cluster {
             resp: false,
             placement: ReplicaPlacement::Scatter,
             frames: None,
+            zones: 0,
         }
     }
 }
@@ -81,6 +84,18 @@ impl Default for Cluster {
 /// The address of the coordinator.
 pub(super) fn coordinator_address() -> SocketAddr {
     SocketAddr::from(([10, 1, 0, 1], 7400))
+}
+
+/// The address of a server, by its index from 0.
+pub(super) fn server_address(index: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, index + 1], 7401))
+}
+
+fn server_index(addr: SocketAddr) -> u8 {
+    match addr {
+        SocketAddr::V4(addr) => addr.ip().octets()[3] - 1,
+        SocketAddr::V6(_) => unreachable!("servers have addresses of version 4"),
+    }
 }
 
 impl Cluster {
@@ -100,13 +115,18 @@ impl Cluster {
         };
         // Redis clients make tables of the usual durability.
         let synced = !resp && rng.chance(1, SYNCED_ONE_IN);
-        let drawn = Cluster { resp, placement, synced, ..self };
+        // With two zones or three, the zones of a run differ from those of the next one.
+        let zones = if self.zones > 0 { 2 + (seed / 8 % 2) as u8 } else { 0 };
+        let drawn = Cluster { resp, placement, synced, zones, ..self };
         let limits = (seed % 4 >= 2).then_some(seed);
         let drawn = match seed % 8 {
             2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, ..drawn },
             5 => Cluster { replicas: 1, servers: self.servers - 1, limits, ..drawn },
             _ => Cluster { limits, ..drawn },
         };
+        // One zone of two suffices for all replicas, so that writes go on while the other is away.
+        let servers = if zones == 2 { 2 * (drawn.replicas + 1) } else { drawn.servers };
+        let drawn = Cluster { servers, ..drawn };
         Cluster { second: drawn.draw_second(seed), ..drawn }
     }
 
@@ -165,6 +185,12 @@ impl Cluster {
         }
     }
 
+    fn labels(self, addr: SocketAddr, host: &str) -> Vec<Label> {
+        let label = |name: &str, value: String| Label { name: name.into(), value };
+        let zone = (self.zones > 0).then(|| label("zone", format!("z{}", server_index(addr) % self.zones)));
+        [label("host", host.into())].into_iter().chain(zone).collect()
+    }
+
     pub(super) fn server_config(self, addr: SocketAddr, host: &str) -> ServerConfig {
         let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
         let log_bytes = if self.tight { TIGHT_LOG_BYTES } else { LOG_BYTES };
@@ -172,7 +198,7 @@ impl Cluster {
         let mut config = ServerConfig {
             advertise: addr,
             coordinator: coordinator_address(),
-            labels: vec![Label { name: "host".into(), value: host.into() }],
+            labels: self.labels(addr, host),
             master: true,
             master_config: MasterConfig {
                 // Small messages, so that a copy of a segment takes several.

@@ -106,8 +106,9 @@ pub struct Server {
     /// for clients' writes; 0 means no limit.
     #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_COPY_RATE", value_name = "SIZE", default_value_t = 0, value_parser = parse_bytes)]
     pub copy_rate: u64,
-    /// Failure domain of this server, such as host=NAME or rack=NAME: servers with the same label fail
-    /// together. May be repeated.
+    /// Where this server stands: host=NAME, rack=NAME, zone=NAME. Servers with the same host (else the same
+    /// rack) fail together and never hold two copies of the same data; copies spread over racks and zones
+    /// as far as that goes. May be repeated.
     #[arg(
         long, help_heading = "Roles and failure domains",
         env = "RAMHOLD_LABEL",

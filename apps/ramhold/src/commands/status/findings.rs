@@ -180,6 +180,14 @@ fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Find
         let action = "nothing, it goes on by itself";
         found.push(finding(Grade::Recovering, format!("{id} {}", copying_text(&copying)), action));
     }
+    let unspread: u64 = process.streams.iter().map(|stream| stream.unspread_segments).sum();
+    if unspread > 0 {
+        found.push(finding(
+            Grade::Recovering,
+            format!("{id} has {unspread} segments with all copies in one zone or rack"),
+            "nothing, a replica of each moves to another zone or rack by itself",
+        ));
+    }
     if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
         let action = "remove objects, let them expire, or start more servers";
         found.push(finding(Grade::Critical, format!("{id} is full: it refuses writes"), action));

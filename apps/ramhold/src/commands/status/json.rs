@@ -188,6 +188,7 @@ fn stream(stream: &StreamStatus) -> Value {
         "incomplete_segments": stream.incomplete_segments,
         "waits_for": stream.waits_for,
         "unreplicated_bytes": stream.unreplicated_bytes,
+        "unspread_segments": stream.unspread_segments,
     })
 }
 

@@ -79,6 +79,9 @@ struct Arguments {
     /// Gives the servers so little memory that the clients fill it: writes are refused, all else has to go on.
     #[arg(long)]
     tight: bool,
+    /// The servers stand in two or three zones, which fail as a whole.
+    #[arg(long)]
+    zones: bool,
     /// Gives every seed Redis clients among the others, not only one of three.
     #[arg(long)]
     resp: bool,
@@ -99,6 +102,9 @@ struct Arguments {
     /// Prints the processor paths, one a line, and which of them run here (see RAMHOLD_CPU in CONTRIBUTING.md).
     #[arg(long)]
     processor: bool,
+    /// With --mutants: runs no seed for these, which count as not found.
+    #[arg(long, value_name = "DEFECT", value_delimiter = ',')]
+    except: Vec<String>,
     /// With --mutants: this one alone; with --replay: planted while the seed runs.
     #[arg(long)]
     defect: Option<String>,
@@ -200,7 +206,12 @@ fn main() -> ExitCode {
     let system = if arguments.specimen || planted.is_some() {
         Which::Specimen(Specimen { servers: 3, planted })
     } else {
-        Which::Cluster(Cluster { tight: arguments.tight, resp: arguments.resp, ..Cluster::default() })
+        Which::Cluster(Cluster {
+            tight: arguments.tight,
+            resp: arguments.resp,
+            zones: u8::from(arguments.zones),
+            ..Cluster::default()
+        })
     };
     #[cfg(feature = "planted")]
     if arguments.mutants {
@@ -256,9 +267,10 @@ fn main() -> ExitCode {
             println!("seed {seed} FAILED: {why}");
             let planted = arguments.planted.as_ref().map_or(String::new(), |p| format!(" --planted {p}"));
             let tight = if arguments.tight { " --tight" } else { "" };
+            let zones = if arguments.zones { " --zones" } else { "" };
             let resp = if arguments.resp { " --resp" } else { "" };
             println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{resp}{planted}",
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{resp}{planted}",
                 arguments.seconds
             );
             tally.add_failure(seed, &why);

@@ -1,0 +1,198 @@
+//! Moves replicas of segments whose copies are all in one zone or rack to another one.
+//!
+//! Backups are chosen so that the copies of a segment spread over zones and racks. While a zone is away, new segments
+//! have all copies in the rest: no write waits for a zone. When the zone is back, such a segment is *unspread*. One
+//! replica of it moves: a successor is made from DRAM on a backup elsewhere, and takes the place of the replica when it
+//! is whole and on its device. The backup of the replaced replica learns from its next question that nobody needs it.
+//!
+//! The head of a stream cannot move. The shard is asked to roll the stream instead, so that the head is closed; the next
+//! head has its replicas where they spread.
+//!
+//! Invariants:
+//! - R replicas are whole all the time while one moves;
+//! - a move begins only while no segment lacks a replica, and keeps to the number and the rate of the copies;
+//! - a cluster without zones and racks pays one comparison per look at the replication.
+//!
+//! Not here: the choice of the backup (placement), messages (advance), rates (copies). Catalogue: D3, H1.
+
+use crate::segment::{Place, Segment};
+use crate::{Replicator, Segments};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Effects, Instant, Mark, SegmentId, ServerId, StreamId, time::earliest};
+use ramhold_placement::{SpreadLevels, Wish, choose_backup};
+use ramhold_wire::View;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The interval between two looks at all segments, while there are zones or racks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Replicator {
+    /// Looks for unspread segments, and lets the next ones move.
+    pub(crate) fn advance_spreading(
+        &mut self,
+        now: Instant,
+        log: &dyn Segments,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        if self.spreading.version != Some(view.list.version()) {
+            self.spreading.version = Some(view.list.version());
+            self.spreading.levels = SpreadLevels::of(view);
+            self.spreading.look_at = now;
+        }
+        if !self.spreading.levels.is_empty() && !planted(Defect::NotSpreadAgain) {
+            if self.spreading.look_at <= now {
+                self.look(now, view);
+            }
+            self.begin_moves(now, log, view, effects);
+            self.retry = earliest(self.retry, Some(self.spreading.look_at));
+        }
+        if std::mem::take(&mut self.spreading.has_moved) {
+            effects.mark(Mark::ReplicaMoved);
+        }
+        for id in self.spreading.moving.iter().copied().collect::<Vec<_>>() {
+            self.probe_segment(now, id, None, view, effects);
+        }
+    }
+
+    fn look(&mut self, now: Instant, view: &View) {
+        let levels = self.spreading.levels;
+        let is_unspread = |id: &SegmentId| {
+            let segment = &self.segments[id];
+            !segment.places.is_empty() && levels.unspread(view, &segment.taken()).is_some()
+        };
+        let closed = self.segments.iter().filter(|(id, s)| s.complete && !s.awaited && is_unspread(id));
+        let waiting = closed.map(|(id, _)| *id).collect();
+        // A stream with a second head rolls already.
+        let heads = self.streams.iter().filter(|(_, s)| s.order.len() == 1 && s.registered);
+        let heads = heads.filter_map(|(stream, s)| Some((*stream, *s.order.front()?)));
+        let heads = heads.filter(|(_, head)| {
+            let segment = &self.segments[head];
+            segment.holds(segment.opening.length) && is_unspread(head)
+        });
+        let to_roll = heads.map(|(stream, _)| stream).collect();
+        self.spreading.look_at = now + LOOK_INTERVAL;
+        (self.spreading.waiting, self.spreading.to_roll) = (waiting, to_roll);
+    }
+
+    fn begin_moves(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
+        while !self.spreading.waiting.is_empty() && self.copies.may_move(self.config.copies_max) {
+            let Some(id) = self.spreading.waiting.pop_first() else { return };
+            if self.segments.get(&id).is_some_and(|s| s.complete)
+                && self.may_copy(id, log)
+                && self.begin_move(now, id, view)
+            {
+                effects.mark(Mark::MoveBegun);
+            }
+        }
+    }
+
+    /// Adds a place for the successor of a segment's last replica, if some backup spreads the copies.
+    fn begin_move(&mut self, now: Instant, id: SegmentId, view: &View) -> bool {
+        let segment = &self.segments[&id];
+        let Some(index) = segment.places.len().checked_sub(1) else { return false };
+        let (taken, avoided) = (segment.taken(), segment.avoided(now));
+        let wish = Wish {
+            taken: &taken,
+            avoided: &avoided,
+            primary: index == 0,
+            primaries: &self.primaries,
+            local_allowed: self.config.local_allowed,
+            // The successor is one of a copyset with the replicas that stay, not with the one that it replaces.
+            copysets: None,
+        };
+        let Some(backup) = choose_backup(view, &wish, &mut self.rng) else { return false };
+        let after: Vec<ServerId> = taken[..index].iter().copied().chain([backup]).collect();
+        if self.spreading.levels.unspread(view, &after).is_some() {
+            return false;
+        }
+        let segment = self.segments.get_mut(&id).expect("looked up above");
+        // Late answers about earlier replicas of this backup have lower attempts.
+        let attempt = segment.places.iter().map(|p| p.attempt).max().unwrap_or(0).max(segment.attempts) + 1;
+        segment.places.push(Place { backup: Some(backup), attempt, born: attempt, ..Place::empty() });
+        (segment.moves, segment.complete) = (Some(index), false);
+        let left = segment.replicas_left();
+        if index == 0 {
+            *self.primaries.entry(backup).or_insert(0) += 1;
+        }
+        self.copies.wait(now, id, left);
+        self.spreading.moving.insert(id);
+        if planted(Defect::MovedEarly) {
+            self.end_move(id);
+        }
+        true
+    }
+
+    /// Lets the successor take its place, once it is whole and on its device.
+    pub(crate) fn end_move(&mut self, id: SegmentId) {
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        if let Some(index) = segment.moves {
+            self.replace(id, index);
+            self.spreading.has_moved = true;
+        }
+    }
+
+    /// A segment of which a replica moves has lost the backup of one of its places. If the place is the successor's,
+    /// the move is over, and the segment is as complete as before it. Else the successor takes the lost place, whole or
+    /// not.
+    pub(crate) fn lose_moving(&mut self, now: Instant, id: SegmentId, lost: usize) {
+        self.replace(id, lost);
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        // A closed replica is whole.
+        segment.complete = lost == segment.places.len() || segment.is_durably_closed(0);
+        let left = segment.replicas_left();
+        if segment.complete {
+            self.copies.remove(id);
+        } else {
+            self.copies.wait(now, id, left);
+        }
+    }
+
+    /// Ends a move: the successor takes the place at `index`, or goes if the place is its own.
+    fn replace(&mut self, id: SegmentId, index: usize) {
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        let primaries = |segment: &Segment| {
+            let places = segment.places.iter().enumerate();
+            let primaries = places.filter(|(at, _)| segment.is_primary(*at)).filter_map(|(_, p)| p.backup);
+            primaries.collect::<Vec<ServerId>>()
+        };
+        let before = primaries(segment);
+        segment.moves = None;
+        let mut successor = segment.places.pop().expect("a segment that moves has a successor");
+        segment.attempts = segment.attempts.max(successor.attempt);
+        // Answers to what was sent so far name the place that it leaves.
+        successor.rewind_to(successor.certified);
+        if let Some(place) = segment.places.get_mut(index) {
+            segment.attempts = segment.attempts.max(place.attempt);
+            *place = successor;
+        }
+        let after = primaries(segment);
+        for backup in before {
+            self.primary_gone(backup);
+        }
+        for backup in after {
+            *self.primaries.entry(backup).or_insert(0) += 1;
+        }
+        self.spreading.ended(id);
+    }
+
+    /// Streams whose head is unspread since the last look: they are to be rolled.
+    pub fn take_to_roll(&mut self) -> BTreeSet<StreamId> {
+        std::mem::take(&mut self.spreading.to_roll)
+    }
+
+    /// The number of segments of a stream that are unspread.
+    pub fn unspread_count(&self, stream: StreamId, view: &View) -> u64 {
+        let levels = SpreadLevels::of(view);
+        if levels.is_empty() {
+            return 0;
+        }
+        let own = self.segments.values().filter(|s| s.stream == stream && !s.places.is_empty());
+        let is_unspread = |segment: &&Segment| {
+            let backups: Vec<ServerId> = segment.own_places().filter_map(|p| p.backup).collect();
+            levels.unspread(view, &backups).is_some()
+        };
+        own.filter(is_unspread).count() as u64
+    }
+}

@@ -1,0 +1,31 @@
+//! What is known of unspread segments: see `moves`, which moves their replicas.
+//!
+//! Invariant: a segment waits to be moved, or moves, or is in neither list.
+
+use ramhold_base::{Instant, SegmentId, StreamId};
+use ramhold_placement::SpreadLevels;
+use std::collections::BTreeSet;
+
+#[derive(Debug, Default)]
+pub(crate) struct Spreading {
+    /// The server list that `levels` is of.
+    pub version: Option<u64>,
+    pub levels: SpreadLevels,
+    pub look_at: Instant,
+    /// Closed segments that were unspread at the last look, and do not move yet.
+    pub waiting: BTreeSet<SegmentId>,
+    /// Segments of which a replica moves.
+    pub moving: BTreeSet<SegmentId>,
+    /// Replicas have moved since the last look at the replication.
+    pub has_moved: bool,
+    /// Streams to be rolled because their head is unspread.
+    pub to_roll: BTreeSet<StreamId>,
+}
+
+impl Spreading {
+    /// Notes that a segment has no moving replica any more, or is gone.
+    pub fn ended(&mut self, segment: SegmentId) {
+        self.moving.remove(&segment);
+        self.waiting.remove(&segment);
+    }
+}
