@@ -8,7 +8,7 @@ use crate::commands::{
     coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
     object::Delete, object::Get, object::Increment, object::Put, plan::Plan, recoveries::Recoveries,
     scan::Export, scan::Scan, server, server::Server, status::Status, stop, stop::Stop, table::Table,
-    verify::Verify,
+    topology::TopologyCommand, verify::Verify,
 };
 use crate::failure::Failure;
 use crate::global::Global;
@@ -94,6 +94,7 @@ pub enum Command {
     Verify(Verify),
     Status(Status),
     Recoveries(Recoveries),
+    Topology(TopologyCommand),
     AcceptLoss(AcceptLoss),
     AcknowledgeLoss(AcknowledgeLoss),
     Plan(Box<Plan>),
@@ -122,6 +123,7 @@ impl Cli {
             Command::Verify(verify) => verify.run(&global),
             Command::Status(status) => status.run(&global),
             Command::Recoveries(recoveries) => recoveries.run(&global),
+            Command::Topology(topology) => topology.run(&global),
             Command::AcceptLoss(accept) => accept.run(&global),
             Command::AcknowledgeLoss(acknowledge) => acknowledge.run(&global),
             Command::Plan(plan) => plan.run(&global),

@@ -15,4 +15,5 @@ pub mod server;
 pub mod status;
 pub mod stop;
 pub mod table;
+pub mod topology;
 pub mod verify;

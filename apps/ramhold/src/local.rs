@@ -25,7 +25,9 @@ use crate::cross_slot::cross_slot_text;
 use crate::failure::Failure;
 use crate::placement::placement_text;
 use ramhold_node::CrossSlot;
+use ramhold_placement::Grid;
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -55,6 +57,8 @@ pub struct Plan {
     /// Replicas of a table that is made without a number; at most one per server but the one that keeps the data.
     pub default_replicas: u8,
     pub placement: ReplicaPlacement,
+    /// Servers have the labels of this topology.
+    pub topology: Topology,
     /// Where Redis clients are heard beside the servers' own ports. This process listens there and hands the socket to all
     /// servers, so a connection goes to the first server that accepts it, and to none that is stopped or dead.
     pub resp_port: Option<u16>,
@@ -66,6 +70,16 @@ pub struct Plan {
     /// Where buffers go; none: where a server puts them by default.
     pub buffer_dir: Option<PathBuf>,
     pub output: Output,
+}
+
+/// The label of the server with this index, from 0, in a topology.
+fn place_label(topology: &Topology, index: usize) -> Option<String> {
+    let name = topology.label_name()?;
+    let value = match Grid::of(topology) {
+        Some(grid) => grid.name(&grid.labels().nth(index)?),
+        None => ["a", "b", "c"][index % 3].to_owned(),
+    };
+    Some(format!("{name}={value}"))
 }
 
 impl Plan {
@@ -104,6 +118,7 @@ impl Plan {
         if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());
             push("--placement", placement_text(self.placement).into());
+            push("--topology", self.topology.to_string().into());
         } else {
             push("--coordinator", self.coordinator().to_string().into());
             push("--memory", self.memory_bytes.to_string().into());
@@ -112,6 +127,9 @@ impl Plan {
             }
             push("--disk", self.disk_bytes.to_string().into());
             push("--label", format!("host={}", name(member)).into());
+            if let Some(label) = place_label(&self.topology, member - 1) {
+                push("--label", label.into());
+            }
             if let Some(first) = self.resp_cluster_port {
                 let port = first + u16::try_from(member - 1).expect("a member has a port");
                 push("--resp-cluster-port", port.to_string().into());

@@ -99,6 +99,8 @@ statuses! {
     FrameTooLarge = 64, "the frame is larger than allowed";
     Unsupported = 65, "not built yet";
     NotAllowed = 66, "not allowed in the present state";
+    /// A server's labels give it no place in the topology. The body of the answer is a `LabelRefusal`.
+    LabelRefused = 67, "the server's labels give it no place in the cluster's topology";
     // Identity of a client.
     /// Nobody can tell any more whether an earlier attempt had its effect; this attempt had none.
     LeaseOver = 70, "the client's lease is over";

@@ -3,6 +3,7 @@
 use ramhold_base::ServerId;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, SEGMENT_BYTES};
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub struct CoordinatorConfig {
     pub default_replicas: u8,
     /// Which backups may hold replicas of one segment together; counts for replicas that are made from now on.
     pub placement: ReplicaPlacement,
+    /// The topology of the network; none: the stored one, `flat` in a new cluster.
+    pub topology: Option<Topology>,
     /// The range of terms of clients' leases.
     pub lease_term_min: Duration,
     pub lease_term_max: Duration,
@@ -82,6 +85,7 @@ impl CoordinatorConfig {
             segment_bytes: SEGMENT_BYTES,
             default_replicas: REPLICA_COUNT_DEFAULT,
             placement: ReplicaPlacement::Scatter,
+            topology: None,
             lease_term_min: Duration::from_secs(10),
             lease_term_max: Duration::from_secs(30 * 60),
             allow_local_backup: false,

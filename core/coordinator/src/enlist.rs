@@ -17,8 +17,9 @@ use crate::streams::CEILING_STEP;
 use crate::verify::Verification;
 use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{Instant, Level, Peer, ServerId, Status, Version};
+use ramhold_placement::{check_labels, share_place};
 use ramhold_wire::Header;
-use ramhold_wire::membership::{Enlist, Enlisted, Label, ServerEntry, ServerState};
+use ramhold_wire::membership::{Enlist, Enlisted, Label, LabelRefusal, PlaceFault, ServerEntry, ServerState};
 
 pub(crate) fn on_enlist(
     now: Instant,
@@ -54,6 +55,10 @@ pub(crate) fn on_enlist(
     if desk.state.servers.len() >= SERVER_COUNT_MAX {
         return Err(Status::TooMany);
     }
+    if let Some(refusal) = refused_place(now, desk, verification, &message) {
+        desk.outbox.refuse_with(to, header, Status::LabelRefused, &refusal);
+        return Ok(());
+    }
     if let Some(before) = message.replaces.and_then(|id| desk.state.up(id)) {
         let id = before.entry.id;
         if before.entry.directory != message.directory {
@@ -82,6 +87,32 @@ fn suspect_namesakes(now: Instant, desk: &Desk, verification: &mut Verification,
     for id in namesakes {
         verification.suspect(now, desk, id, "another server enlisted with its directory or address".into());
     }
+}
+
+/// The reason why the labels of a server give it no place in the topology. A server that is up at the same place, on
+/// another directory, is suspected: if it is dead, the place is free soon.
+fn refused_place(
+    now: Instant,
+    desk: &Desk,
+    verification: &mut Verification,
+    message: &Enlist,
+) -> Option<LabelRefusal> {
+    let topology = &desk.state.meta.topology;
+    if let Err(refusal) = check_labels(topology, &message.labels) {
+        return Some(refusal);
+    }
+    let is_there = |s: &&ServerRecord| {
+        s.entry.directory != message.directory && share_place(topology, &s.entry.labels, &message.labels)
+    };
+    let other = desk.state.all_up().find(is_there)?;
+    let (id, address) = (other.entry.id, other.entry.address);
+    verification.suspect(now, desk, id, "another server enlisted with its place in the topology".into());
+    Some(LabelRefusal {
+        topology: topology.clone(),
+        label: topology.label_name().unwrap_or_default().into(),
+        fault: PlaceFault::Taken,
+        detail: format!("{id} at {}", address.0),
+    })
 }
 
 fn enter_server(desk: &mut Desk, links: &mut Links, message: &Enlist) -> ServerId {

@@ -21,6 +21,7 @@ use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry};
 use ramhold_wire::status::{AwayReport, BackupReport, PartReport, RecoverySteps};
 use ramhold_wire::table::TableOptions;
+use ramhold_wire::topology::Topology;
 use std::fmt;
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
@@ -58,6 +59,9 @@ pub struct Meta {
     #[n(10)]
     #[cbor(default)]
     pub copyset_rings: Option<u8>,
+    /// The topology of the network.
+    #[n(11)]
+    pub topology: Topology,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

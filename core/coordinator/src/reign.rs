@@ -18,7 +18,9 @@ use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use ramhold_base::{
     ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
 };
+use ramhold_placement::{check_labels, share_place};
 use ramhold_wire::Header;
+use ramhold_wire::membership::ServerEntry;
 
 /// No wall clock beyond this (the year 2106) is believed: later seconds do not fit an object.
 const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
@@ -27,6 +29,7 @@ const FOLDERS: [&str; 8] = ["meta", LINEAGE_KEY, "server", "table", "recovery", 
 
 const EXIT_STOPPED: u8 = 0;
 const EXIT_STORE: u8 = 1;
+const EXIT_TOPOLOGY: u8 = 2;
 const EXIT_DEPOSED: u8 = 3;
 /// The store is an old copy: only an operator can go on.
 const EXIT_OUTDATED: u8 = 6;
@@ -79,6 +82,8 @@ pub(crate) enum Ending {
     Deposed(String),
     /// The state is an old copy.
     Outdated(String),
+    /// The servers have no place in the topology that was given.
+    Topology(String),
 }
 
 impl Reign {
@@ -235,6 +240,9 @@ impl Reign {
     }
 
     fn begin(&mut self, now: Instant, desk: &mut Desk) {
+        if let Err(reason) = take_topology(desk) {
+            return self.end(desk, Ending::Topology(reason));
+        }
         self.phase = Phase::Active;
         desk.clock.begin_above(now, desk.state.meta.time_ceiling);
         (desk.outbox.cluster, desk.outbox.term) = (desk.state.meta.cluster, desk.term);
@@ -308,10 +316,35 @@ impl Reign {
             Ending::Store(reason) => (EXIT_STORE, reason),
             Ending::Deposed(why) => (EXIT_DEPOSED, format!("{} is over: {why}", desk.term)),
             Ending::Outdated(reason) => (EXIT_OUTDATED, reason),
+            Ending::Topology(reason) => (EXIT_TOPOLOGY, reason),
         };
         desk.outbox.report(Level::Error, reason.clone());
         desk.outbox.exit(code, reason);
     }
+}
+
+/// Takes the topology that an operator gives. Another one than the stored one must have a place for every server.
+fn take_topology(desk: &mut Desk) -> Result<(), String> {
+    let stored = &desk.state.meta.topology;
+    let Some(given) = desk.config.topology.clone().filter(|given| given != stored) else { return Ok(()) };
+    let servers: Vec<&ServerEntry> = desk.state.all_up().map(|s| &s.entry).collect();
+    let misfits = servers.iter().enumerate().find_map(|(index, server)| {
+        let misfit = check_labels(&given, &server.labels).err().map(|why| why.to_string());
+        let same = || servers[..index].iter().find(|o| share_place(&given, &o.labels, &server.labels));
+        let why = misfit.or_else(|| same().map(|other| format!("{} has the same place", other.id)))?;
+        Some(format!("{} at {}: {why}", server.id, server.address.0))
+    });
+    if let Some(misfit) = misfits {
+        return Err(format!(
+            "the topology of this cluster is {stored}, and --topology {given} does not fit its servers: {misfit}; leave \
+             --topology out to go on with {stored}, or start the servers with labels that fit both first"
+        ));
+    }
+    let text = format!("the topology is {given} from now on; it was {stored}");
+    desk.outbox.report(Level::Info, text);
+    desk.state.meta.topology = given;
+    desk.outbox.touch(Key::Meta);
+    Ok(())
 }
 
 /// If an operator gives another placement than before, a warning tells what that means.

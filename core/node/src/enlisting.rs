@@ -6,12 +6,14 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effect, Effects, Instant, Level, Peer, Status};
 use ramhold_master::Master;
 use ramhold_wire::control::Address;
-use ramhold_wire::membership::{Enlist, Enlisted};
+use ramhold_wire::membership::{Enlist, Enlisted, LabelRefusal, PlaceFault};
 use ramhold_wire::{Header, ReplicaPlacement, View, decode, request};
 use std::time::Duration;
 
 /// How often a server that cannot reach its coordinator says so.
 const COMPLAIN_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a server waits for its place in the topology, which another server has. A dead one is found within seconds.
+const PLACE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl ServerNode {
     /// Moves the server's life on as far as it goes.
@@ -100,6 +102,7 @@ impl ServerNode {
                 self.enlist_at = Some(now + self.config.enlist_interval);
                 return;
             }
+            Status::LabelRefused => return self.on_label_refused(now, body, effects),
             status if status.is_retryable() => {
                 self.enlist_refusal = Some(status);
                 self.enlist_at = Some(now + self.config.enlist_interval);
@@ -121,6 +124,7 @@ impl ServerNode {
         view.list.apply(&enlisted.list);
         view.tell_time(now, enlisted.list.time);
         view.placement = ReplicaPlacement::of(enlisted.list.copyset_rings);
+        view.topology = enlisted.list.topology.clone();
         self.view = view;
         self.ceiling = enlisted.ceiling;
         self.config.master_config.index_secret =
@@ -129,6 +133,21 @@ impl ServerNode {
         effects.push(Effect::Named { server: enlisted.server });
         self.backup.enlisted(now, &self.view, effects);
         self.backup.on_list(now, &self.view, effects);
+    }
+
+    /// The place of a server that is dead is free as soon as the coordinator knows of the death. Any other refusal is for
+    /// good.
+    fn on_label_refused(&mut self, now: Instant, body: &[u8], effects: &mut Effects) {
+        let refusal = decode::<LabelRefusal>(body).ok();
+        let is_taken = refusal.as_ref().is_some_and(|refusal| refusal.fault == PlaceFault::Taken);
+        let since = *self.place_taken_since.get_or_insert(now);
+        if is_taken && now.since(since) < PLACE_PATIENCE {
+            self.enlist_refusal = Some(Status::LabelRefused);
+            self.enlist_at = Some(now + self.config.enlist_interval);
+            return;
+        }
+        let why = refusal.map_or_else(|| Status::LabelRefused.to_string(), |refusal| refusal.to_string());
+        self.cannot_serve(format!("the coordinator at {} refused: {why}", self.config.coordinator), effects);
     }
 
     fn serve(&mut self, now: Instant, effects: &mut Effects) {

@@ -168,6 +168,7 @@ impl ServerNode {
         };
         self.view.tell_time(now, update.time);
         self.view.placement = ReplicaPlacement::of(update.copyset_rings);
+        self.view.topology = update.topology.clone();
         let before = self.view.list.version();
         self.view.list.apply(&update);
         let reached = ServerListReached { version: self.view.list.version() };

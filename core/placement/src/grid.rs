@@ -12,16 +12,14 @@
 //! - near is symmetric, and nobody is near itself;
 //! - lists are in the order of level and digit, so that all servers compute the same ones.
 //!
-//! Not here: which labels are taken, and by whom. The choice of backups does not use labels yet. Catalogue: H1, H2.
+//! Not here: which labels are taken, and by whom (topology). The choice of backups does not use labels yet. Catalogue:
+//! H1, H2.
 //! Source: RAMCUBE 2.2, 3.2, 3.3.
 
+use ramhold_wire::topology::{LEVEL_COUNT_MAX, RADIX_MAX, Topology};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most levels: a server has at most as many network ports.
-pub const LEVEL_COUNT_MAX: usize = 8;
-/// The highest radix of a level: the ports of the largest switches.
-pub const RADIX_MAX: u16 = 256;
 /// Digits below this are written as one letter, `0` to `9` and `a` to `z`.
 const LETTER_COUNT: u16 = 36;
 
@@ -55,6 +53,10 @@ impl fmt::Display for LabelFault {
 pub struct GridLabel(Vec<u16>);
 
 impl GridLabel {
+    pub fn level_count(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn digit(&self, level: usize) -> u16 {
         self.0[level]
     }
@@ -101,6 +103,11 @@ impl Grid {
         let is_sound = (1..=LEVEL_COUNT_MAX).contains(&radices.len())
             && radices.iter().all(|radix| (2..=RADIX_MAX).contains(radix));
         is_sound.then_some(Grid { radices })
+    }
+
+    /// The network of a topology with levels.
+    pub fn of(topology: &Topology) -> Option<Grid> {
+        topology.radices().and_then(Grid::new)
     }
 
     pub fn level_count(&self) -> usize {

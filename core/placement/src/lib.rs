@@ -16,10 +16,12 @@
 mod copysets;
 mod domain;
 mod grid;
+mod topology;
 
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
-pub use grid::{Grid, GridLabel, LEVEL_COUNT_MAX, LabelFault, RADIX_MAX, Switch};
+pub use grid::{Grid, GridLabel, LabelFault, Switch};
+pub use topology::{Network, Path, check_labels, share_place};
 
 use domain::crowding;
 use ramhold_base::planted::{Defect, planted};

@@ -44,6 +44,7 @@ fn update(view: &mut View, changed: Vec<ServerEntry>, removed: Vec<ServerId>) {
         time: Default::default(),
         coordinator: None,
         copyset_rings: None,
+        topology: Default::default(),
     }));
 }
 

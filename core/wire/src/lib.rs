@@ -30,6 +30,7 @@ pub mod shortage;
 pub mod status;
 mod step;
 pub mod table;
+pub mod topology;
 
 pub use calls::{Call, CallRole, Calls};
 pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};

@@ -6,10 +6,12 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::status::DiskFull;
+use crate::topology::Topology;
 use minicbor::{Decode, Encode};
 use ramhold_base::{
     ClusterId, ClusterTime, DirectoryId, Epoch, SegmentId, ServerId, ShardId, StreamId, Term, Version,
 };
+use std::fmt;
 
 /// A label of a server. Servers with the same value of a label share the thing that the label names (`host`,
 /// `rack`).
@@ -95,6 +97,9 @@ pub struct ServerListUpdate {
     /// Rings of copysets in which replicas are placed. None: replicas are scattered freely.
     #[n(7)]
     pub copyset_rings: Option<u8>,
+    /// The topology of the network.
+    #[n(8)]
+    pub topology: Topology,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -160,6 +165,56 @@ pub struct Enlisted {
 impl Message for Enlist {
     const OPCODE: Opcode = Opcode::Enlist;
     type Reply = Enlisted;
+}
+
+/// What is wrong with a server's place in the topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum PlaceFault {
+    /// The server does not have the label.
+    #[n(0)]
+    Missing,
+    /// The label names no place of the topology.
+    #[n(1)]
+    NoPlace,
+    /// Another server that is up has this place.
+    #[n(2)]
+    Taken,
+}
+
+/// The body of an answer with the status `LabelRefused`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LabelRefusal {
+    #[n(0)]
+    pub topology: Topology,
+    /// The label that the topology asks for.
+    #[n(1)]
+    pub label: String,
+    #[n(2)]
+    pub fault: PlaceFault,
+    /// More about the fault, for people.
+    #[n(3)]
+    pub detail: String,
+}
+
+impl fmt::Display for LabelRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LabelRefusal { topology, label, fault, detail } = self;
+        match fault {
+            PlaceFault::Missing => {
+                write!(
+                    f,
+                    "the topology is {topology}, and this server has no label {label}; give --label {detail}"
+                )
+            }
+            PlaceFault::NoPlace => {
+                write!(f, "the topology is {topology}, and the label {label} names no place in it: {detail}")
+            }
+            PlaceFault::Taken => {
+                write!(f, "{detail} has the same label {label} and is up; give this server another place")
+            }
+        }
+    }
 }
 
 /// Anybody to the coordinator: this server did not answer. The coordinator then pings that server itself.

@@ -8,6 +8,7 @@
 use crate::Header;
 use crate::clock::ClusterClock;
 use crate::membership::{ServerEntry, ServerListUpdate, ServerState};
+use crate::topology::Topology;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterId, ClusterTime, Instant, ServerId, Status, Term};
 use std::collections::BTreeMap;
@@ -141,6 +142,7 @@ pub struct View {
     pub coordinator: SocketAddr,
     pub list: ServerList,
     pub placement: ReplicaPlacement,
+    pub topology: Topology,
     clock: ClusterClock,
 }
 
@@ -154,6 +156,7 @@ impl View {
             coordinator,
             list: ServerList::default(),
             placement: ReplicaPlacement::default(),
+            topology: Topology::default(),
             clock: ClusterClock::default(),
         }
     }
@@ -242,6 +245,7 @@ mod tests {
             time: ClusterTime(0),
             coordinator: None,
             copyset_rings: None,
+            topology: Default::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, Label, ServerEntry};
 use crate::recovery::ReplayTimes;
+use crate::topology::Topology;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, RecoveryId, ServerId, StreamId, TableId, Term};
 use std::fmt;
@@ -323,6 +324,9 @@ pub struct ClusterStatus {
     /// Servers that are dead, recovered and not back, newest last; bounded.
     #[n(14)]
     pub gone: Option<Vec<GoneReport>>,
+    /// The topology of the network.
+    #[n(15)]
+    pub topology: Topology,
 }
 
 /// A server that was declared dead and recovered, and whose data directory has not enlisted again.

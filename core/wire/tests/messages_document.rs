@@ -253,6 +253,7 @@ fn old_and_new_understand_each_other_as_the_page_says() {
         time: ClusterTime(4),
         coordinator: None,
         copyset_rings: None,
+        topology: Default::default(),
     };
     // Null at the end is left out, and may as well be written.
     assert_eq!(encoded(&update), [0x86, 0, 1, 0x80, 0x80, 3, 4]);

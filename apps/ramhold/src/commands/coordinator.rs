@@ -17,6 +17,7 @@ use ramhold_metadata::{BackupFile, EmbeddedStore};
 use ramhold_node::{Coordinator as Machine, CoordinatorConfig, Rebuild, term_record};
 use ramhold_runtime::{Runtime, RuntimeConfig, raise_file_limit};
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 use std::fs::DirBuilder;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -31,6 +32,7 @@ Examples:
       --insecure-network
   ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
   ramhold coordinator --dir /var/lib/ramhold-coordinator --placement copyset
+  ramhold coordinator --dir /var/lib/ramhold-coordinator --topology zones
   ramhold coordinator backup --to /var/backups/ramhold-state
   ramhold coordinator --dir /var/lib/ramhold-new --rebuild-from-servers \\
       --given-up s4
@@ -115,6 +117,11 @@ pub struct Coordinator {
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
         value_parser = parse_placement)]
     placement: ReplicaPlacement,
+    /// Topology of the network: 'flat', 'zones', 'bcube:N,K' or 'grid:R0,R1,...'; see 'ramhold topology'. It
+    /// says which labels every server must have. The directory keeps it; another one is refused where it
+    /// does not fit the servers [default: the one that is kept, 'flat' in a new cluster]
+    #[arg(long, env = "RAMHOLD_TOPOLOGY", value_name = "NETWORK")]
+    topology: Option<Topology>,
     /// HTTP address for metrics (/metrics, for Prometheus) and health (/health), or 'off'; port 0 takes any
     /// free port.
     #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
@@ -164,6 +171,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
     config.cold_start_wait = arguments.cold_start_wait;
     config.default_replicas = arguments.default_replicas;
     config.placement = arguments.placement;
+    config.topology = arguments.topology;
     config.rebuild = arguments
         .rebuild_from_servers
         .then(|| Rebuild { given_up: arguments.given_up.into_iter().collect() });

@@ -20,7 +20,9 @@ use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_node::CrossSlot;
+use ramhold_placement::Grid;
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 use record::Held;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -84,6 +86,10 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
         value_parser = parse_placement)]
     placement: ReplicaPlacement,
+    /// Topology of a network to play: 'zones' labels the servers zone=a, b and c in turn, 'bcube:N,K' and
+    /// 'grid:R0,R1,...' give them the first places. Give it at every start; see 'ramhold topology'.
+    #[arg(long, env = "RAMHOLD_TOPOLOGY", value_name = "NETWORK", default_value = "flat")]
+    topology: Topology,
     /// Memory of each server.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
@@ -165,6 +171,13 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
             arguments.port
         )));
     };
+    let places = Grid::of(&arguments.topology).map(|grid| grid.server_count());
+    if let Some(places) = places.filter(|places| *places < u64::from(arguments.servers)) {
+        return Err(Failure::usage(format!(
+            "--topology {} has {places} places for {} servers; give fewer --servers, or a larger topology",
+            arguments.topology, arguments.servers
+        )));
+    }
     let replicas = default_replicas(arguments.replicas, arguments.servers).map_err(Failure::usage)?;
     let missing = (usize::from(arguments.servers) + 1..)
         .take_while(|member| dir.join(crate::local::name(*member)).exists());
@@ -207,6 +220,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         disk_bytes,
         default_replicas: replicas,
         placement: arguments.placement,
+        topology: arguments.topology.clone(),
         resp_port,
         resp_cluster_port,
         resp_cross_slot: arguments.resp_cross_slot,
@@ -346,6 +360,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
     command.args(["--placement", &placement_text(plan.placement)]);
+    command.args(["--topology", &plan.topology.to_string()]);
     command.args(["--memory", &plan.memory_bytes.to_string(), "--disk", &plan.disk_bytes.to_string()]);
     if let Some(port) = plan.resp_port {
         command.args(["--resp-port", &port.to_string()]);

@@ -474,6 +474,7 @@ impl Cluster {
             version: "0.1.0".into(),
             cleared: vec![],
             copyset_rings: None,
+            topology: Default::default(),
             expected: Some(if self.is_forgotten { 3 } else { 4 }),
             gone: Some(if self.is_forgotten { vec![] } else { vec![gone_report()] }),
         }

@@ -356,6 +356,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
         version: String::new(),
         cleared: Vec::new(),
         copyset_rings: None,
+        topology: Default::default(),
         expected: None,
         gone: None,
     }

@@ -64,6 +64,7 @@ pub struct Server {
     pub reaches: Vec<ServerId>,
     /// As the last update of the list told.
     pub copyset_rings: Option<u8>,
+    pub topology: ramhold_wire::topology::Topology,
     /// What there is room for.
     pub room: RoomReport,
     /// Where its tables lie, and how often it was asked.
@@ -377,6 +378,7 @@ impl World {
                 let update: ServerListUpdate = decode(body).expect("a list");
                 server.list.apply(&update);
                 server.copyset_rings = update.copyset_rings;
+                server.topology = update.topology.clone();
                 let reached = ServerListReached { version: server.list.version() };
                 self.answer(at, &header, Status::Ok, &reached);
             }
@@ -721,6 +723,7 @@ impl World {
             has_failed: false,
             lease_millis: 0,
             copyset_rings: None,
+            topology: Default::default(),
             room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40, lone_segments: 0 },
             weights: Vec::new(),
             weights_asked: 0,

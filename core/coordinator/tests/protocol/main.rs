@@ -16,5 +16,6 @@ mod restarts;
 mod room;
 mod shortage;
 mod tables;
+mod topology;
 mod updates;
 mod watching;

@@ -55,6 +55,7 @@ impl Rig {
             time: Default::default(),
             coordinator: None,
             copyset_rings: None,
+            topology: Default::default(),
         });
         let geometry = Geometry { segment_bytes: 32768, seglet_bytes: 4096 };
         let config = MasterConfig::new(geometry, log_bytes, 1 << 16);
@@ -149,6 +150,7 @@ impl Rig {
             time: Default::default(),
             coordinator: None,
             copyset_rings: None,
+            topology: Default::default(),
         });
         let mut effects = Effects::new();
         self.master.on_list(self.now, &self.view, &mut effects);

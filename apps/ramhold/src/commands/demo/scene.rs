@@ -12,6 +12,7 @@ use crate::memory::check_available;
 use crate::size::bytes_text;
 use ramhold_client::{ServerId, ServerState};
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
@@ -68,6 +69,7 @@ impl Scene {
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
             placement: ReplicaPlacement::Scatter,
+            topology: Topology::Flat,
             resp_port: None,
             resp_cluster_port: None,
             resp_cross_slot: Default::default(),

@@ -31,6 +31,7 @@ pub fn picture(picture: &Picture) -> Value {
         "tablets": cluster.tablets,
         "tablets_recovering": cluster.tablets_recovering,
         "placement": placement_text(ReplicaPlacement::of(cluster.copyset_rings)),
+        "topology": cluster.topology.to_string(),
         "warnings": cluster.warnings,
         "losses": cluster.losses.iter().map(loss).collect::<Vec<_>>(),
         "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),

@@ -33,8 +33,8 @@ pub fn picture(picture: &Picture, breadth: Breadth, screen: Screen) -> String {
     if breadth == Breadth::Wide {
         let placement = placement_text(ReplicaPlacement::of(cluster.copyset_rings));
         text.push_str(&format!(
-            "coordinator {}, {}; replicas are placed by {placement}\n",
-            cluster.version, cluster.term
+            "coordinator {}, {}; replicas are placed by {placement}; topology {}\n",
+            cluster.version, cluster.term, cluster.topology
         ));
     }
     text.push('\n');

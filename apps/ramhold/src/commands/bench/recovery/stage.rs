@@ -99,6 +99,7 @@ impl Stage {
             disk_bytes,
             default_replicas: setting.replicas,
             placement: Default::default(),
+            topology: Default::default(),
             resp_port: None,
             resp_cluster_port: None,
             resp_cross_slot: Default::default(),

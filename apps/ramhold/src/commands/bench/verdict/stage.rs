@@ -62,6 +62,7 @@ impl Stage {
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
             placement: Default::default(),
+            topology: Default::default(),
             resp_port: None,
             resp_cluster_port: None,
             resp_cross_slot: Default::default(),

@@ -205,6 +205,7 @@ fn view(servers: u64, me: u64) -> View {
         time: Default::default(),
         coordinator: None,
         copyset_rings: None,
+        topology: Default::default(),
     });
     view
 }

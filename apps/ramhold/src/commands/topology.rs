@@ -1,0 +1,289 @@
+//! `topology`: where the servers stand in the cluster's network, and what follows from it (H1).
+
+use crate::failure::Failure;
+use crate::global::Global;
+use crate::output::{self, Columns, bytes_for_eyes};
+use crate::screen::WIDTH;
+use clap::{Args, Subcommand};
+use ramhold_client::{ClusterStatus, ServerEntry, ServerId, ServerState};
+use ramhold_placement::{GridLabel, Network, rack, zone};
+use ramhold_wire::topology::Topology;
+use serde_json::{Value, json};
+
+/// Show the network: who stands where, near whom.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold topology show
+  ramhold topology rings 10
+  ramhold topology rings s3 --json
+  ramhold topology paths 00 11
+
+The coordinator is given the topology at its start, and keeps it:
+  flat           nothing is known of switches (the default)
+  zones          servers have the labels zone and rack; a rack shares a switch
+  bcube:N,K      BCube: labels of K + 1 digits below N, such as bcube=10
+  grid:R0,R1,... the same with a number of digits for each level, from level 0
+Two servers are near each other if they share an edge switch.
+
+What it is for: 'topology' tells today who is near whom. Copies spread over the
+labels zone, rack and host in every topology (docs/operating/zones.md).
+Placement and recovery by neighbourhoods are not built yet.")]
+pub struct TopologyCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Show the place of each server.
+    #[command(after_help = "\
+Examples:
+  ramhold topology show
+  ramhold topology show --json")]
+    Show,
+    /// Show who is near a server, with their rings.
+    ///
+    /// A ring has the backups that are near a neighbour of the server and not near the server itself.
+    #[command(after_help = "\
+Examples:
+  ramhold topology rings 10
+  ramhold topology rings s3 --json")]
+    Rings {
+        /// Its label in the grid, such as 10, or its id, such as s3.
+        #[arg(value_name = "SERVER")]
+        server: String,
+    },
+    /// Show the paths between two servers.
+    ///
+    /// There is one for each level. No two share a switch, or a server between the ends.
+    #[command(after_help = "\
+Examples:
+  ramhold topology paths 00 11
+  ramhold topology paths s1 s5 --json")]
+    Paths {
+        /// Where the paths begin: a label or an id.
+        #[arg(value_name = "FROM")]
+        from: String,
+        /// Where they end.
+        #[arg(value_name = "TO")]
+        to: String,
+    },
+}
+
+impl TopologyCommand {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let cluster = global.connect()?.cluster_status()?;
+        let up: Vec<&ServerEntry> = up(&cluster).collect();
+        let network = Network::new(&cluster.topology, up.iter().copied());
+        let view = View { topology: &cluster.topology, up: &up, network };
+        match &self.command {
+            Command::Show if global.json => output::print_json(&view.show_json()),
+            Command::Show => output::print(&view.show()),
+            Command::Rings { server } => {
+                let server = view.find(server)?;
+                match global.json {
+                    true => output::print_json(&view.rings_json(server)),
+                    false => output::print(&view.rings(server)),
+                }
+            }
+            Command::Paths { from, to } => {
+                let ends = (view.find(from)?, view.find(to)?);
+                view.check_paths(ends)?;
+                match global.json {
+                    true => output::print_json(&view.paths_json(ends)),
+                    false => output::print(&view.paths(ends)),
+                }
+            }
+        }
+    }
+}
+
+fn up(cluster: &ClusterStatus) -> impl Iterator<Item = &ServerEntry> {
+    cluster.servers.iter().filter(|server| server.state == ServerState::Up)
+}
+
+/// The servers that are up, at their places.
+struct View<'a> {
+    topology: &'a Topology,
+    up: &'a [&'a ServerEntry],
+    network: Network<'a>,
+}
+
+impl View<'_> {
+    /// The server with this label in the grid, or this id.
+    fn find(&self, text: &str) -> Result<ServerId, Failure> {
+        let by_label = self.network.grid().and_then(|grid| grid.label(text).ok());
+        let found = by_label.and_then(|label| self.network.server_at(&label));
+        let by_id = self.up.iter().map(|server| server.id).find(|id| id.to_string() == text);
+        found.or(by_id).ok_or_else(|| {
+            let shown = bytes_for_eyes(text.as_bytes());
+            Failure::usage(format!("no server that is up is at {shown}; 'ramhold topology show' lists them"))
+        })
+    }
+
+    /// The place of a server as people write it.
+    fn place(&self, server: ServerId) -> String {
+        match (self.network.grid(), self.network.label(server)) {
+            (Some(grid), Some(label)) => grid.name(label),
+            _ => server.to_string(),
+        }
+    }
+
+    fn places(&self, servers: &[ServerId]) -> String {
+        let places: Vec<String> = servers.iter().map(|server| self.place(*server)).collect();
+        if places.is_empty() { "-".into() } else { places.join(" ") }
+    }
+
+    fn summary(&self) -> String {
+        let up = self.up.len();
+        let noun = if up == 1 { "server" } else { "servers" };
+        match self.network.grid() {
+            Some(grid) => format!(
+                "{}: {up} {noun} up at {} places, {} switches on {} levels\n",
+                self.topology,
+                grid.server_count(),
+                grid.switch_count(),
+                grid.level_count()
+            ),
+            None => format!("{}: {up} {noun} up\n", self.topology),
+        }
+    }
+
+    fn show(&self) -> String {
+        let label = |text: Option<&str>| text.map_or("-".into(), |text| bytes_for_eyes(text.as_bytes()));
+        let mut sorted = self.up.to_vec();
+        sorted.sort_by_key(|server| {
+            (self.network.label(server.id).cloned().map(reversed), zone(server), rack(server))
+        });
+        let mut columns = Columns::new(["place", "server", "address", "zone", "rack", "host", "near"]);
+        for server in sorted {
+            let host = server.labels.iter().find(|label| label.name == "host").map(|l| l.value.as_str());
+            let place = match self.network.label(server.id) {
+                Some(_) => self.place(server.id),
+                None => "-".into(),
+            };
+            columns.row([
+                place,
+                server.id.to_string(),
+                server.address.0.to_string(),
+                label(zone(server)),
+                label(rack(server).map(|rack| rack.name)),
+                label(host),
+                self.network.near(server.id).len().to_string(),
+            ]);
+        }
+        format!("{}\n{}", self.summary(), columns.fitted(WIDTH))
+    }
+
+    fn show_json(&self) -> Value {
+        let servers: Vec<Value> = self
+            .up
+            .iter()
+            .map(|server| {
+                json!({
+                    "server": server.id.to_string(),
+                    "address": server.address.0.to_string(),
+                    "place": self.network.label(server.id).map(|_| self.place(server.id)),
+                    "zone": zone(server),
+                    "rack": rack(server).map(|rack| rack.name),
+                    "near": ids(&self.network.near(server.id)),
+                })
+            })
+            .collect();
+        json!({ "topology": self.topology.to_string(), "servers": servers })
+    }
+
+    fn rings(&self, master: ServerId) -> String {
+        let near = self.network.near(master);
+        let place = self.place(master);
+        if near.is_empty() {
+            return format!("{}nobody is near {place}\n", self.summary());
+        }
+        let mut columns = Columns::new(["near", "server", "its backup ring"]);
+        for recoverer in &near {
+            let ring = self.network.ring(master, *recoverer);
+            columns.row([self.place(*recoverer), recoverer.to_string(), self.places(&ring)]);
+        }
+        format!(
+            "{}the servers near {place}, and the backups near each of them alone\n\n{}",
+            self.summary(),
+            columns.fitted(WIDTH)
+        )
+    }
+
+    fn rings_json(&self, master: ServerId) -> Value {
+        let rings: Vec<Value> = self
+            .network
+            .near(master)
+            .iter()
+            .map(|recoverer| {
+                json!({
+                    "near": recoverer.to_string(),
+                    "ring": ids(&self.network.ring(master, *recoverer)),
+                })
+            })
+            .collect();
+        json!({ "server": master.to_string(), "rings": rings })
+    }
+
+    fn check_paths(&self, (from, to): (ServerId, ServerId)) -> Result<(), Failure> {
+        if self.network.grid().is_none() {
+            return Err(Failure::usage(format!(
+                "paths are known in 'bcube' and 'grid' topologies; the topology of this cluster is {}",
+                self.topology
+            )));
+        }
+        match from == to {
+            true => Err(Failure::usage("a path has two ends; give two servers")),
+            false => Ok(()),
+        }
+    }
+
+    /// A path as text; places where no server is up are in brackets.
+    fn path(&self, labels: &[GridLabel]) -> String {
+        let Some(grid) = self.network.grid() else { return String::new() };
+        let shown = labels.iter().map(|label| match self.network.server_at(label) {
+            Some(_) => grid.name(label),
+            None => format!("({})", grid.name(label)),
+        });
+        shown.collect::<Vec<_>>().join(" > ")
+    }
+
+    fn paths(&self, (from, to): (ServerId, ServerId)) -> String {
+        let paths = self.network.paths(from, to);
+        let mut columns = Columns::new(["last level", "hops", "path"]);
+        for path in &paths {
+            let hops = path.labels.len() - 1;
+            columns.row([path.level.to_string(), hops.to_string(), self.path(&path.labels)]);
+        }
+        let is_broken =
+            paths.iter().flat_map(|path| &path.labels).any(|l| self.network.server_at(l).is_none());
+        let note = if is_broken { "\n(place): no server is up there\n" } else { "" };
+        format!("{}\n{}{note}", self.summary(), columns.fitted(WIDTH))
+    }
+
+    fn paths_json(&self, (from, to): (ServerId, ServerId)) -> Value {
+        let Some(grid) = self.network.grid() else { return Value::Null };
+        let paths: Vec<Value> = self
+            .network
+            .paths(from, to)
+            .iter()
+            .map(|path| {
+                let places: Vec<String> = path.labels.iter().map(|label| grid.name(label)).collect();
+                let is_whole = path.labels.iter().all(|label| self.network.server_at(label).is_some());
+                json!({ "last_level": path.level, "places": places, "whole": is_whole })
+            })
+            .collect();
+        json!({ "from": from.to_string(), "to": to.to_string(), "paths": paths })
+    }
+}
+
+/// The digits of a label from the highest level down, as it is written.
+fn reversed(label: GridLabel) -> Vec<u16> {
+    (0..label.level_count()).rev().map(|level| label.digit(level)).collect()
+}
+
+fn ids(servers: &[ServerId]) -> Vec<String> {
+    servers.iter().map(ToString::to_string).collect()
+}

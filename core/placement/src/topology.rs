@@ -1,0 +1,129 @@
+//! Who is near whom: the places of servers in a topology.
+//!
+//! Two servers are *near* if they share an edge switch: in a grid if their labels differ on one level alone, with zones
+//! if they are in one rack. Everything else follows from this one relation: `ring(P, R) = near(R) \ (near(P) + P)` are
+//! the backups of which a recovery server R reads, one hop away, what it recovers of P.
+//!
+//! Places without a server, and servers that come and go, are ordinary: a network is made from the servers that are up.
+//!
+//! Invariant: near is symmetric, and nobody is near itself.
+//!
+//! Not here: digits and routes (grid). Catalogue: H1. Source: RAMCUBE 2.2, 3.2.
+
+use crate::domain::{Rack, label, rack};
+use crate::grid::{Grid, GridLabel};
+use ramhold_base::ServerId;
+use ramhold_wire::membership::{Label, LabelRefusal, PlaceFault, ServerEntry};
+use ramhold_wire::topology::Topology;
+use std::collections::BTreeMap;
+
+/// A path from one server to another, over a switch of the last server that no other path of the list uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Path {
+    /// The level of the switch by which the path reaches its end.
+    pub level: usize,
+    pub labels: Vec<GridLabel>,
+}
+
+/// Whether a server with these labels has a place in a topology.
+pub fn check_labels(topology: &Topology, labels: &[Label]) -> Result<(), LabelRefusal> {
+    let Some(name) = topology.label_name() else { return Ok(()) };
+    let refusal =
+        |fault, detail| LabelRefusal { topology: topology.clone(), label: name.into(), fault, detail };
+    let grid = Grid::of(topology);
+    let Some(value) = labels.iter().find(|l| l.name == name).map(|l| l.value.as_str()) else {
+        let example = grid.as_ref().and_then(|grid| Some(grid.name(&grid.labels().next()?)));
+        let detail = format!("{name}={}", example.as_deref().unwrap_or("a"));
+        return Err(refusal(PlaceFault::Missing, detail));
+    };
+    match grid.map(|grid| grid.label(value)) {
+        Some(Err(fault)) => Err(refusal(PlaceFault::NoPlace, format!("'{value}': {fault}"))),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+/// Whether two servers would stand at one place of the topology.
+pub fn share_place(topology: &Topology, one: &[Label], other: &[Label]) -> bool {
+    let (Some(grid), Some(name)) = (Grid::of(topology), topology.label_name()) else { return false };
+    let place = |labels: &[Label]| {
+        labels.iter().find(|l| l.name == name).and_then(|label| grid.label(&label.value).ok())
+    };
+    place(one).is_some_and(|place_of_one| place(other) == Some(place_of_one))
+}
+
+/// The servers of a cluster at their places.
+#[derive(Clone, Debug)]
+pub struct Network<'a> {
+    grid: Option<Grid>,
+    /// The label of each server in a grid, and the server at each label.
+    labels: BTreeMap<ServerId, GridLabel>,
+    at: BTreeMap<GridLabel, ServerId>,
+    /// The rack of each server, with zones.
+    racks: BTreeMap<ServerId, Rack<'a>>,
+}
+
+impl<'a> Network<'a> {
+    /// Servers without a place are near nobody.
+    pub fn new(topology: &Topology, servers: impl Iterator<Item = &'a ServerEntry>) -> Network<'a> {
+        let grid = Grid::of(topology);
+        let mut network =
+            Network { grid, labels: BTreeMap::new(), at: BTreeMap::new(), racks: BTreeMap::new() };
+        for server in servers {
+            match (&network.grid, topology.label_name()) {
+                (Some(grid), Some(name)) => {
+                    if let Some(place) = label(server, name).and_then(|text| grid.label(text).ok()) {
+                        network.labels.insert(server.id, place.clone());
+                        network.at.insert(place, server.id);
+                    }
+                }
+                (None, Some(_)) => {
+                    if let Some(rack) = rack(server) {
+                        network.racks.insert(server.id, rack);
+                    }
+                }
+                _ => {}
+            }
+        }
+        network
+    }
+
+    pub fn grid(&self) -> Option<&Grid> {
+        self.grid.as_ref()
+    }
+
+    /// The server's label in a grid.
+    pub fn label(&self, server: ServerId) -> Option<&GridLabel> {
+        self.labels.get(&server)
+    }
+
+    pub fn server_at(&self, label: &GridLabel) -> Option<ServerId> {
+        self.at.get(label).copied()
+    }
+
+    /// The servers that share an edge switch with this one: in a grid in the order of level and digit.
+    pub fn near(&self, server: ServerId) -> Vec<ServerId> {
+        if let (Some(grid), Some(label)) = (&self.grid, self.labels.get(&server)) {
+            return grid.near(label).filter_map(|near| self.server_at(&near)).collect();
+        }
+        let Some(rack) = self.racks.get(&server) else { return Vec::new() };
+        let others = self.racks.iter().filter(|(id, at)| **id != server && *at == rack);
+        others.map(|(id, _)| *id).collect()
+    }
+
+    /// The servers that are near a recoverer, and neither near the master nor the master itself.
+    pub fn ring(&self, master: ServerId, recoverer: ServerId) -> Vec<ServerId> {
+        let near_master = self.near(master);
+        let mut ring = self.near(recoverer);
+        ring.retain(|server| *server != master && !near_master.contains(server));
+        ring
+    }
+
+    /// The paths between two servers of a grid, one for each level, that share neither a switch nor a server between.
+    pub fn paths(&self, from: ServerId, to: ServerId) -> Vec<Path> {
+        let Some(grid) = &self.grid else { return Vec::new() };
+        let (Some(from), Some(to)) = (self.labels.get(&from), self.labels.get(&to)) else {
+            return Vec::new();
+        };
+        (0..grid.level_count()).map(|level| Path { level, labels: grid.route(from, to, level, 1) }).collect()
+    }
+}
