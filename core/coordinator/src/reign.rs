@@ -236,7 +236,7 @@ impl Reign {
             }
         }
         self.begin(now, desk);
-        Stored::Loaded(records)
+        if self.has_ended() { Stored::Taken } else { Stored::Loaded(records) }
     }
 
     fn begin(&mut self, now: Instant, desk: &mut Desk) {

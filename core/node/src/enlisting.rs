@@ -140,8 +140,9 @@ impl ServerNode {
     fn on_label_refused(&mut self, now: Instant, body: &[u8], effects: &mut Effects) {
         let refusal = decode::<LabelRefusal>(body).ok();
         let is_taken = refusal.as_ref().is_some_and(|refusal| refusal.fault == PlaceFault::Taken);
-        let since = *self.place_taken_since.get_or_insert(now);
-        if is_taken && now.since(since) < PLACE_PATIENCE {
+        // Answers count, and not the time: a coordinator that is away finds nobody dead.
+        self.place_taken_count += 1;
+        if is_taken && self.config.enlist_interval * self.place_taken_count < PLACE_PATIENCE {
             self.enlist_refusal = Some(Status::LabelRefused);
             self.enlist_at = Some(now + self.config.enlist_interval);
             return;

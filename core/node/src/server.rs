@@ -82,8 +82,8 @@ pub struct ServerNode {
     pub(crate) enlist_reported: Instant,
     /// The status with which the coordinator put this server off, if it answered at all.
     pub(crate) enlist_refusal: Option<Status>,
-    /// Since when another server has this server's place in the topology.
-    pub(crate) place_taken_since: Option<Instant>,
+    /// How often the coordinator has said that another server has this server's place in the topology.
+    pub(crate) place_taken_count: u32,
     pub(crate) verifying: bool,
     pub(crate) telling: Telling,
     /// The coordinator's question which servers are out of reach.
@@ -119,7 +119,7 @@ impl ServerNode {
             enlist_since: None,
             enlist_reported: Instant::ZERO,
             enlist_refusal: None,
-            place_taken_since: None,
+            place_taken_count: 0,
             verifying: false,
             telling: Telling::default(),
             reach: ReachCheck::default(),

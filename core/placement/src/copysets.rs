@@ -48,8 +48,8 @@ impl Copysets {
         let mut known = BTreeSet::new();
         for mut ring in (0..rings).map(|ring| Ring::new(view, ring)) {
             let is_usable = |window: &Vec<&Place<'_>>| window.iter().all(|p| Some(p.domain) != own);
-            if !ring.windows(replicas).any(|w| is_usable(&w)) {
-                // Every window needs this domain, because it is the only one of its zone or rack.
+            if ring.has_levels && 2 * ring.windows(replicas).filter(is_usable).count() < ring.places.len() {
+                // Most windows need this domain, because its zone or rack has few. They do without it.
                 ring.places.retain(|place| Some(place.domain) != own);
             }
             for window in ring.windows(replicas).filter(is_usable) {

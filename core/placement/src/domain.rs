@@ -38,11 +38,12 @@ impl SpreadLevel {
     /// All levels, the coarsest first.
     pub const ALL: [SpreadLevel; 2] = [SpreadLevel::Zone, SpreadLevel::Rack];
 
-    /// Whether two servers are in one area of this level. Servers without the label are in one area together.
+    /// Whether two servers are in one area of this level. Servers without the label are in one area together; racks are
+    /// within zones.
     fn are_together(self, one: &ServerEntry, other: &ServerEntry) -> bool {
         match self {
             SpreadLevel::Zone => zone(one) == zone(other),
-            SpreadLevel::Rack => rack(one) == rack(other),
+            SpreadLevel::Rack => zone(one) == zone(other) && rack(one) == rack(other),
         }
     }
 }
@@ -82,14 +83,16 @@ pub(crate) fn crowding(entry: &ServerEntry, copies: &[&ServerEntry]) -> [usize; 
     SpreadLevel::ALL.map(|level| copies.iter().filter(|copy| level.are_together(copy, entry)).count())
 }
 
-/// The levels on which a backup is up elsewhere than the master. On the others, copies cannot be spread.
+/// The levels on which a backup that may be chosen is up elsewhere than the master. On the others, copies cannot be
+/// spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpreadLevels([bool; SpreadLevel::ALL.len()]);
 
 impl SpreadLevels {
     pub fn of(view: &View) -> SpreadLevels {
         let Some(own) = view.list.entry(view.me) else { return SpreadLevels::default() };
-        let backups = || view.list.up().filter(|e| e.backup);
+        // The servers of one host may have labels of two zones.
+        let backups = || view.list.up().filter(|e| e.backup && domain(e) != domain(own));
         SpreadLevels(SpreadLevel::ALL.map(|level| backups().any(|e| !level.are_together(own, e))))
     }
 

@@ -88,10 +88,15 @@ fn spread(view: &View, taken: &[ServerId], fitting: &mut Vec<&ServerEntry>) {
     if planted(Defect::SpreadIgnored) {
         return;
     }
+    if !fitting.iter().any(|e| zone(e).is_some() || rack(e).is_some()) {
+        return;
+    }
     let copies: Vec<&ServerEntry> =
         taken.iter().chain([&view.me]).filter_map(|id| view.list.entry(*id)).collect();
-    let least = fitting.iter().map(|e| crowding(e, &copies)).min();
-    fitting.retain(|e| Some(crowding(e, &copies)) == least);
+    let crowded: Vec<[usize; 2]> = fitting.iter().map(|e| crowding(e, &copies)).collect();
+    let least = crowded.iter().min().copied();
+    let mut next = crowded.iter();
+    fitting.retain(|_| next.next().copied() == least);
 }
 
 /// Backups that make the replicas of the segment a part of a copyset in which no server is avoided.

@@ -418,12 +418,34 @@ fn unspread_is_what_one_zone_could_take_though_another_is_up() {
     let unspread = |view: &View, of: &[u64]| SpreadLevels::of(view).unspread(view, &ids(of));
     assert_eq!(unspread(&view, &[2, 3]), Some(SpreadLevel::Zone));
     assert_eq!(unspread(&view, &[2, 4]), None);
+    let twin = standing(&["a//h1", "b//h1", "a//h2"]);
+    assert!(SpreadLevels::of(&twin).is_empty(), "the only server elsewhere is on the master's own host");
     update(&mut view, vec![], ids(&[4]));
     assert_eq!(unspread(&view, &[2]), Some(SpreadLevel::Rack));
     assert_eq!(unspread(&view, &[2, 3]), None);
     update(&mut view, vec![], ids(&[3]));
     assert_eq!(unspread(&view, &[2]), None);
     assert!(SpreadLevels::of(&view).is_empty());
+}
+
+/// H1: a label that only some have makes no spread worse.
+#[test]
+fn servers_without_a_rack_are_not_together_across_zones() {
+    let view = standing(&["a//m", "a/r1/a2", "b//b1", "c//c1"]);
+    let ids = |ids: &[u64]| ids.iter().map(|id| ServerId(*id)).collect::<Vec<_>>();
+    assert_eq!(SpreadLevels::of(&view).unspread(&view, &ids(&[3, 4])), None);
+}
+
+/// D4: a zone with few hosts is in many windows, and its masters have copysets all the same.
+#[test]
+fn a_master_whose_host_many_windows_need_has_as_many_copysets_as_there_are_hosts() {
+    let mut places = vec!["b//m".to_owned(), "b//b1".to_owned()];
+    places.extend((1..10).map(|i| format!("a//a{i}")));
+    let view = standing(&places.iter().map(String::as_str).collect::<Vec<_>>());
+    let copysets = Copysets::new(&view, 1, 3, false);
+    assert!(copysets.sets().len() >= 9, "{:?}", copysets.sets());
+    let used: BTreeSet<ServerId> = copysets.sets().iter().flatten().copied().collect();
+    assert_eq!(used.len(), 10, "all hosts but the master's");
 }
 
 /// D3: who labels racks alone is kept as strictly as before: a rack holds one copy.

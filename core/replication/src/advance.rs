@@ -414,8 +414,14 @@ impl Replicator {
             if let Some(avoid) = avoid {
                 segment.avoided.push((backup, now + avoid));
             }
-            return self.lose_moving(now, id, index);
+            // A successor that was not opened as the primary does not become it: that one is copied in its turn.
+            if index > 0 || segment.moves == Some(0) {
+                return self.lose_moving(now, id, index);
+            }
+            self.cancel_move(now, id);
         }
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        let place = &mut segment.places[index];
         let touched = place.touched;
         place.reset();
         segment.complete = false;

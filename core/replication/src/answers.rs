@@ -172,7 +172,10 @@ impl Replicator {
             Status::OpenRefused => {
                 // An earlier copy of this message may still arrive when there is room, and leave an open replica
                 // behind. So the refusal counts as a loss like any other.
-                self.refusals.entry(id).or_insert(now);
+                // A segment that moves lacks nothing.
+                if self.segments[&id].moves.is_none() {
+                    self.refusals.entry(id).or_insert(now);
+                }
                 self.full.insert(backup, AppendReply::decode_full(body));
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
             }
@@ -240,7 +243,8 @@ impl Replicator {
                 }
                 if now.since(since) >= self.config.replica_timeout {
                     self.suspect(backup);
-                    if self.is_in_order(id) || self.segments[&id].side || self.segments[&id].held {
+                    let segment = &self.segments[&id];
+                    if self.is_in_order(id) || segment.side || segment.held || segment.is_successor(index) {
                         self.lose(now, id, index, Some(FAILED_PAUSE));
                     }
                 }

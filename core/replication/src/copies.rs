@@ -111,12 +111,17 @@ impl Copies {
     }
 
     /// Whether one more segment may be copied though it lacks no replica: nothing waits that does.
-    pub fn may_move(&self, copies_max: usize) -> bool {
+    pub fn may_move(&self, now: Instant, copies_max: usize) -> bool {
         self.waiting.is_empty()
             && self.unfit.is_empty()
             && self.running.len() < copies_max
-            && self.recovering_since.is_none()
+            && self.yields_until(now).is_none()
             && !self.short
+    }
+
+    /// Whether a segment that lacks a replica waits for its turn.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Notes whether the server list has a server that is being recovered.

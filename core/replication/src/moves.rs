@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! - R replicas are whole all the time while one moves;
-//! - a move begins only while no segment lacks a replica, and keeps to the number and the rate of the copies;
+//! - a move begins, and goes on, only while no segment that lacks a replica waits for its turn; moves keep to the number
+//!   and the rate of the copies;
 //! - a cluster without zones and racks pays one comparison per look at the replication.
 //!
 //! Not here: the choice of the backup (placement), messages (advance), rates (copies). Catalogue: D3, H1.
@@ -21,11 +22,18 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Mark, SegmentId, ServerId, StreamId, time::earliest};
 use ramhold_placement::{SpreadLevels, Wish, choose_backup};
 use ramhold_wire::View;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The interval between two looks at all segments, while there are zones or racks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The same, if nothing was unspread at the last look.
+const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// The most segments for which no backup was found, before the others wait for the next look.
+const FRUITLESS_MAX: usize = 16;
+/// The pause before a head that is unspread again is rolled once more, at first and at most.
+const ROLL_PAUSE: Duration = Duration::from_secs(4);
+const ROLL_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 impl Replicator {
     /// Looks for unspread segments, and lets the next ones move.
@@ -40,6 +48,12 @@ impl Replicator {
             self.spreading.version = Some(view.list.version());
             self.spreading.levels = SpreadLevels::of(view);
             self.spreading.look_at = now;
+        }
+        if self.copies.has_waiting() {
+            // What lacks a replica goes first.
+            for id in self.spreading.moving.iter().copied().collect::<Vec<_>>() {
+                self.cancel_move(now, id);
+            }
         }
         if !self.spreading.levels.is_empty() && !planted(Defect::NotSpreadAgain) {
             if self.spreading.look_at <= now {
@@ -63,7 +77,7 @@ impl Replicator {
             !segment.places.is_empty() && levels.unspread(view, &segment.taken()).is_some()
         };
         let closed = self.segments.iter().filter(|(id, s)| s.complete && !s.awaited && is_unspread(id));
-        let waiting = closed.map(|(id, _)| *id).collect();
+        let waiting: BTreeSet<SegmentId> = closed.map(|(id, _)| *id).collect();
         // A stream with a second head rolls already.
         let heads = self.streams.iter().filter(|(_, s)| s.order.len() == 1 && s.registered);
         let heads = heads.filter_map(|(stream, s)| Some((*stream, *s.order.front()?)));
@@ -71,19 +85,37 @@ impl Replicator {
             let segment = &self.segments[head];
             segment.holds(segment.opening.length) && is_unspread(head)
         });
-        let to_roll = heads.map(|(stream, _)| stream).collect();
-        self.spreading.look_at = now + LOOK_INTERVAL;
+        let unspread: BTreeMap<StreamId, SegmentId> = heads.collect();
+        let rolls = &mut self.spreading.rolls;
+        rolls.retain(|stream, (next, _)| *next > now || unspread.contains_key(stream));
+        let mut to_roll = unspread;
+        to_roll.retain(|stream, _| {
+            let (next, pause) = rolls.entry(*stream).or_insert((now, ROLL_PAUSE));
+            let is_due = *next <= now;
+            if is_due {
+                (*next, *pause) = (now + *pause, (*pause * 2).min(ROLL_PAUSE_MAX));
+            }
+            is_due
+        });
+        let is_any = !BTreeSet::is_empty(&waiting) || !rolls.is_empty() || !self.spreading.moving.is_empty();
+        self.spreading.look_at = now + if is_any { LOOK_INTERVAL } else { IDLE_LOOK_INTERVAL };
         (self.spreading.waiting, self.spreading.to_roll) = (waiting, to_roll);
     }
 
     fn begin_moves(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
-        while !self.spreading.waiting.is_empty() && self.copies.may_move(self.config.copies_max) {
+        let mut fruitless = 0;
+        while !self.spreading.waiting.is_empty() && self.copies.may_move(now, self.config.copies_max) {
             let Some(id) = self.spreading.waiting.pop_first() else { return };
             if self.segments.get(&id).is_some_and(|s| s.complete)
                 && self.may_copy(id, log)
                 && self.begin_move(now, id, view)
             {
                 effects.mark(Mark::MoveBegun);
+            } else {
+                fruitless += 1;
+            }
+            if fruitless == FRUITLESS_MAX {
+                self.spreading.waiting.clear();
             }
         }
     }
@@ -92,18 +124,25 @@ impl Replicator {
     fn begin_move(&mut self, now: Instant, id: SegmentId, view: &View) -> bool {
         let segment = &self.segments[&id];
         let Some(index) = segment.places.len().checked_sub(1) else { return false };
-        let (taken, avoided) = (segment.taken(), segment.avoided(now));
+        let mut stay = segment.taken();
+        if self.spreading.levels.unspread(view, &stay).is_none() {
+            return false;
+        }
+        let replaced = stay.pop();
+        // Backups without room would refuse one segment after the other.
+        let avoided: Vec<ServerId> =
+            segment.avoided(now).into_iter().chain(replaced).chain(self.full.keys().copied()).collect();
+        let replicas = segment.places.len();
         let wish = Wish {
-            taken: &taken,
+            taken: &stay,
             avoided: &avoided,
             primary: index == 0,
             primaries: &self.primaries,
             local_allowed: self.config.local_allowed,
-            // The successor is one of a copyset with the replicas that stay, not with the one that it replaces.
-            copysets: None,
+            copysets: self.copysets.of(view, replicas, self.config.local_allowed),
         };
         let Some(backup) = choose_backup(view, &wish, &mut self.rng) else { return false };
-        let after: Vec<ServerId> = taken[..index].iter().copied().chain([backup]).collect();
+        let after: Vec<ServerId> = stay.iter().copied().chain([backup]).collect();
         if self.spreading.levels.unspread(view, &after).is_some() {
             return false;
         }
@@ -149,6 +188,12 @@ impl Replicator {
         }
     }
 
+    /// Gives up a move: the segment is as complete as before it.
+    pub(crate) fn cancel_move(&mut self, now: Instant, id: SegmentId) {
+        let successor = self.segments[&id].places.len() - 1;
+        self.lose_moving(now, id, successor);
+    }
+
     /// Ends a move: the successor takes the place at `index`, or goes if the place is its own.
     fn replace(&mut self, id: SegmentId, index: usize) {
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
@@ -178,8 +223,10 @@ impl Replicator {
     }
 
     /// Streams whose head is unspread since the last look: they are to be rolled.
-    pub fn take_to_roll(&mut self) -> BTreeSet<StreamId> {
-        std::mem::take(&mut self.spreading.to_roll)
+    pub fn take_to_roll(&mut self) -> Vec<StreamId> {
+        let to_roll = std::mem::take(&mut self.spreading.to_roll).into_iter();
+        let is_head = |stream: StreamId, head: SegmentId| self.streams[&stream].order.iter().eq([&head]);
+        to_roll.filter(|(stream, head)| is_head(*stream, *head)).map(|(stream, _)| stream).collect()
     }
 
     /// The number of segments of a stream that are unspread.

@@ -119,7 +119,12 @@ impl Segment {
 
     /// Whether the replica of this place is the one that recoveries read first.
     pub fn is_primary(&self, index: usize) -> bool {
-        index == 0 || (self.moves == Some(0) && index + 1 == self.places.len())
+        index == 0 || (self.moves == Some(0) && self.is_successor(index))
+    }
+
+    /// Whether this place is that of the successor of a replica that moves.
+    pub fn is_successor(&self, index: usize) -> bool {
+        self.moves.is_some() && index + 1 == self.places.len()
     }
 
     /// The places without the successor of a replica that moves: it does not count before it is whole.

@@ -4,7 +4,8 @@
 
 use ramhold_base::{Instant, SegmentId, StreamId};
 use ramhold_placement::SpreadLevels;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 #[derive(Debug, Default)]
 pub(crate) struct Spreading {
@@ -18,8 +19,11 @@ pub(crate) struct Spreading {
     pub moving: BTreeSet<SegmentId>,
     /// Replicas have moved since the last look at the replication.
     pub has_moved: bool,
-    /// Streams to be rolled because their head is unspread.
-    pub to_roll: BTreeSet<StreamId>,
+    /// For streams whose head was rolled because it was unspread: when it may be rolled for that again, and how long
+    /// after that. A head that stays unspread, because backups elsewhere have no room, is rolled less and less often.
+    pub rolls: BTreeMap<StreamId, (Instant, Duration)>,
+    /// Streams to be rolled, with their head that is unspread.
+    pub to_roll: BTreeMap<StreamId, SegmentId>,
 }
 
 impl Spreading {

@@ -149,6 +149,8 @@ pub struct Bench {
     version: u64,
     pub paused: BTreeSet<ServerId>,
     pub refuse: bool,
+    /// This backup and those after it have no room for another replica.
+    pub full_from: Option<ServerId>,
     pub late: bool,
     /// Nothing is lost or doubled, and every frame takes a millisecond.
     pub calm: bool,
@@ -204,6 +206,7 @@ impl Bench {
             version: 0,
             paused: Default::default(),
             refuse: false,
+            full_from: None,
             late: false,
             calm: false,
             holds: Vec::new(),
@@ -441,10 +444,11 @@ impl Bench {
                     return;
                 }
                 let Some(backup) = self.alive.get_mut(&header.target) else { return };
-                if self.refuse
+                let is_full = self.full_from.is_some_and(|from| header.target >= from);
+                if (is_full || self.refuse)
                     && !backup.replicas.contains_key(&header.segment)
                     && AppendRequest::decode(body).unwrap().open
-                    && self.rng.chance(1, 3)
+                    && (is_full || self.rng.chance(1, 3))
                 {
                     let mut bytes = Vec::new();
                     frame::write(&mut bytes, &header.answer(Status::OpenRefused), |out| {

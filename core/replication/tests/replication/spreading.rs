@@ -121,6 +121,24 @@ fn moves_keep_to_the_rate_of_copies() {
     assert!((800_000..801_000).contains(&sent), "one replica of each segment is sent once: {sent} bytes");
 }
 
+/// Backups elsewhere that have no room leave a head unspread, and the log does not grow by that.
+#[test]
+fn a_head_that_cannot_be_spread_is_rolled_ever_less_often() {
+    let mut bench = bench(1, 0);
+    (bench.calm, bench.full_from) = (true, Some(ServerId(10)));
+    add(&mut bench, 10);
+    for _ in 0..60 {
+        live(&mut bench, 1000);
+    }
+    let segments = bench.log.0.len();
+    assert!((4..=6).contains(&segments), "{segments} segments in a minute");
+    bench.full_from = None;
+    for _ in 0..70 {
+        live(&mut bench, 1000);
+    }
+    assert_eq!(unspread(&bench), 0);
+}
+
 /// Backups die, also while replicas move there and away, and the network loses, doubles and delays.
 #[test]
 fn moves_and_losses_end_with_every_segment_spread_and_whole() {
