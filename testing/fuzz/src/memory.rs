@@ -75,4 +75,17 @@ mod tests {
         assert_eq!(held(), before);
         assert_eq!(peak(|| ()).1, 0);
     }
+
+    /// Marks cost real processes no allocation: a step's list of effects is used again.
+    #[test]
+    fn marks_take_no_memory_once_a_step_has_had_as_many() {
+        use ramhold_base::{Effects, Mark};
+        let mut effects = Effects::new();
+        let step = |effects: &mut Effects| {
+            Mark::ALL.iter().for_each(|mark| effects.mark(*mark));
+            effects.clear();
+        };
+        step(&mut effects);
+        assert_eq!(peak(|| (0..1000).for_each(|_| step(&mut effects))).1, 0);
+    }
 }

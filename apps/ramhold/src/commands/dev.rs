@@ -87,7 +87,8 @@ pub struct Dev {
         value_parser = parse_placement)]
     placement: ReplicaPlacement,
     /// Topology of a network to play: 'zones' labels the servers zone=a, b and c in turn, 'bcube:N,K' and
-    /// 'grid:R0,R1,...' give them the first places. Give it at every start; see 'ramhold topology'.
+    /// 'grid:R0,R1,...' give them the first places. Give it at every start, and take another --dir for
+    /// another one; see 'ramhold topology'.
     #[arg(long, env = "RAMHOLD_TOPOLOGY", value_name = "NETWORK", default_value = "flat")]
     topology: Topology,
     /// Memory of each server.
