@@ -1,4 +1,4 @@
-//! Who is near whom: the places of servers in a topology.
+//! The places of servers in a topology, and who is near whom.
 //!
 //! Two servers are *near* if they share an edge switch: in a grid if their labels differ on one level alone, with zones
 //! if they are in one rack. Everything else follows from this one relation: `ring(P, R) = near(R) \ (near(P) + P)` are

@@ -50,7 +50,7 @@ impl Replicator {
             self.spreading.look_at = now;
         }
         if self.copies.has_waiting() {
-            // What lacks a replica goes first.
+            // Segments that lack a replica go first.
             for id in self.spreading.moving.iter().copied().collect::<Vec<_>>() {
                 self.cancel_move(now, id);
             }

@@ -1,4 +1,4 @@
-//! What is known of unspread segments: see `moves`, which moves their replicas.
+//! The unspread segments and their moves: the state of `moves`.
 //!
 //! Invariant: a segment waits to be moved, or moves, or is in neither list.
 

@@ -167,7 +167,7 @@ impl Message for Enlist {
     type Reply = Enlisted;
 }
 
-/// What is wrong with a server's place in the topology.
+/// A fault of a server's place in the topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum PlaceFault {

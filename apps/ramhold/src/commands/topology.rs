@@ -26,9 +26,9 @@ The coordinator is given the topology at its start, and keeps it:
   grid:R0,R1,... the same with a number of digits for each level, from level 0
 Two servers are near each other if they share an edge switch.
 
-What it is for: 'topology' tells today who is near whom. Copies spread over the
-labels zone, rack and host in every topology (docs/operating/zones.md).
-Placement and recovery by neighbourhoods are not built yet.")]
+Copies spread over the labels zone, rack and host in every topology
+(docs/operating/zones.md). Placement and recovery by neighbourhoods are not
+built yet: so far a topology only tells who is near whom.")]
 pub struct TopologyCommand {
     #[command(subcommand)]
     command: Command,
