@@ -5,11 +5,10 @@
 //!
 //! The failure domains stand in a ring, ordered by a hash; R neighbours are a window. With zones or racks above the
 //! domains, a window leaves out neighbours whose zone or rack it has already, as long as there are others. Within a
-//! domain the servers stand
-//! in order, too, by hashes of host and directory. The servers of a window that stand at the same place are a copyset,
-//! and a domain with fewer servers begins again from its first. So hosts with as many servers each are matched host to
-//! host, and one host less costs few copysets, not most. Further rings, each with other hashes, spread the data that
-//! must be copied anew over more servers, at the price of as many more copysets.
+//! domain the servers stand in order, too, by hashes of host and directory. The servers of a window that stand at
+//! the same place are a copyset, and a domain with fewer servers begins again from its first. So hosts with as many
+//! servers each are matched host to host, and one host less costs few copysets, not most. Further rings, each with
+//! other hashes, spread the data that must be copied anew over more servers, at the price of as many more copysets.
 //!
 //! Everything follows from the server list alone. So all masters come to the same sets, and a server that returns with
 //! its directory returns to its sets.
