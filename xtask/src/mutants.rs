@@ -28,6 +28,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("SpreadIgnored", "servers have no zones without --zones"),
     ("NotSpreadAgain", "servers have no zones without --zones"),
     ("MovedEarly", "servers have no zones without --zones"),
+    ("AllNear", "servers have no zones without --zones"),
+    ("RecoveredAnywhere", "servers have no zones without --zones"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -108,6 +110,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("SpreadIgnored", "ramhold-placement", "", "the_loss_of_any_zone"),
     ("NotSpreadAgain", "ramhold-replication", "replication", "spreading::"),
     ("MovedEarly", "ramhold-replication", "replication", "spreading::"),
+    ("AllNear", "ramhold-placement", "", "the_loss_of_any_zone"),
+    ("RecoveredAnywhere", "ramhold-coordinator", "protocol", "zones::"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
     ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),

@@ -23,7 +23,6 @@ pub use waiting::{connect_to, wait_until_healthy, wait_until_redis_is_served};
 
 use crate::cross_slot::cross_slot_text;
 use crate::failure::Failure;
-use crate::placement::placement_text;
 use ramhold_node::CrossSlot;
 use ramhold_placement::Grid;
 use ramhold_wire::ReplicaPlacement;
@@ -117,7 +116,7 @@ impl Plan {
         push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
         if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());
-            push("--placement", placement_text(self.placement).into());
+            push("--placement", self.placement.to_string().into());
             push("--topology", self.topology.to_string().into());
         } else {
             push("--coordinator", self.coordinator().to_string().into());

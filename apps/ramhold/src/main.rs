@@ -16,7 +16,6 @@ mod local;
 mod memory;
 mod output;
 mod pipeline;
-mod placement;
 mod process;
 mod progress;
 mod screen;

@@ -84,6 +84,7 @@ impl Loader {
                 replicas: self.replicas,
                 tablets: 1,
                 slots: false,
+                zone: None,
             };
             let create = Operation::CreateTable { name: TABLE.into(), options, left_open: None };
             self.state = State::Creating(self.session.start(now, create, effects));

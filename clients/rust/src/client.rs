@@ -5,11 +5,11 @@ use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
 };
 use ramhold_client_core::{
-    Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
+    Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, TableChange,
+    WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_wire::copies::{StatePart, StatePosition};
-use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
 use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
@@ -319,15 +319,11 @@ impl Client {
     }
 
     /// Keeps a table in another way from now on; what is `None` stays as it is. Answered when that is stored: its tablets
-    /// follow one by one, and `describe_table` tells how many have not yet. Neither from nor to `Durability::None`, which is
-    /// refused with `Unsupported`, nor to more replicas than the servers that are up can keep (`TooFewBackups`).
-    pub fn alter_table(
-        &mut self,
-        table: TableId,
-        durability: Option<Durability>,
-        replicas: Option<u8>,
-    ) -> Result<(), Error> {
-        match self.complete(Operation::AlterTable { table, durability, replicas })? {
+    /// follow one by one, and `describe_table` tells how many have not yet. The durability is changed neither from nor to
+    /// `Durability::None`, which is refused with `Unsupported`. More replicas than the servers that are up can keep are refused
+    /// with `TooFewBackups`, and a zone in which no server is with `UnknownZone`.
+    pub fn alter_table(&mut self, table: TableId, change: TableChange) -> Result<(), Error> {
+        match self.complete(Operation::AlterTable { table, change })? {
             Reply::TableAltered => Ok(()),
             _ => Err(Error::UnexpectedReply),
         }

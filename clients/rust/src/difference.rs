@@ -5,7 +5,7 @@ use ramhold_wire::table::{LeftOpen, TableDescription, TableOptions};
 use std::fmt;
 
 /// One option that a table has otherwise than it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableDifference {
     Durability {
         has: Durability,
@@ -23,6 +23,11 @@ pub enum TableDifference {
     Slots {
         has: bool,
     },
+    /// The zone; none: any.
+    Zone {
+        has: Option<String>,
+        asked: Option<String>,
+    },
 }
 
 impl TableDifference {
@@ -32,7 +37,7 @@ impl TableDifference {
         asked: &TableOptions,
         left_open: Option<LeftOpen>,
     ) -> Vec<TableDifference> {
-        let TableOptions { durability, replicas, tablets, slots } = *asked;
+        let TableOptions { durability, replicas, tablets, slots, ref zone } = *asked;
         let has = &table.options;
         let count = u32::try_from(table.tablets.len()).unwrap_or(u32::MAX);
         let mut differences = Vec::new();
@@ -50,6 +55,9 @@ impl TableDifference {
         if slots != has.slots {
             differences.push(TableDifference::Slots { has: has.slots });
         }
+        if *zone != has.zone {
+            differences.push(TableDifference::Zone { has: has.zone.clone(), asked: zone.clone() });
+        }
         differences
     }
 }
@@ -66,6 +74,13 @@ impl fmt::Display for TableDifference {
             TableDifference::Tablets { has, asked } => write!(f, "it has {has} tablets, not {asked}"),
             TableDifference::Slots { has: true } => write!(f, "it is by slots"),
             TableDifference::Slots { has: false } => write!(f, "it is not by slots"),
+            TableDifference::Zone { has, asked } => {
+                let name = |zone: &Option<String>| {
+                    zone.as_ref()
+                        .map_or("any zone".to_owned(), |zone| format!("zone '{}'", zone.escape_debug()))
+                };
+                write!(f, "it is in {}, not in {}", name(has), name(asked))
+            }
         }
     }
 }

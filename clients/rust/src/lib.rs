@@ -73,7 +73,7 @@ pub use ramhold_base::{
 };
 pub use ramhold_client_core::{
     Cause, CommitAction, CommitItem, DomainLevel, Expiry, NoCursor, Operation, OperationId, Outcome, Page,
-    PageLimits, RejectRules, Reply, ScanCursor, ScannedObject, Shortage, TableCount, WhichTable,
+    PageLimits, RejectRules, Reply, ScanCursor, ScannedObject, Shortage, TableChange, TableCount, WhichTable,
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};

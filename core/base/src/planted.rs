@@ -180,6 +180,10 @@ defects! {
     NotSpreadAgain;
     /// A replica that moves is given up before its successor is whole.
     MovedEarly;
+    /// With `zone-local` every replica goes into the master's own zone, not the primary alone.
+    AllNear;
+    /// With `zone-local` a dead server is recovered anywhere, and partitions mix homes.
+    RecoveredAnywhere;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

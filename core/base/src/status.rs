@@ -101,6 +101,8 @@ statuses! {
     NotAllowed = 66, "not allowed in the present state";
     /// A server's labels give it no place in the topology. The body of the answer is a `LabelRefusal`.
     LabelRefused = 67, "the server's labels give it no place in the cluster's topology";
+    /// A table is to be in a zone that no server of the list has.
+    UnknownZone = 68, "no server is in this zone; 'ramhold status --wide' shows the zones";
     // Identity of a client.
     /// Nobody can tell any more whether an earlier attempt had its effect; this attempt had none.
     LeaseOver = 70, "the client's lease is over";

@@ -18,7 +18,7 @@ mod tablets;
 mod trouble;
 
 pub use count::TableCount;
-pub use operation::{CommitAction, CommitItem, Operation, WhichTable};
+pub use operation::{CommitAction, CommitItem, Operation, TableChange, WhichTable};
 pub use outcome::{Cause, Outcome, Reply};
 pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
 pub use session::{OperationId, Session, SessionConfig};

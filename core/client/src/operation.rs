@@ -29,6 +29,15 @@ pub enum WhichTable {
     Id(TableId),
 }
 
+/// A change of a table's options; what is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableChange {
+    pub durability: Option<Durability>,
+    pub replicas: Option<u8>,
+    /// The zone whose masters are to have the tablets; empty: any masters.
+    pub zone: Option<String>,
+}
+
 /// One operation. Keys have at most 65,535 bytes, values at most 1 MiB, names 1 to 255 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -102,12 +111,11 @@ pub enum Operation {
         table: TableId,
         division: Division,
     },
-    /// Changes a table's durability or replica count online. Done when the change is stored. The table's
-    /// tablets follow, and descriptions tell how far they are.
+    /// Changes a table online. Done when the change is stored. The table's tablets follow, and descriptions
+    /// tell how far they are.
     AlterTable {
         table: TableId,
-        durability: Option<Durability>,
-        replicas: Option<u8>,
+        change: TableChange,
     },
     ListTables,
     DescribeTable {
@@ -410,9 +418,9 @@ impl Operation {
             Operation::DivideTable { table, division } => {
                 encode_into(out, &TableDivide { table: *table, division: *division });
             }
-            Operation::AlterTable { table, durability, replicas } => {
-                let (table, durability, replicas) = (*table, *durability, *replicas);
-                encode_into(out, &TableAlter { table, durability, replicas });
+            Operation::AlterTable { table, change: TableChange { durability, replicas, zone } } => {
+                let (table, durability, replicas, zone) = (*table, *durability, *replicas, zone.clone());
+                encode_into(out, &TableAlter { table, durability, replicas, zone });
             }
             Operation::ListTables => encode_into(out, &TableList {}),
             Operation::DescribeTable { which } => {

@@ -204,9 +204,16 @@ mod tests {
             shortage: None,
             table: TableId(table),
             name: format!("table {table}"),
-            options: TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false },
+            options: TableOptions {
+                durability: Durability::Buffered,
+                replicas: 3,
+                tablets: 0,
+                slots: false,
+                zone: None,
+            },
             seed: PlacementSeed(77),
             tablets: tablets.collect(),
+            outside: None,
         }
     }
 

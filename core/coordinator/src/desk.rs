@@ -218,6 +218,7 @@ impl Desk {
             time: self.time(now),
             coordinator: Some(Address(self.config.advertise)),
             copyset_rings: self.config.placement.copyset_rings(),
+            placement: self.config.placement.named(),
             topology: self.state.meta.topology.clone(),
         }
     }

@@ -33,6 +33,7 @@ mod outbox;
 // Functions that need the desk alone.
 mod earlier;
 mod gone;
+mod home;
 mod losses;
 mod shortage;
 mod streams;

@@ -8,9 +8,9 @@
 //! Protocol: docs/protocols/recovery.md, 3. Catalogue: D2. See consistency rule 8.
 
 use crate::desk::Desk;
+use crate::home::least_loaded;
 use crate::prove::Proof;
 use crate::records::{Key, TabletRecord, UpdateResult};
-use crate::state::least_loaded;
 use ramhold_base::{ClusterTime, Instant, Level, RecoveryId, ServerId, Status, StreamId, TableId};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{LossAcknowledge, LossReport};
@@ -121,11 +121,12 @@ pub(crate) fn retake_unreplicated(now: Instant, desk: &mut Desk, crashed: Server
     let mut by_stream: BTreeMap<StreamId, Vec<TableId>> = BTreeMap::new();
     for id in &affected {
         let Some(table) = desk.state.tables.get_mut(id) else { continue };
+        let home = table.options.zone.as_deref();
         let mut streams = BTreeSet::new();
         for tablet in table.tablets.iter_mut().filter(|t| lost(t)) {
             streams.insert(tablet.stream);
             tablet.taken = false;
-            tablet.owner = least_loaded(&mut masters);
+            tablet.owner = least_loaded(&mut masters, &desk.state.servers, home);
             tablet.version_floor = tablet.version_floor.max(ceiling);
         }
         streams.iter().for_each(|s| by_stream.entry(*s).or_default().push(*id));

@@ -5,6 +5,7 @@
 use crate::cut::DeadTablet;
 use crate::desk::Desk;
 use crate::divide::{Bounds, divide};
+use crate::home::{Home, home_of_dead, is_at};
 use crate::losses;
 use crate::plan::Plan;
 use crate::prove::{Proof, StreamProof};
@@ -12,6 +13,7 @@ use crate::records::Key;
 use crate::recoveries::Recoveries;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId};
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
+use std::collections::BTreeMap;
 
 impl Recoveries {
     /// Divides the tablets that are still the dead server's, unless there is a division.
@@ -27,8 +29,20 @@ impl Recoveries {
             return;
         }
         let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
-        let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max);
-        let ranges = divide(&tablets, &bounds);
+        let tablet_count = tablets.len();
+        let mut homes: BTreeMap<Home, Vec<DeadTablet>> = BTreeMap::new();
+        for tablet in tablets {
+            homes.entry(home_of_dead(desk, crashed, tablet.range.table)).or_default().push(tablet);
+        }
+        let mut ranges: Vec<PartitionRange> = Vec::new();
+        // No partition has tablets of two homes.
+        for (home, tablets) in &homes {
+            let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
+            let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max, home.as_deref());
+            let next = ranges.last().map_or(0, |range| range.partition + 1);
+            let own = divide(tablets, &bounds).into_iter();
+            ranges.extend(own.map(|range| PartitionRange { partition: next + range.partition, ..range }));
+        }
         let plan_id = desk.state.meta.recoveries.next();
         desk.state.meta.recoveries = plan_id;
         let earlier = self.divide_earlier(desk, crashed, time, &ranges);
@@ -48,7 +62,7 @@ impl Recoveries {
             "{id}: the log of {crashed} is {}; {} segments, {} tablets in {} partitions, {since} ms after the verdict",
             if proof.has_loss() { "incomplete for good, see the loss report" } else { "complete" },
             record.segments,
-            tablets.len(),
+            tablet_count,
             plan.partitions.len(),
         );
         desk.outbox.report(Level::Info, text);
@@ -59,15 +73,24 @@ impl Recoveries {
         }
     }
 
-    /// The bounds of partitions of a log of this many live bytes; `most`: the most that one partition is to have.
-    pub(crate) fn bounds(&self, desk: &Desk, id: RecoveryId, weight: u64, most: Option<u64>) -> Bounds {
-        let masters = desk.state.all_up().filter(|s| s.entry.master).count() as u64;
+    /// The bounds of partitions of this many live bytes that are at home in this zone; `most`: the most that one
+    /// partition is to have.
+    fn bounds(
+        &self,
+        desk: &Desk,
+        id: RecoveryId,
+        weight: u64,
+        most: Option<u64>,
+        home: Option<&str>,
+    ) -> Bounds {
+        let masters = desk.state.masters().filter(|server| is_at(home, server)).count() as u64;
         // All masters that are up share the work, but none works on scraps. Parts do not come out even, least of all
         // between slots: a sixteenth is room for that.
         let share = weight.div_ceil(masters.max(1));
         // If some masters have more room than others they get more (see `room`). Then there are two parts for each
         // master.
-        let share = if self.uneven_masters(desk, id, share).is_some() { share.div_ceil(2) } else { share };
+        let share =
+            if self.uneven_masters(desk, id, share, home).is_some() { share.div_ceil(2) } else { share };
         let share = share.saturating_mul(17) / 16;
         let share = share.saturating_add(u64::from(desk.config.segment_bytes));
         let wanted = share.max(desk.config.partition_bytes_min).min(desk.config.partition_bytes_max);

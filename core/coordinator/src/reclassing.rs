@@ -15,6 +15,7 @@
 
 use crate::asked::Asked;
 use crate::desk::Desk;
+use crate::home::check_zone;
 use crate::progress::Progress;
 use crate::records::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
 use crate::recoveries::Recoveries;
@@ -28,6 +29,7 @@ use ramhold_wire::Header;
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::Durability;
+use ramhold_wire::shortage::Shortage;
 use ramhold_wire::table::{TableAlter, TabletReclass, TabletReclassed};
 use std::collections::BTreeSet;
 
@@ -38,8 +40,30 @@ pub(crate) fn alter_table(
 ) -> Result<UpdateResult, Status> {
     let table = desk.state.tables.get(&message.table).filter(|t| !t.dropping);
     let table = table.ok_or(Status::UnknownTable)?;
-    let durability = message.durability.unwrap_or(table.options.durability);
-    let replicas = message.replicas.unwrap_or(table.options.replicas);
+    check_zone(desk, message.zone.as_deref().filter(|zone| !zone.is_empty()))?;
+    if message.durability.is_some() || message.replicas.is_some() {
+        let durability = message.durability.unwrap_or(table.options.durability);
+        let replicas = message.replicas.unwrap_or(table.options.replicas);
+        let lacking = alter_class(desk, progress, message.table, StreamClass { durability, replicas })?;
+        if let Some(shortage) = lacking {
+            return Ok(UpdateResult::Lacking(shortage));
+        }
+    }
+    if let Some(zone) = &message.zone {
+        alter_zone(desk, message.table, zone);
+    }
+    Ok(UpdateResult::TableAltered(message.table))
+}
+
+/// Changes the durability and replica count of a table, unless too few failure domains are up.
+fn alter_class(
+    desk: &mut Desk,
+    progress: &mut Progress,
+    id: TableId,
+    class: StreamClass,
+) -> Result<Option<Shortage>, Status> {
+    let table = desk.state.tables.get(&id).ok_or(Status::UnknownTable)?;
+    let StreamClass { durability, replicas } = class;
     // A table without replicas has no results that could move with its objects, and its versions are given out
     // under a ceiling.
     if table.options.durability == Durability::None || durability == Durability::None {
@@ -50,27 +74,38 @@ pub(crate) fn alter_table(
         // This refusal is final for its sequence: the client goes on under another one.
         return Err(Status::Retry);
     }
-    let result = UpdateResult::TableAltered(message.table);
-    if (table.options.durability, table.options.replicas) == (durability, replicas) {
-        return Ok(result);
+    if table.options.class() == class {
+        return Ok(None);
     }
-    let left =
-        streams_left(&desk.state, table, StreamClass { durability, replicas }).map(|stream| stream.replicas);
-    if let Some(shortage) =
-        left.chain([replicas]).max().and_then(|replicas| shortage::shortage(desk, replicas))
-    {
-        return Ok(UpdateResult::Lacking(shortage));
+    let left = streams_left(&desk.state, table, class).map(|stream| stream.replicas);
+    let lacking = left.chain([replicas]).max().and_then(|replicas| shortage::shortage(desk, replicas));
+    if lacking.is_some() {
+        return Ok(lacking);
     }
-    let record = desk.state.tables.get_mut(&message.table).expect("found above");
+    let record = desk.state.tables.get_mut(&id).expect("found above");
     (record.options.durability, record.options.replicas) = (durability, replicas);
     record.division = record.division.next();
     let name = record.name.escape_debug();
     let text = format!("table {} '{name}' is to be {durability:?} with {replicas} replicas", record.id);
     desk.outbox.report(Level::Info, text);
     desk.outbox.mark(Mark::TableAltered);
-    desk.outbox.touch(Key::Table(message.table));
-    progress.want_reclassed(desk, message.table);
-    Ok(result)
+    desk.outbox.touch(Key::Table(id));
+    progress.want_reclassed(desk, id);
+    Ok(None)
+}
+
+/// Notes the zone in which a table's tablets are to be from the next choice of an owner on; empty: in any.
+fn alter_zone(desk: &mut Desk, id: TableId, zone: &str) {
+    let Some(record) = desk.state.tables.get_mut(&id) else { return };
+    let zone = Some(zone.to_owned()).filter(|zone| !zone.is_empty());
+    if record.options.zone == zone {
+        return;
+    }
+    let told = zone.as_deref().map_or("any zone".into(), |zone| format!("zone '{}'", zone.escape_debug()));
+    let text = format!("table {id} '{}' is to be in {told}", record.name.escape_debug());
+    record.options.zone = zone;
+    desk.outbox.report(Level::Info, text);
+    desk.outbox.touch(Key::Table(id));
 }
 
 /// The streams that a table leaves when it is to be of this class. A stream that lacks a backup cannot be left:

@@ -62,6 +62,9 @@ pub struct Meta {
     /// The topology of the network.
     #[n(11)]
     pub topology: Topology,
+    /// The name of the last placement of replicas; none: by `copyset_rings`.
+    #[n(12)]
+    pub placement: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

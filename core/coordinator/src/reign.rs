@@ -19,8 +19,8 @@ use ramhold_base::{
     ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
 };
 use ramhold_placement::{check_labels, share_place};
-use ramhold_wire::Header;
 use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::{Header, ReplicaPlacement};
 
 /// No wall clock beyond this (the year 2106) is believed: later seconds do not fit an object.
 const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
@@ -349,19 +349,20 @@ fn take_topology(desk: &mut Desk) -> Result<(), String> {
 
 /// If an operator gives another placement than before, a warning tells what that means.
 fn note_placement(desk: &mut Desk) {
-    let rings = desk.config.placement.copyset_rings().unwrap_or(0);
-    let before = desk.state.meta.copyset_rings.replace(rings);
-    if before == Some(rings) {
+    let placement = desk.config.placement;
+    let noted = (Some(placement.copyset_rings().unwrap_or(0)), placement.named());
+    let meta = &mut desk.state.meta;
+    let before = std::mem::replace(&mut meta.copyset_rings, noted.0);
+    let named_before = std::mem::replace(&mut meta.placement, noted.1.clone());
+    if (before, &named_before) == (noted.0, &noted.1) {
         return;
     }
     desk.outbox.touch(Key::Meta);
-    if let Some(before) = before {
-        let name = |rings| if rings == 0 { "scatter".to_owned() } else { format!("copyset:{rings}") };
+    if let Some(rings) = before {
+        let before = ReplicaPlacement::of(Some(rings).filter(|rings| *rings > 0), named_before.as_deref());
         let text = format!(
-            "replicas were placed by {}, and are placed by {} from now on; those that are there stay until cleaning \
-             or a loss replaces them",
-            name(before),
-            name(rings)
+            "replicas were placed by {before}, and are placed by {placement} from now on; those that are there stay \
+             until cleaning or a loss replaces them"
         );
         desk.outbox.report(Level::Warn, text);
     }

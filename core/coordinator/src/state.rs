@@ -218,14 +218,6 @@ impl State {
     }
 }
 
-/// The master with the fewest tablets, which then counts one more. There must be a master.
-pub(crate) fn least_loaded(masters: &mut BTreeMap<ServerId, u32>) -> ServerId {
-    let least = masters.iter_mut().min_by_key(|(id, count)| (**count, **id));
-    let (id, count) = least.expect("there is a master");
-    *count += 1;
-    *id
-}
-
 /// The record of the term, for a store that is made of other records.
 pub fn term_record(term: Term) -> (String, Vec<u8>) {
     (TERM_KEY.into(), encode_term(term))

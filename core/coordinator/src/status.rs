@@ -98,6 +98,7 @@ impl Sight<'_> {
             version: env!("CARGO_PKG_VERSION").into(),
             cleared: self.verification.cleared.values().cloned().collect(),
             copyset_rings: self.desk.config.placement.copyset_rings(),
+            placement: self.desk.config.placement.named(),
             topology: self.desk.state.meta.topology.clone(),
             expected: Some(self.desk.state.expected_count()),
             gone: Some(gone::reports(self.desk)),

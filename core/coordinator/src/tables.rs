@@ -11,12 +11,12 @@
 //! Catalogue: A1, B3.
 
 use crate::desk::Desk;
+use crate::home::{check_zone, is_at, least_loaded, outside_count};
 use crate::progress::Progress;
 use crate::reclassing;
 use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
 use crate::recoveries::Recoveries;
 use crate::shortage;
-use crate::state::least_loaded;
 use crate::streams::check_durability;
 use crate::weight::{part, part_at_slots};
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
@@ -42,6 +42,7 @@ pub(crate) fn create_table(
         return Err(Status::TableExists);
     }
     let options = settle(message, desk.config.default_replicas)?;
+    check_zone(desk, options.zone.as_deref())?;
     if desk.state.tables.len() >= TABLE_COUNT_MAX {
         return Err(Status::TooManyTables);
     }
@@ -53,13 +54,19 @@ pub(crate) fn create_table(
     if let Some(shortage) = shortage::shortage(desk, options.replicas) {
         return Ok(UpdateResult::Lacking(shortage));
     }
+    let home = options.zone.as_deref();
     let count = match message.options.tablets {
-        0 => u64::try_from(masters.len()).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX)),
+        0 => {
+            let there = desk.state.masters().filter(|server| is_at(home, server)).count();
+            let spread = if there == 0 { masters.len() } else { there };
+            u64::try_from(spread).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX))
+        }
         count => u64::from(count),
     };
     let part = if options.slots { part_at_slots } else { part };
     let range = |index: u64| part(0, u64::MAX, index, count);
-    let tablets = (0..count).map(|i| untaken(range(i), least_loaded(&mut masters))).collect();
+    let servers = &desk.state.servers;
+    let tablets = (0..count).map(|i| untaken(range(i), least_loaded(&mut masters, servers, home))).collect();
     let seed = PlacementSeed(desk.rng.u64());
     Ok(UpdateResult::TableCreated(enter_table(desk, progress, message.name.clone(), options, seed, tablets)))
 }
@@ -129,8 +136,11 @@ pub(crate) fn truncate_table(
     if let Some(shortage) = shortage::shortage(desk, table.options.replicas) {
         return Ok(UpdateResult::Lacking(shortage));
     }
+    let home = table.options.zone.as_deref();
     let owner = |tablet: &TabletRecord, masters: &mut BTreeMap<ServerId, u32>| {
-        if masters.contains_key(&tablet.owner) { tablet.owner } else { least_loaded(masters) }
+        let is_there = desk.state.up(tablet.owner).is_some_and(|owner| is_at(home, owner));
+        let stays = masters.contains_key(&tablet.owner) && is_there;
+        if stays { tablet.owner } else { least_loaded(masters, &desk.state.servers, home) }
     };
     let whole = table.whole_tablets();
     let tablets = whole.map(|t| untaken((t.first.0, t.last.0), owner(&t, &mut masters))).collect();
@@ -179,6 +189,7 @@ pub(crate) fn answer_table_describe(
         tablets: table.whole_tablets().map(|t| describe(desk, table, &t)).collect(),
         reclassing: reclassing::reclassing_count(&desk.state, table),
         shortage: shortage::shortage(desk, table.options.replicas),
+        outside: outside_count(desk, table),
     };
     desk.outbox.reply_with(to, header, &description);
     Ok(())
@@ -235,7 +246,8 @@ fn check_create(message: &TableCreate) -> Result<(), Status> {
 
 /// The options of a new table: those that were given, and the cluster's default for those that were left open.
 fn settle(message: &TableCreate, default_replicas: u8) -> Result<TableOptions, Status> {
-    let said = message.options.clone();
+    let mut said = message.options.clone();
+    said.zone = said.zone.filter(|zone| !zone.is_empty());
     match (message.left_open, said.durability) {
         (None, _) | (Some(_), Durability::None) => Ok(said),
         (Some(LeftOpen::Durability), _) if default_replicas == 0 => {

@@ -9,11 +9,11 @@
 
 use crate::asked::Asked;
 use crate::desk::Desk;
+use crate::home::least_loaded;
 use crate::progress::Progress;
 use crate::records::{Key, TabletRecord};
 use crate::recoveries::Recoveries;
 use crate::retry::Retry;
-use crate::state::least_loaded;
 use crate::updates;
 use ramhold_base::{Instant, KeyHash, Level, ServerId, Status, TableId};
 use ramhold_wire::decode;
@@ -61,9 +61,11 @@ impl Progress {
         if masters.is_empty() {
             return;
         }
+        let servers = &desk.state.servers;
         for table in desk.state.tables.values_mut().filter(|t| !t.dropping) {
+            let home = table.options.zone.as_deref();
             for tablet in table.tablets.iter_mut().filter(|t| t.owner == dead && !t.taken) {
-                tablet.owner = least_loaded(&mut masters);
+                tablet.owner = least_loaded(&mut masters, servers, home);
                 self.creating.insert((table.id, tablet.first), Retry::new(&desk.config));
                 desk.outbox.touch(Key::Table(table.id));
             }

@@ -7,7 +7,7 @@ use ramhold_base::{Effect, Effects, Instant, Level, Peer, Status};
 use ramhold_master::Master;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Enlist, Enlisted, LabelRefusal, PlaceFault};
-use ramhold_wire::{Header, ReplicaPlacement, View, decode, request};
+use ramhold_wire::{Header, View, decode, request};
 use std::time::Duration;
 
 /// How often a server that cannot reach its coordinator says so.
@@ -123,7 +123,7 @@ impl ServerNode {
         view.term = enlisted.term;
         view.list.apply(&enlisted.list);
         view.tell_time(now, enlisted.list.time);
-        view.placement = ReplicaPlacement::of(enlisted.list.copyset_rings);
+        view.placement = enlisted.list.replica_placement();
         view.topology = enlisted.list.topology.clone();
         self.view = view;
         self.ceiling = enlisted.ceiling;

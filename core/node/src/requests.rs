@@ -7,9 +7,7 @@ use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState}
 use ramhold_wire::pubsub::{Listeners, ListenersTold, Publish, Published};
 use ramhold_wire::recovery::RoomReport;
 use ramhold_wire::status::{Pong, ProcessStatus, Reach};
-use ramhold_wire::{
-    Addressee, ForProcess, ForServer, Gate, Header, ReplicaPlacement, Standing, decode, reply, reply_with,
-};
+use ramhold_wire::{Addressee, ForProcess, ForServer, Gate, Header, Standing, decode, reply, reply_with};
 
 impl ServerNode {
     pub(crate) fn on_request(
@@ -167,7 +165,7 @@ impl ServerNode {
             Err(status) => return reply(effects, to, header, status),
         };
         self.view.tell_time(now, update.time);
-        self.view.placement = ReplicaPlacement::of(update.copyset_rings);
+        self.view.placement = update.replica_placement();
         self.view.topology = update.topology.clone();
         let before = self.view.list.version();
         self.view.list.apply(&update);

@@ -4,14 +4,16 @@
 //! several are drawn, and the one is chosen that would be done soonest with its share of this log. By copysets only
 //! those backups are candidates that keep the replicas of a segment within one copyset, as long as there are any. Among
 //! the candidates, those count whose zone, and then whose rack, has the fewest copies of the segment, the master's own
-//! in DRAM among them. The choice is a pure function of a view and chance. It answers "none fits" rather than wait.
+//! in DRAM among them. With `zone-local` a primary stays in the master's own zone instead, where a recovery reads it, as
+//! long as another replica is elsewhere. The choice is a pure function of a view and chance. It answers "none fits"
+//! rather than wait.
 //!
 //! Invariants:
 //! - no two replicas of a segment share a failure domain, and none shares the master's unless that is allowed, whatever
 //!   the placement;
 //! - with backups of two zones (racks) to choose from, the loss of any one zone (rack) leaves a copy.
 //!
-//! Not here: what happens to a replica afterwards (replication). Catalogue: D3, D4, C6.
+//! Not here: what happens to a replica afterwards (replication). Catalogue: D3, D4, C6, H3.
 
 mod copysets;
 mod domain;
@@ -26,8 +28,8 @@ pub use topology::{Network, Path, check_labels, share_place};
 use domain::crowding;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Rng, ServerId};
-use ramhold_wire::View;
 use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::{ReplicaPlacement, View};
 use std::collections::BTreeMap;
 
 /// Candidates drawn for a primary (SOSP11 3.2).
@@ -41,6 +43,8 @@ pub struct Wish<'a> {
     /// Backups that refused lately, or are distrusted for this segment.
     pub avoided: &'a [ServerId],
     pub primary: bool,
+    /// The number of replicas of the segment.
+    pub replicas: usize,
     /// The number of primaries of this log that each backup has.
     pub primaries: &'a BTreeMap<ServerId, u32>,
     /// Whether the master's own failure domain may be used (a cluster of one machine).
@@ -70,6 +74,10 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
             fitting = within;
         }
     }
+    let is_near = (wish.primary && leaves_zone(view, wish)) || planted(Defect::AllNear);
+    if view.placement == ReplicaPlacement::ZoneLocal && is_near {
+        keep_near(view, &mut fitting);
+    }
     spread(view, wish.taken, &mut fitting);
     if !wish.primary {
         return rng.pick(&fitting).map(|e| e.id);
@@ -81,6 +89,33 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
         fitting.swap(i, other);
     }
     fitting[..drawn].iter().min_by_key(|e| read_time(e, wish.primaries)).map(|e| e.id)
+}
+
+/// Whether a replica of the segment is outside the master's zone, or is still to be placed.
+fn leaves_zone(view: &View, wish: &Wish<'_>) -> bool {
+    let own = view.list.entry(view.me).and_then(zone);
+    let is_outside = |id: &ServerId| view.list.entry(*id).is_some_and(|e| zone(e) != own);
+    wish.taken.len() + 1 < wish.replicas || wish.taken.iter().any(is_outside)
+}
+
+/// Keeps the backups of the master's zone beside which one elsewhere can be chosen, if there are any.
+fn keep_near(view: &View, fitting: &mut Vec<&ServerEntry>) {
+    let own = view.list.entry(view.me).and_then(zone);
+    let outside = || fitting.iter().filter(|e| zone(e) != own).map(|e| domain(e));
+    // The servers of one host may have labels of two zones.
+    let only = outside().next().filter(|first| outside().all(|other| other == *first));
+    let is_near = |e: &&ServerEntry| zone(e) == own && Some(domain(e)) != only;
+    if fitting.iter().any(is_near) {
+        fitting.retain(is_near);
+    }
+}
+
+/// Whether a replica is where a recovery should not have to read it: the primary of a segment, placed by `zone-local`,
+/// outside its master's zone.
+pub fn is_outside(view: &View, primary: ServerId) -> bool {
+    let (own, primary) = (view.list.entry(view.me), view.list.entry(primary));
+    let zones = own.zip(primary).map(|(own, primary)| (zone(own), zone(primary)));
+    view.placement == ReplicaPlacement::ZoneLocal && zones.is_some_and(|(own, primary)| own != primary)
 }
 
 /// Keeps the backups whose zone, and then whose rack, has the fewest copies of the segment.

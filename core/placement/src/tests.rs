@@ -45,6 +45,7 @@ fn update(view: &mut View, changed: Vec<ServerEntry>, removed: Vec<ServerId>) {
         coordinator: None,
         copyset_rings: None,
         topology: Default::default(),
+        placement: None,
     }));
 }
 
@@ -73,8 +74,15 @@ fn place(
 ) -> Vec<ServerId> {
     let mut taken = vec![];
     for i in 0..replicas {
-        let wish =
-            Wish { taken: &taken, avoided: &[], primary: i == 0, primaries, local_allowed: false, copysets };
+        let wish = Wish {
+            taken: &taken,
+            avoided: &[],
+            primary: i == 0,
+            replicas,
+            primaries,
+            local_allowed: false,
+            copysets,
+        };
         let Some(id) = choose_backup(view, &wish, rng) else { return taken };
         if i == 0 {
             *primaries.entry(id).or_insert(0) += 1;
@@ -93,11 +101,13 @@ fn replace(
     copysets: Option<&Copysets>,
     rng: &mut Rng,
 ) -> bool {
+    let replicas = set.len();
     set.remove(at);
     let wish = Wish {
         taken: set,
         avoided,
         primary: at == 0,
+        replicas,
         primaries: &BTreeMap::new(),
         local_allowed: false,
         copysets,
@@ -373,9 +383,13 @@ fn the_loss_of_any_zone_or_rack_leaves_a_copy() {
         let drawn: Vec<&str> = drawn.iter().map(String::as_str).collect();
         let mut view = standing(&drawn);
         view.me = ServerId(1 + rng.below(count as u64));
+        if seed.is_multiple_of(3) {
+            view.placement = ReplicaPlacement::ZoneLocal;
+        }
         let replicas = rng.between(1, 3) as usize;
         let copysets = Copysets::new(&view, 1, replicas, false);
-        let copysets = rng.chance(1, 2).then_some(&copysets);
+        let is_by_copysets = rng.chance(1, 2) && view.placement != ReplicaPlacement::ZoneLocal;
+        let copysets = is_by_copysets.then_some(&copysets);
         let mut set = place(&view, replicas, copysets, &mut BTreeMap::new(), &mut rng);
         for _ in 0..3 {
             assert_eq!(set.len(), replicas.min(domain_count(&view, false)), "seed {seed}: {drawn:?}");
@@ -408,6 +422,35 @@ fn the_loss_of_any_zone_or_rack_leaves_a_copy() {
             }
         }
     }
+}
+
+/// H3: a recovery reads in the master's zone, and the loss of that zone leaves all other replicas.
+#[test]
+fn zone_local_keeps_the_primary_near_and_all_others_away() {
+    let places = ["a/r1/h1", "a/r1/h2", "a/r2/h3", "b/r1/h4", "b/r1/h5", "c/r1/h6", "c/r1/h7"];
+    let mut view = standing(&places);
+    view.placement = ReplicaPlacement::ZoneLocal;
+    let zones = |view: &View, set: &[ServerId]| {
+        set.iter().map(|id| zone(view.list.entry(*id).unwrap()).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        let mut set = place(&view, 3, None, &mut BTreeMap::new(), &mut rng);
+        assert_eq!(set[0], ServerId(3), "in the other rack of the zone");
+        let mut others = zones(&view, &set[1..]);
+        others.sort();
+        assert_eq!(others, ["b", "c"], "seed {seed}");
+        assert!(!is_outside(&view, set[0]) && is_outside(&view, set[1]));
+        replace(&view, &mut set, 0, &[], None, &mut rng);
+        assert_eq!(zones(&view, &set[2..]), ["a"], "a lost primary is made anew there");
+        let one = place(&view, 1, None, &mut BTreeMap::new(), &mut rng);
+        assert_ne!(zones(&view, &one), ["a"], "the only replica is away");
+    }
+    // What the zone does not have is elsewhere.
+    update(&mut view, vec![], vec![ServerId(2), ServerId(3)]);
+    let set = place(&view, 3, None, &mut BTreeMap::new(), &mut Rng::new(1));
+    assert_eq!(set.len(), 3);
+    assert!(is_outside(&view, set[0]));
 }
 
 /// H1: a segment is unspread while a backup elsewhere is up, and only then.

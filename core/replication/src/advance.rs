@@ -151,6 +151,7 @@ impl Replicator {
             taken: &taken,
             avoided: &avoided,
             primary: place == 0,
+            replicas,
             primaries: &self.primaries,
             local_allowed: self.config.local_allowed,
             copysets: self.copysets.of(view, replicas, self.config.local_allowed),

@@ -110,13 +110,14 @@ impl Copies {
         self.waiting.iter().chain(&self.unfit).chain(&self.running).map(|(_, segment)| *segment)
     }
 
-    /// Whether one more segment may be copied though it lacks no replica: nothing waits that does.
+    /// Whether one more segment may be copied though it lacks no replica: nothing waits that does. A master that is
+    /// short may be so for good, so one segment at a time moves there; the others can be cleaned.
     pub fn may_move(&self, now: Instant, copies_max: usize) -> bool {
+        let most = if self.short { 1 } else { copies_max };
         self.waiting.is_empty()
             && self.unfit.is_empty()
-            && self.running.len() < copies_max
+            && self.running.len() < most
             && self.yields_until(now).is_none()
-            && !self.short
     }
 
     /// Whether a segment that lacks a replica waits for its turn.

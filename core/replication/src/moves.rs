@@ -20,8 +20,8 @@ use crate::segment::{Place, Segment};
 use crate::{Replicator, Segments};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Mark, SegmentId, ServerId, StreamId, time::earliest};
-use ramhold_placement::{SpreadLevels, Wish, choose_backup};
-use ramhold_wire::View;
+use ramhold_placement::{SpreadLevels, Wish, choose_backup, is_outside};
+use ramhold_wire::{ReplicaPlacement, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -137,6 +137,7 @@ impl Replicator {
             taken: &stay,
             avoided: &avoided,
             primary: index == 0,
+            replicas,
             primaries: &self.primaries,
             local_allowed: self.config.local_allowed,
             copysets: self.copysets.of(view, replicas, self.config.local_allowed),
@@ -227,6 +228,16 @@ impl Replicator {
         let to_roll = std::mem::take(&mut self.spreading.to_roll).into_iter();
         let is_head = |stream: StreamId, head: SegmentId| self.streams[&stream].order.iter().eq([&head]);
         to_roll.filter(|(stream, head)| is_head(*stream, *head)).map(|(stream, _)| stream).collect()
+    }
+
+    /// The number of segments of a stream whose primary is outside, as the placement has it.
+    pub fn outside_count(&self, stream: StreamId, view: &View) -> u64 {
+        if view.placement != ReplicaPlacement::ZoneLocal {
+            return 0;
+        }
+        let own = self.segments.values().filter(|s| s.stream == stream);
+        let primaries = own.filter_map(|segment| segment.own_places().next()?.backup);
+        primaries.filter(|primary| is_outside(view, *primary)).count() as u64
     }
 
     /// The number of segments of a stream that are unspread.

@@ -48,6 +48,7 @@ impl Replicator {
                     waits_for: self.waits_for(*id, view),
                     unreplicated_bytes: unreplicated(*id),
                     unspread_segments: self.unspread_count(*id, view),
+                    outside_segments: self.outside_count(*id, view),
                 }
             })
             .collect()

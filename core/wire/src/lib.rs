@@ -24,6 +24,7 @@ mod packed;
 pub mod pubsub;
 mod read_times;
 pub mod recovery;
+mod replica_placement;
 pub mod scan;
 pub mod server_list;
 pub mod shortage;
@@ -38,5 +39,6 @@ pub use frame::{BadFrame, Header, Kind};
 pub use opcode::{
     Addressee, ForBackup, ForCoordinator, ForMaster, ForObject, ForProcess, ForServer, Gate, Opcode,
 };
-pub use server_list::{ReplicaPlacement, ServerList, Standing, View};
+pub use replica_placement::ReplicaPlacement;
+pub use server_list::{ServerList, Standing, View};
 pub use step::Step;

@@ -5,6 +5,7 @@
 
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
+use crate::replica_placement::ReplicaPlacement;
 use crate::status::DiskFull;
 use crate::topology::Topology;
 use minicbor::{Decode, Encode};
@@ -94,12 +95,22 @@ pub struct ServerListUpdate {
     /// The coordinator's own address, as the coordinator tells it.
     #[n(6)]
     pub coordinator: Option<Address>,
-    /// Rings of copysets in which replicas are placed. None: replicas are scattered freely.
+    /// Rings of copysets in which replicas are placed. None: they are placed by `placement`.
     #[n(7)]
     pub copyset_rings: Option<u8>,
     /// The topology of the network.
     #[n(8)]
     pub topology: Topology,
+    /// The name of the placement of replicas. None: they are scattered freely, or placed by copysets.
+    #[n(9)]
+    pub placement: Option<String>,
+}
+
+impl ServerListUpdate {
+    /// The placement of replicas that it tells.
+    pub fn replica_placement(&self) -> ReplicaPlacement {
+        ReplicaPlacement::of(self.copyset_rings, self.placement.as_deref())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

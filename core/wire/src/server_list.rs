@@ -8,6 +8,7 @@
 use crate::Header;
 use crate::clock::ClusterClock;
 use crate::membership::{ServerEntry, ServerListUpdate, ServerState};
+use crate::replica_placement::ReplicaPlacement;
 use crate::topology::Topology;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterId, ClusterTime, Instant, ServerId, Status, Term};
@@ -102,30 +103,6 @@ impl ServerList {
     /// Where an Up server listens.
     pub fn address(&self, id: ServerId) -> Option<SocketAddr> {
         self.entry(id).filter(|e| e.state == ServerState::Up).map(|e| e.address.0)
-    }
-}
-
-/// The choice of backups that may hold replicas of one segment together: the same for the whole cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ReplicaPlacement {
-    /// Any backups that are in separate failure domains.
-    #[default]
-    Scatter,
-    /// The backups of one of a few sets, which follow from the server list.
-    Copysets { rings: u8 },
-}
-
-impl ReplicaPlacement {
-    /// The placement that the server list's updates tell.
-    pub fn of(copyset_rings: Option<u8>) -> ReplicaPlacement {
-        copyset_rings.map_or(ReplicaPlacement::Scatter, |rings| ReplicaPlacement::Copysets { rings })
-    }
-
-    pub fn copyset_rings(self) -> Option<u8> {
-        match self {
-            ReplicaPlacement::Scatter => None,
-            ReplicaPlacement::Copysets { rings } => Some(rings),
-        }
     }
 }
 
@@ -245,6 +222,7 @@ mod tests {
             time: ClusterTime(0),
             coordinator: None,
             copyset_rings: None,
+            placement: None,
             topology: Default::default(),
         }
     }

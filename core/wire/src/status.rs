@@ -4,6 +4,7 @@ use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, Label, ServerEntry};
 use crate::recovery::ReplayTimes;
+use crate::replica_placement::ReplicaPlacement;
 use crate::topology::Topology;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, RecoveryId, ServerId, StreamId, TableId, Term};
@@ -209,6 +210,11 @@ pub struct StreamStatus {
     #[n(7)]
     #[cbor(default)]
     pub unspread_segments: u64,
+    /// Segments whose primary replica is in another zone than their master, although the placement is
+    /// `zone-local`: a recovery reads them from there.
+    #[n(8)]
+    #[cbor(default)]
+    pub outside_segments: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
@@ -314,7 +320,7 @@ pub struct ClusterStatus {
     #[n(11)]
     #[cbor(default)]
     pub cleared: Vec<ClearedReport>,
-    /// Rings of copysets in which replicas are placed. None: replicas are scattered freely.
+    /// Rings of copysets in which replicas are placed. None: they are placed by `placement`.
     #[n(12)]
     pub copyset_rings: Option<u8>,
     /// Servers that should be there: those that are up, those that are being recovered, and those that are
@@ -327,6 +333,16 @@ pub struct ClusterStatus {
     /// The topology of the network.
     #[n(15)]
     pub topology: Topology,
+    /// The name of the placement of replicas. None: they are scattered freely, or placed by copysets.
+    #[n(16)]
+    pub placement: Option<String>,
+}
+
+impl ClusterStatus {
+    /// The placement of replicas.
+    pub fn replica_placement(&self) -> ReplicaPlacement {
+        ReplicaPlacement::of(self.copyset_rings, self.placement.as_deref())
+    }
 }
 
 /// A server that was declared dead and recovered, and whose data directory has not enlisted again.

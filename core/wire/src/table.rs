@@ -24,6 +24,10 @@ pub struct TableOptions {
     #[n(3)]
     #[cbor(default)]
     pub slots: bool,
+    /// The zone whose masters have the tablets while one of them is up and has room; at most
+    /// `LABEL_BYTES_MAX` bytes. None: any masters have them.
+    #[n(4)]
+    pub zone: Option<String>,
 }
 
 /// The options that the creator of a table leaves to the cluster.
@@ -152,7 +156,7 @@ impl Message for TableDivide {
 /// replica count online. Answered when the change is stored. The tablets follow one by one
 /// (docs/protocols/reclassing.md), and `TableDescription` tells how far they are. `TooFewBackups`, with a
 /// `Shortage` as its body, when the servers that are up cannot keep the table so; then nothing changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableAlter {
     #[n(0)]
     pub table: TableId,
@@ -162,6 +166,10 @@ pub struct TableAlter {
     /// Copies on backups, 1 to `REPLICA_COUNT_MAX`. Absent: unchanged.
     #[n(2)]
     pub replicas: Option<u8>,
+    /// The zone whose masters are to have the tablets; empty: any masters. Absent: unchanged. Tablets that
+    /// are elsewhere stay there until their owner dies.
+    #[n(3)]
+    pub zone: Option<String>,
 }
 
 impl Message for TableAlter {
@@ -228,6 +236,9 @@ pub struct TableDescription {
     /// Why writes may wait: too few failure domains are up for the table's replicas.
     #[n(6)]
     pub shortage: Option<Shortage>,
+    /// Tablets that are outside the zone of the options. None: the options name no zone.
+    #[n(7)]
+    pub outside: Option<u32>,
 }
 
 impl TableDescription {

@@ -209,7 +209,8 @@ fn by_slots() -> TableOptions {
 }
 
 fn table_create(left_open: Option<LeftOpen>) -> TableCreate {
-    let options = TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false };
+    let options =
+        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false, zone: None };
     TableCreate { name: "t".into(), options, left_open }
 }
 
@@ -253,6 +254,7 @@ fn old_and_new_understand_each_other_as_the_page_says() {
         time: ClusterTime(4),
         coordinator: None,
         copyset_rings: None,
+        placement: None,
         topology: Default::default(),
     };
     // Null at the end is left out, and may as well be written.

@@ -66,6 +66,7 @@ fn server() -> ServerSeen {
         waits_for: Some("a backup with the key \"of a client\"\n in its way".into()),
         unreplicated_bytes: 100,
         unspread_segments: 0,
+        outside_segments: 0,
     };
     let status = ProcessStatus {
         server: ServerId(3),

@@ -65,6 +65,7 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
         replicas: REPLICA_COUNT,
         tablets: TABLET_COUNT,
         slots: false,
+        zone: None,
     };
     cluster.client(PATIENCE)?.create_table(TABLE, table)?;
 

@@ -94,8 +94,13 @@ impl Load {
         seed: u64,
         shape: Shape,
     ) -> Result<Load, Failure> {
-        let options =
-            TableOptions { durability: Durability::Buffered, replicas, tablets: TABLET_COUNT, slots: false };
+        let options = TableOptions {
+            durability: Durability::Buffered,
+            replicas,
+            tablets: TABLET_COUNT,
+            slots: false,
+            zone: None,
+        };
         let table = cluster.client(PATIENCE)?.create_table(name, options)?;
         let shared = Arc::new(Shared {
             stops: AtomicBool::new(false),

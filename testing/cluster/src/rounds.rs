@@ -43,7 +43,7 @@ const WAIT_WITHIN: Duration = Duration::from_secs(120);
 
 /// A table that is made to see whether tables can be made.
 const SMALL: TableOptions =
-    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 4, slots: false };
+    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 4, slots: false, zone: None };
 
 /// The results of one run of rounds.
 #[derive(Debug, Default)]

@@ -121,6 +121,7 @@ impl System for Cluster {
         // Where memory is full, there may never be room for copies. A stretch that cannot be moved is not cut
         // either (docs/protocols/reclassing.md).
         let may_alter = !self.tight;
+        let zones = self.zones;
         let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =
             self.members().into_iter().filter(|m| m.role == Role::Server).map(|m| m.addr).collect();
@@ -133,6 +134,7 @@ impl System for Cluster {
                     (durability, replicas),
                     second,
                     (may_alter, may_grow),
+                    zones,
                 )))
             }
         })

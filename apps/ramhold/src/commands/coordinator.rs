@@ -5,7 +5,6 @@ mod backup;
 use crate::admin::{self, Admin, parse_admin};
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::placement::{parse_placement, placement_text};
 use crate::process;
 use crate::size::parse_duration;
 use backup::Backup;
@@ -32,7 +31,8 @@ Examples:
       --insecure-network
   ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
   ramhold coordinator --dir /var/lib/ramhold-coordinator --placement copyset
-  ramhold coordinator --dir /var/lib/ramhold-coordinator --topology zones
+  ramhold coordinator --dir /var/lib/ramhold-coordinator --topology zones \\
+      --placement zone-local
   ramhold coordinator backup --to /var/backups/ramhold-state
   ramhold coordinator --dir /var/lib/ramhold-new --rebuild-from-servers \\
       --given-up s4
@@ -113,9 +113,10 @@ pub struct Coordinator {
     /// Placement of a segment's replicas. 'scatter': on any servers. 'copyset': on one of few sets of
     /// servers, as many sets as servers. 'copyset:RINGS': RINGS times as many sets (1 to 16). With fewer
     /// sets, a power cut after which some servers stay away is less likely to lose data, but loses more when
-    /// it does; see 'ramhold plan'. Applies to new replicas.
-    #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
-        value_parser = parse_placement)]
+    /// it does; see 'ramhold plan'. 'zone-local': the first replica in the zone of its server (--label
+    /// zone=...), the others in other zones, and a dead server is recovered in its own zone. Applies to new
+    /// replicas.
+    #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter")]
     placement: ReplicaPlacement,
     /// Topology of the network: 'flat', 'zones', 'bcube:N,K' or 'grid:R0,R1,...'; see 'ramhold topology'. It
     /// says which labels every server must have. The directory keeps it; another one is refused where it
@@ -170,6 +171,9 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
     let mut config = CoordinatorConfig::new(advertise);
     config.cold_start_wait = arguments.cold_start_wait;
     config.default_replicas = arguments.default_replicas;
+    if arguments.placement == ReplicaPlacement::ZoneLocal {
+        check_zone_local(arguments.default_replicas)?;
+    }
     config.placement = arguments.placement;
     config.topology = arguments.topology;
     config.rebuild = arguments
@@ -195,10 +199,21 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
         admin::line(admin),
         dir.display(),
         arguments.default_replicas,
-        placement_text(arguments.placement),
+        arguments.placement,
         ramhold_base::processor::path()
     ));
     process::ended(runtime.run())
+}
+
+/// Whether tables with this many replicas can be placed by `zone-local`.
+pub fn check_zone_local(replicas: u8) -> Result<(), Failure> {
+    if replicas >= 2 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--placement zone-local needs tables with 2 replicas or more, one of them in another zone, and new tables would \
+         have {replicas}"
+    )))
 }
 
 /// Makes the store of a backup.

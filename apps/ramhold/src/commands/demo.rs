@@ -163,8 +163,13 @@ fn begin(scene: &mut Scene) -> Result<(Client, Tables), Failure> {
     scene.cluster.start_all()?;
     drop(wait_until_healthy(&mut scene.cluster, usize::from(SERVER_COUNT), START_WITHIN, |_| true)?);
     let mut client = connect_to(scene.coordinator(), PATIENCE)?;
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: REPLICAS, tablets: 0, slots: false };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: REPLICAS,
+        tablets: 0,
+        slots: false,
+        zone: None,
+    };
     let files = client.create_table("files", options.clone())?;
     let writes = client.create_table("writes", options)?;
     scene.tell(&format!(

@@ -9,13 +9,13 @@ mod supervisor;
 
 pub use record::Record;
 
+use super::coordinator::check_zone_local;
 use super::server::device::{FRAMES_MIN, FRAMES_MIN_BYTES, held_bytes};
 use crate::cross_slot::{cross_slot_text, parse_cross_slot};
 use crate::failure::Failure;
 use crate::local::{Output, Plan, check_free, is_free, tail};
 use crate::memory::check_available;
 use crate::output;
-use crate::placement::{parse_placement, placement_text};
 use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
@@ -57,6 +57,8 @@ Examples:
       as many copies as three servers can keep
   ramhold dev --servers 12 --placement copyset
       replicas in few sets of servers
+  ramhold dev --servers 6 --topology zones --placement zone-local
+      three zones, and servers are recovered in their own
 
 Then, in another terminal:
   ramhold table create notes
@@ -82,9 +84,9 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
-    /// Placement of replicas: 'scatter', 'copyset' or 'copyset:RINGS', as for 'ramhold coordinator'.
-    #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
-        value_parser = parse_placement)]
+    /// Placement of replicas: 'scatter', 'copyset', 'copyset:RINGS' or 'zone-local', as for 'ramhold
+    /// coordinator'.
+    #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter")]
     placement: ReplicaPlacement,
     /// Topology of a network to play: 'zones' labels the servers zone=a, b and c in turn, 'bcube:N,K' and
     /// 'grid:R0,R1,...' give them the first places. Give it at every start, and take another --dir for
@@ -180,6 +182,12 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         )));
     }
     let replicas = default_replicas(arguments.replicas, arguments.servers).map_err(Failure::usage)?;
+    if arguments.placement == ReplicaPlacement::ZoneLocal {
+        if arguments.topology != Topology::Zones {
+            return Err(Failure::usage("--placement zone-local needs zones; give --topology zones as well"));
+        }
+        check_zone_local(replicas)?;
+    }
     let missing = (usize::from(arguments.servers) + 1..)
         .take_while(|member| dir.join(crate::local::name(*member)).exists());
     let more = missing.count();
@@ -360,7 +368,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["dev", "--detach", "--detached", "--dir"]).arg(&dir);
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
-    command.args(["--placement", &placement_text(plan.placement)]);
+    command.args(["--placement", &plan.placement.to_string()]);
     command.args(["--topology", &plan.topology.to_string()]);
     command.args(["--memory", &plan.memory_bytes.to_string(), "--disk", &plan.disk_bytes.to_string()]);
     if let Some(port) = plan.resp_port {

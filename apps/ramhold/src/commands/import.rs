@@ -259,8 +259,13 @@ impl Tables {
         let table = match self.client.table(&name) {
             Err(error) if error.status() == Some(Status::UnknownTable) => {
                 // These are the options with which the servers make the table for a Redis client.
-                let options =
-                    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: true };
+                let options = TableOptions {
+                    durability: Durability::Buffered,
+                    replicas: 3,
+                    tablets: 0,
+                    slots: true,
+                    zone: None,
+                };
                 self.client.create_table_leaving(LeftOpen::Durability, &name, options)
             }
             known => known,

@@ -300,6 +300,7 @@ impl Cluster {
                 stream: StreamId(1),
                 first_segment: SegmentId(1),
             }],
+            outside: None,
         })
     }
 
@@ -474,6 +475,7 @@ impl Cluster {
             version: "0.1.0".into(),
             cleared: vec![],
             copyset_rings: None,
+            placement: None,
             topology: Default::default(),
             expected: Some(if self.is_forgotten { 3 } else { 4 }),
             gone: Some(if self.is_forgotten { vec![] } else { vec![gone_report()] }),
@@ -490,6 +492,7 @@ impl Cluster {
             waits_for: Some("a third backup".into()),
             unreplicated_bytes: 100,
             unspread_segments: 0,
+            outside_segments: 0,
         };
         ProcessStatus {
             server: ServerId(1),

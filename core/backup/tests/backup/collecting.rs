@@ -136,6 +136,7 @@ fn a_master_that_never_was_keeps_its_replicas_and_is_reported_once() {
         time: ramhold_base::ClusterTime(0),
         coordinator: None,
         copyset_rings: None,
+        placement: None,
         topology: Default::default(),
     };
     assert!(next.view.list.apply(&update));

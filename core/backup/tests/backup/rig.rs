@@ -215,6 +215,7 @@ impl Rig {
             time: ClusterTime(0),
             coordinator: None,
             copyset_rings: None,
+            placement: None,
             topology: Default::default(),
         };
         assert!(self.view.list.apply(&update));

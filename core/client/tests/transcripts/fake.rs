@@ -356,6 +356,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
         version: String::new(),
         cleared: Vec::new(),
         copyset_rings: None,
+        placement: None,
         topology: Default::default(),
         expected: None,
         gone: None,
@@ -363,7 +364,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
 }
 
 pub fn options() -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false }
+    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false, zone: None }
 }
 
 pub fn description(parts: &[Part]) -> TableDescription {
@@ -390,6 +391,7 @@ pub fn description(parts: &[Part]) -> TableDescription {
         seed: SEED,
         tablets,
         reclassing: 0,
+        outside: None,
     }
 }
 

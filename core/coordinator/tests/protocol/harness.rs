@@ -14,7 +14,7 @@ use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
 use ramhold_wire::status::{ClusterStatus, ClusterStatusRequest, Pong, Reach, ReachTarget, Reached};
 use ramhold_wire::table::*;
-use ramhold_wire::{Header, Kind, Message, Opcode, decode, frame};
+use ramhold_wire::{Header, Kind, Message, Opcode, ReplicaPlacement, decode, frame};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub struct Server {
     /// Servers that have left and still answer this one.
     pub reaches: Vec<ServerId>,
     /// As the last update of the list told.
-    pub copyset_rings: Option<u8>,
+    pub placement: ReplicaPlacement,
     pub topology: ramhold_wire::topology::Topology,
     /// What there is room for.
     pub room: RoomReport,
@@ -377,7 +377,7 @@ impl World {
             Opcode::ServerListUpdate => {
                 let update: ServerListUpdate = decode(body).expect("a list");
                 server.list.apply(&update);
-                server.copyset_rings = update.copyset_rings;
+                server.placement = update.replica_placement();
                 server.topology = update.topology.clone();
                 let reached = ServerListReached { version: server.list.version() };
                 self.answer(at, &header, Status::Ok, &reached);
@@ -722,7 +722,7 @@ impl World {
             fences: 0,
             has_failed: false,
             lease_millis: 0,
-            copyset_rings: None,
+            placement: ReplicaPlacement::Scatter,
             topology: Default::default(),
             room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40, lone_segments: 0 },
             weights: Vec::new(),
@@ -818,7 +818,7 @@ impl World {
 }
 
 pub fn buffered(replicas: u8, tablets: u32) -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas, tablets, slots: false }
+    TableOptions { durability: Durability::Buffered, replicas, tablets, slots: false, zone: None }
 }
 
 pub fn recovered(recover: &Recover, outcome: RecoveryOutcome) -> Recovered {

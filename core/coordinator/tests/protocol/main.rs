@@ -19,3 +19,4 @@ mod tables;
 mod topology;
 mod updates;
 mod watching;
+mod zones;

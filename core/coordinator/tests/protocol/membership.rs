@@ -451,25 +451,25 @@ fn a_server_that_missed_pushes_is_told_again_and_after_a_restart_in_full() {
 #[test]
 fn another_placement_is_told_to_all_servers_though_the_list_is_the_same() {
     let mut world = World::cluster(3);
-    for (port, rings) in (10..).zip([Some(2), None, Some(1)]) {
+    for (port, name) in (10..).zip(["copyset:2", "scatter", "copyset:1", "zone-local", "scatter"]) {
+        let placement: ReplicaPlacement = name.parse().unwrap();
         let version = world.state().meta.list_version;
-        world.config.placement = ReplicaPlacement::of(rings);
+        world.config.placement = placement;
         world.restart();
         world.run(Duration::from_secs(1));
         assert_eq!(world.state().meta.list_version, version);
-        assert_eq!([1, 2, 3].map(|id| world.server_mut(id).copyset_rings), [rings; 3]);
+        assert_eq!([1, 2, 3].map(|id| world.server_mut(id).placement), [placement; 3]);
         let told =
             |world: &World| world.reports.iter().filter(|text| text.contains("were placed by")).count();
-        let (told_before, name) =
-            (told(&world), rings.map_or("scatter".into(), |rings| format!("copyset:{rings}")));
+        let told_before = told(&world);
         assert!(world.reports.iter().any(|text| text.contains(&format!("are placed by {name} from now on"))));
         world.restart();
         world.run(Duration::from_secs(1));
         assert_eq!(told(&world), told_before, "the same again is nothing to tell");
-        assert_eq!(world.status().copyset_rings, rings);
+        assert_eq!(world.status().replica_placement(), placement);
         world.enlist(port);
         world.run(Duration::from_secs(1));
-        assert_eq!([1, 2, 3].map(|id| world.server_mut(id).copyset_rings), [rings; 3]);
+        assert_eq!([1, 2, 3].map(|id| world.server_mut(id).placement), [placement; 3]);
     }
 }
 

@@ -549,7 +549,8 @@ fn what_is_in_a_stream_that_is_registered_late_is_moved() {
         };
         assert!(matches!(world.server(at, &recovered(&recover, done)), Some(Ok(_))));
         world.server_mut(at.port()).deaf.insert(Opcode::TabletReclass);
-        let alter = TableAlter { table: id, durability: Some(Durability::Synced), replicas: None };
+        let alter =
+            TableAlter { table: id, durability: Some(Durability::Synced), replicas: None, zone: None };
         world.client_anew(&alter);
         world.run(Duration::from_secs(10));
         assert_eq!(world.describe("users").options.durability, Durability::Synced);
@@ -637,7 +638,8 @@ fn a_table_dropped_during_its_recovery_vanishes_from_it() {
 #[test]
 fn tables_without_replicas_come_back_empty_with_a_loss_report() {
     let mut world = World::cluster(3);
-    let options = TableOptions { durability: Durability::None, replicas: 0, tablets: 3, slots: false };
+    let options =
+        TableOptions { durability: Durability::None, replicas: 0, tablets: 3, slots: false, zone: None };
     let id = world.create("cache", options);
     let ceiling = world.state().servers[&ServerId(1)].ceiling;
     world.kill(1);
@@ -723,7 +725,8 @@ fn a_table_without_replicas_keeps_its_floor_over_further_crashes() {
     let mut world = World::cluster(3);
     let needed = CeilingRaise { needed: Version(1 << 40) };
     let ceiling = world.server(addr(1), &needed).unwrap().unwrap().ceiling;
-    let options = TableOptions { durability: Durability::None, replicas: 0, tablets: 1, slots: false };
+    let options =
+        TableOptions { durability: Durability::None, replicas: 0, tablets: 1, slots: false, zone: None };
     let id = world.create("cache", options);
     for _ in 0..2 {
         let owner = world.state().tables[&id].tablets[0].owner;

@@ -79,7 +79,7 @@ fn what_the_replicas_need_is_counted_in_failure_domains() {
 fn a_table_is_not_altered_to_more_replicas_than_can_be_kept() {
     let mut world = World::cluster(5);
     let table = world.create("users", buffered(3, 1));
-    let alter = |durability, replicas| TableAlter { table, durability, replicas: Some(replicas) };
+    let alter = |durability, replicas| TableAlter { table, durability, replicas: Some(replicas), zone: None };
     assert_eq!(anew(&mut world, &alter(None, 5)), lacks(5, 4));
     assert_eq!(world.describe("users").options.replicas, 3);
     assert_eq!(world.describe("users").reclassing, 0);
@@ -95,7 +95,7 @@ fn a_table_is_not_altered_to_more_replicas_than_can_be_kept() {
 fn a_table_does_not_leave_a_stream_that_lacks_backups() {
     let mut world = World::cluster(4);
     let table = world.create("users", buffered(3, 2));
-    let alter = |replicas| TableAlter { table, durability: None, replicas: Some(replicas) };
+    let alter = |replicas| TableAlter { table, durability: None, replicas: Some(replicas), zone: None };
     world.kill(4);
     world.run_until("its death is known", |w| !w.state().is_up(ServerId(4)));
     assert_eq!(anew(&mut world, &alter(2)), lacks(3, 2), "what it lacks now");
@@ -115,7 +115,7 @@ fn creation_goes_by_who_is_up_now_and_existing_tables_stay() {
     world.run_until("its death is known", |w| !w.state().is_up(ServerId(4)));
     assert_eq!(anew(&mut world, &create("more", 3)), lacks(3, 2));
     assert_eq!(anew(&mut world, &TableTruncate { table }), lacks(3, 2));
-    let synced = TableAlter { table, durability: Some(Durability::Synced), replicas: None };
+    let synced = TableAlter { table, durability: Some(Durability::Synced), replicas: None, zone: None };
     let is_settled = world.describe("users").tablets.iter().all(|t| t.state == TabletState::Serving);
     assert_eq!(anew(&mut world, &synced), lacks(3, 2).filter(|_| is_settled));
     let described = world.describe("users");
@@ -139,7 +139,8 @@ fn division(description: &TableDescription) -> Vec<(KeyHash, KeyHash)> {
 #[test]
 fn an_emptied_table_keeps_whatever_a_table_has_but_objects() {
     let mut world = World::cluster(3);
-    let options = TableOptions { durability: Durability::Synced, replicas: 2, tablets: 2, slots: true };
+    let options =
+        TableOptions { durability: Durability::Synced, replicas: 2, tablets: 2, slots: true, zone: None };
     let old = world.create("db0", options.clone());
     let split = TableDivide { table: old, division: Division::Parts { count: 2 } };
     assert_eq!(world.client(&split), Some(Ok(TableDivided { tablets: 4 })));

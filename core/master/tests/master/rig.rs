@@ -55,6 +55,7 @@ impl Rig {
             time: Default::default(),
             coordinator: None,
             copyset_rings: None,
+            placement: None,
             topology: Default::default(),
         });
         let geometry = Geometry { segment_bytes: 32768, seglet_bytes: 4096 };
@@ -150,6 +151,7 @@ impl Rig {
             time: Default::default(),
             coordinator: None,
             copyset_rings: None,
+            placement: None,
             topology: Default::default(),
         });
         let mut effects = Effects::new();
@@ -209,10 +211,12 @@ impl Rig {
                         replicas: 2,
                         tablets: 1,
                         slots: false,
+                        zone: None,
                     },
                     reclassing: 0,
                     seed: PlacementSeed(1),
                     tablets: self.stored.clone(),
+                    outside: None,
                 };
                 encode_into(&mut body, &description);
                 let mut effects = Effects::new();

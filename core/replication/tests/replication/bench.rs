@@ -256,6 +256,7 @@ impl Bench {
             time: Default::default(),
             coordinator: None,
             copyset_rings: None,
+            placement: None,
             topology: Default::default(),
         });
         self.replicator.on_list(self.now, &self.view);

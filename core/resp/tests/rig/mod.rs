@@ -357,7 +357,13 @@ impl Rig {
             shortage: None,
             table: TableId(3),
             name: "db0".into(),
-            options: TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: true },
+            options: TableOptions {
+                durability: Durability::Buffered,
+                replicas: 1,
+                tablets: 1,
+                slots: true,
+                zone: None,
+            },
             reclassing: 0,
             seed: PLACEMENT_SEED,
             tablets: vec![TabletDescription {
@@ -370,6 +376,7 @@ impl Rig {
                 stream: StreamId(0),
                 first_segment: SegmentId(0),
             }],
+            outside: None,
         };
         self.answer_with(header, Status::Ok, |out| encode_into(out, &description));
     }

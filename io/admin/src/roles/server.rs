@@ -174,7 +174,7 @@ fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
         })
     };
     type Family = (&'static str, &'static str, fn(&StreamStatus) -> u64);
-    let families: [Family; 5] = [
+    let families: [Family; 6] = [
         ("ramhold_replication_segments", "Segments of the log, by how their writes are kept.", |s| {
             s.segments
         }),
@@ -192,6 +192,11 @@ fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
             "ramhold_replication_unspread_segments",
             "Segments whose copies are all in one zone, or in one rack, though another one is up.",
             |s| s.unspread_segments,
+        ),
+        (
+            "ramhold_replication_outside_segments",
+            "Segments whose primary is in another zone than their master, although placement is zone-local.",
+            |s| s.outside_segments,
         ),
         (
             "ramhold_replication_streams_waiting",

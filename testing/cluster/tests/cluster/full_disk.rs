@@ -58,6 +58,7 @@ impl Filler {
             replicas: REPLICAS,
             tablets: 4 * SERVERS as u32,
             slots: false,
+            zone: None,
         };
         let table = client.create_table("filler", shape)?;
         let (fills, ends, written) =
@@ -267,8 +268,13 @@ fn a_coordinator_whose_store_finds_no_room_waits_and_goes_on() -> Result<(), Fai
         disk.leave_free(20 << 20)?;
         cluster.start_all();
         cluster.wait_up(3)?;
-        let options =
-            TableOptions { durability: Durability::Buffered, replicas: 2, tablets: 6, slots: false };
+        let options = TableOptions {
+            durability: Durability::Buffered,
+            replicas: 2,
+            tablets: 6,
+            slots: false,
+            zone: None,
+        };
         let mut client = cluster.client(PATIENCE)?;
         let table = client.create_table("before", options.clone())?;
         client.put(table, b"key", b"1")?;

@@ -9,7 +9,7 @@
 
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of};
 use ramhold_base::{Effects, Instant, Level, Rng, TableId};
-use ramhold_client_core::{Operation, OperationId, Outcome, Reply, Session, TableCount};
+use ramhold_client_core::{Operation, OperationId, Outcome, Reply, Session, TableChange, TableCount};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::Division;
 
@@ -26,14 +26,23 @@ pub struct Dividing {
     /// Whether the table is altered at all, and whether it may get more replicas.
     may_alter: bool,
     may_grow: bool,
+    /// The number of zones; 0: there are none.
+    zones: u8,
     asked: Option<OperationId>,
     count: Option<(TableCount, OperationId)>,
 }
 
 impl Dividing {
-    pub fn new(rng: &mut Rng, durability: Durability, replicas: u8, may: (bool, bool)) -> Dividing {
+    pub fn new(
+        rng: &mut Rng,
+        durability: Durability,
+        replicas: u8,
+        may: (bool, bool),
+        zones: u8,
+    ) -> Dividing {
         let one_in = rng.chance(1, 3).then(|| rng.between(10, 100));
-        Dividing { one_in, durability, replicas, may_alter: may.0, may_grow: may.1, asked: None, count: None }
+        let (may_alter, may_grow) = may;
+        Dividing { one_in, durability, replicas, may_alter, may_grow, zones, asked: None, count: None }
     }
 
     /// An occasion to ask for the next division.
@@ -65,7 +74,12 @@ impl Dividing {
             let durability = Some(if is_synced { Durability::Synced } else { Durability::Buffered });
             let replicas =
                 Some((self.replicas + u8::from(rng.chance(1, 2) && self.may_grow)).min(self.replicas.max(3)));
-            Operation::AlterTable { table, durability, replicas }
+            // In a zone of the run, or in any again.
+            let zone = (self.zones > 0).then(|| match rng.below(u64::from(self.zones) + 1) {
+                0 => String::new(),
+                zone => format!("z{}", zone - 1),
+            });
+            Operation::AlterTable { table, change: TableChange { durability, replicas, zone } }
         } else {
             Operation::DivideTable { table, division }
         };

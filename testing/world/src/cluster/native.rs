@@ -80,6 +80,7 @@ impl NativeSession {
         (durability, replicas): (Durability, u8),
         second: Option<(Durability, u8)>,
         may: (bool, bool),
+        zones: u8,
     ) -> NativeSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = DEADLINE;
@@ -88,10 +89,15 @@ impl NativeSession {
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
         let beside = Tables::new(seed, &mut rng);
-        let dividing = Dividing::new(&mut rng, durability, replicas, may);
+        let dividing = Dividing::new(&mut rng, durability, replicas, may, zones);
         let kept = std::iter::once((durability, replicas)).chain(second);
-        let options =
-            kept.map(|(durability, replicas)| TableOptions { durability, replicas, tablets: 8, slots });
+        let options = kept.map(|(durability, replicas)| TableOptions {
+            durability,
+            replicas,
+            tablets: 8,
+            slots,
+            zone: None,
+        });
         NativeSession {
             session: core::Session::new(config, seed),
             options: options.collect(),

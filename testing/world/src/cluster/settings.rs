@@ -117,6 +117,9 @@ impl Cluster {
         let synced = !resp && rng.chance(1, SYNCED_ONE_IN);
         // With two zones or three, the zones of a run differ from those of the next one.
         let zones = if self.zones > 0 { 2 + (seed / 8 % 2) as u8 } else { 0 };
+        // One run in three is placed by zones.
+        let is_local = zones > 0 && seed.is_multiple_of(3);
+        let placement = if is_local { ReplicaPlacement::ZoneLocal } else { placement };
         let drawn = Cluster { resp, placement, synced, zones, ..self };
         let limits = (seed % 4 >= 2).then_some(seed);
         let drawn = match seed % 8 {

@@ -4,7 +4,7 @@ use super::record::Begun;
 use super::{Stage, WAIT_MAX};
 use ramhold_base::{Status, TableId};
 use ramhold_client_core as core;
-use ramhold_client_core::Reply;
+use ramhold_client_core::{Reply, TableChange};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{LossAccepted, RecoveryReport};
 use ramhold_wire::table::{Division, TableOptions};
@@ -56,7 +56,7 @@ impl Stage {
     /// A table by slots.
     pub fn slotted_table(&mut self, name: &str, replicas: u8) -> TableId {
         let durability = Durability::Buffered;
-        let options = TableOptions { durability, replicas, tablets: 1, slots: true };
+        let options = TableOptions { durability, replicas, tablets: 1, slots: true, zone: None };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         let begun = self.give(0, create, None);
         self.finish_table(begun)
@@ -74,7 +74,7 @@ impl Stage {
     }
 
     fn begin_table_with(&mut self, client: usize, name: &str, durability: Durability, replicas: u8) -> Begun {
-        let options = TableOptions { durability, replicas, tablets: 1, slots: false };
+        let options = TableOptions { durability, replicas, tablets: 1, slots: false, zone: None };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         self.give(client, create, None)
     }
@@ -125,6 +125,10 @@ impl Stage {
         durability: Option<Durability>,
         replicas: Option<u8>,
     ) -> Begun {
-        self.give(0, core::Operation::AlterTable { table, durability, replicas }, None)
+        self.give(
+            0,
+            core::Operation::AlterTable { table, change: TableChange { durability, replicas, zone: None } },
+            None,
+        )
     }
 }

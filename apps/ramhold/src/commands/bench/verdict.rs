@@ -253,8 +253,13 @@ impl Verdict {
 
 /// So that there is something to recover.
 fn fill(global: &Global, tablets: u32) -> Result<(), Failure> {
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: REPLICAS, tablets, slots: false };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: REPLICAS,
+        tablets,
+        slots: false,
+        zone: None,
+    };
     let table = global.connect()?.create_table("bench", options)?;
     let load = Load {
         table,

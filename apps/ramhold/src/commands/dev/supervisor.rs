@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::local::{LocalCluster, Plan, name, wait_until_healthy, wait_until_redis_is_served};
 use crate::output;
-use crate::placement::placement_text;
 use crate::size::bytes_text;
 use ramhold_client::{Client, ClusterStatus, ServerState};
 use ramhold_wire::ReplicaPlacement;
@@ -144,9 +143,7 @@ pub fn banner(plan: &Plan) -> String {
     };
     let replicas = match plan.placement {
         ReplicaPlacement::Scatter => replicas,
-        ReplicaPlacement::Copysets { .. } => {
-            format!("{replicas}; placed by {}", placement_text(plan.placement))
-        }
+        placement => format!("{replicas}; placed by {placement}"),
     };
     let redis = match plan.resp_port {
         Some(port) => format!("redis-cli -p {port} set hello world"),

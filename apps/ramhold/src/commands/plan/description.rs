@@ -2,7 +2,6 @@
 
 use super::hardware::{Hardware, Profile, parse_count, parse_rate, parse_share, plain};
 use super::loss::{Spread, scatter_width_of_a_ring};
-use crate::placement::parse_placement;
 use crate::size::{parse_bytes, parse_duration};
 use clap::Args;
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
@@ -66,7 +65,7 @@ pub struct Plan {
         value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     pub replicas: u8,
     /// Placement of replicas: 'scatter', 'copyset' or 'copyset:RINGS', as for 'ramhold coordinator'.
-    #[arg(long, value_name = "HOW", default_value = "scatter", value_parser = parse_placement)]
+    #[arg(long, value_name = "HOW", default_value = "scatter")]
     pub placement: ReplicaPlacement,
     /// Use as many rings of copysets as are needed for each server to share copysets with at least this many
     /// others. When a server dies, these others make its replicas anew. Needs --placement copyset.
@@ -142,6 +141,9 @@ impl Plan {
 
     pub fn spread(&self) -> Result<Spread, String> {
         match (self.placement, self.scatter_width) {
+            (ReplicaPlacement::ZoneLocal, _) => {
+                Err("--placement zone-local is not in the model: give scatter or copyset".to_owned())
+            }
             (ReplicaPlacement::Scatter, None) => Ok(Spread::Scatter),
             (ReplicaPlacement::Scatter, Some(_)) => {
                 Err("--scatter-width applies to copysets only; give --placement copyset".to_owned())

@@ -3,7 +3,6 @@
 use super::description::Failing;
 use super::loss::Spread;
 use super::picture::Picture;
-use crate::placement::placement_text;
 use crate::size::bytes_text;
 use ramhold_wire::ReplicaPlacement;
 use serde_json::{Value, json};
@@ -221,10 +220,11 @@ impl Lines {
 }
 
 fn placement(picture: &Picture<'_>) -> String {
-    placement_text(match picture.layout.spread {
+    let placement = match picture.layout.spread {
         Spread::Scatter => ReplicaPlacement::Scatter,
         Spread::Copysets { rings } => ReplicaPlacement::Copysets { rings },
-    })
+    };
+    placement.to_string()
 }
 
 /// One with six zeros behind the point says less than an exponent.

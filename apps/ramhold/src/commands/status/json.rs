@@ -3,12 +3,10 @@
 use super::findings::{Finding, Grade, findings, verdict};
 use super::picture::Picture;
 use crate::commands::{recoveries, table};
-use crate::placement::placement_text;
 use ramhold_client::{
     BackupStatus, CleaningStatus, ClearedReport, CopyingStatus, GoneReport, Label, LossReport, ProcessStatus,
     ReadLeaseStatus, ResultsStatus, ScrubStatus, ServerEntry, ServerState, StreamStatus,
 };
-use ramhold_wire::ReplicaPlacement;
 use serde_json::{Map, Value, json};
 
 pub fn picture(picture: &Picture) -> Value {
@@ -30,7 +28,7 @@ pub fn picture(picture: &Picture) -> Value {
         "version": cluster.version,
         "tablets": cluster.tablets,
         "tablets_recovering": cluster.tablets_recovering,
-        "placement": placement_text(ReplicaPlacement::of(cluster.copyset_rings)),
+        "placement": cluster.replica_placement().to_string(),
         "topology": cluster.topology.to_string(),
         "warnings": cluster.warnings,
         "losses": cluster.losses.iter().map(loss).collect::<Vec<_>>(),
@@ -190,6 +188,7 @@ fn stream(stream: &StreamStatus) -> Value {
         "waits_for": stream.waits_for,
         "unreplicated_bytes": stream.unreplicated_bytes,
         "unspread_segments": stream.unspread_segments,
+        "outside_segments": stream.outside_segments,
     })
 }
 

@@ -5,11 +5,9 @@ use super::picture::Picture;
 use crate::commands::recoveries::reports;
 use crate::commands::table::describe;
 use crate::output::{Columns, bytes_for_eyes};
-use crate::placement::placement_text;
 use crate::screen::{Colour, Screen, WIDTH, wrap};
 use crate::size::bytes_text;
 use ramhold_client::{BackupStatus, ProcessStatus, ServerEntry, ServerState};
-use ramhold_wire::ReplicaPlacement;
 
 /// How much is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +29,7 @@ pub fn picture(picture: &Picture, breadth: Breadth, screen: Screen) -> String {
         cluster.tablets_recovering
     ));
     if breadth == Breadth::Wide {
-        let placement = placement_text(ReplicaPlacement::of(cluster.copyset_rings));
+        let placement = cluster.replica_placement();
         text.push_str(&format!(
             "coordinator {}, {}; replicas are placed by {placement}; topology {}\n",
             cluster.version, cluster.term, cluster.topology

@@ -1,6 +1,7 @@
-//! `table alter`: changes durability or replica count online, and waits for the tablets (D2).
+//! `table alter`: changes durability, replica count or zone online, and waits for the tablets (D2, H3).
 
-use super::describe::reclassing;
+use super::describe::{in_zone, outside, reclassing};
+use super::zones::unknown_zone;
 use crate::connection::table_failure;
 use crate::failure::{Failure, REFUSED, UNKNOWN};
 use crate::global::Global;
@@ -8,11 +9,11 @@ use crate::output;
 use crate::progress::Progress;
 use clap::{Args, ValueEnum};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
-use ramhold_client::{Durability, Error, Status, TableDescription, TableOptions};
+use ramhold_client::{Durability, Error, Status, TableChange, TableDescription, TableOptions};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Change a table's durability or replica count online.
+/// Change a table's durability, replica count or zone online.
 ///
 /// The tablets are moved one range of keys after the other, while clients read and write. A write to the
 /// range that is being moved waits for a fraction of a second. The command waits until all tablets are moved,
@@ -20,14 +21,20 @@ use std::time::{Duration, Instant};
 ///
 /// A table cannot be altered from or to durability 'none', nor to more replicas than the servers that are up
 /// can keep.
+///
+/// A zone counts for tablets that get an owner from now on: those of a server that dies. The others stay
+/// where they are.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   ramhold table alter users --durability synced
   ramhold table alter users --replicas 2
   ramhold table alter users --durability buffered --replicas 3 --no-wait
+  ramhold table alter users --zone a
+  ramhold table alter users --any-zone
 
-At least one of --durability and --replicas is needed.",
+At least one of --durability, --replicas, --zone and --any-zone is needed.",
+    override_usage = "ramhold table alter [OPTIONS] <NAME>",
     group = clap::ArgGroup::new("change").required(true).multiple(true))]
 pub struct Alter {
     /// Name of the table.
@@ -38,6 +45,12 @@ pub struct Alter {
     /// Copies on backups, 1 to 7.
     #[arg(long, value_name = "N", group = "change", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
+    /// Keep the data on the servers of this zone while one of them is up and has room.
+    #[arg(long, value_name = "ZONE", group = "change", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    zone: Option<String>,
+    /// Keep the data on the servers of any zone again.
+    #[arg(long, group = "change", conflicts_with = "zone")]
+    any_zone: bool,
     /// Return as soon as the cluster has stored the new options.
     #[arg(long)]
     no_wait: bool,
@@ -71,9 +84,19 @@ impl Alter {
         let name = &self.name;
         let (mut client, table) = global.connect_to_table(name)?;
         let before = client.describe_table(name).map_err(|error| table_failure(name, error))?.options;
-        client
-            .alter_table(table, self.durability.map(KeptArgument::durability), self.replicas)
-            .map_err(|error| unaltered(name, self.replicas.unwrap_or(before.replicas), error))?;
+        let change = TableChange {
+            durability: self.durability.map(KeptArgument::durability),
+            replicas: self.replicas,
+            zone: self.zone.clone().or_else(|| self.any_zone.then(String::new)),
+        };
+        if let Err(error) = client.alter_table(table, change) {
+            return Err(match (&error, &self.zone) {
+                (Error::Refused { status: Status::UnknownZone, .. }, Some(zone)) => {
+                    unknown_zone(&mut client, name, zone)
+                }
+                _ => unaltered(name, self.replicas.unwrap_or(before.replicas), error),
+            });
+        }
         let mut progress = Progress::new("moving", global.json);
         let mut description = client.describe_table(name).map_err(|error| table_failure(name, error))?;
         let (mut least, mut since) = (description.reclassing, Instant::now());
@@ -106,12 +129,16 @@ impl Alter {
                 "replicas": options.replicas,
                 "tablets": description.tablets.len(),
                 "tablets_reclassing": description.reclassing,
+                "zone": options.zone,
+                "tablets_outside": description.outside,
             }));
         }
         output::print(&format!(
-            "table '{name}' ({table}): {}, {} replicas{}\n",
+            "table '{name}' ({table}): {}, {} replicas{}{}{}\n",
             options.durability.name(),
             options.replicas,
+            in_zone(options),
+            outside(&description),
             reclassing(&description)
         ))
     }

@@ -1,7 +1,8 @@
 //! `table create`, and tables that other commands make (A1, D2).
 
-use super::describe::by_slots;
+use super::describe::{by_slots, in_zone};
 use super::options::{OptionArguments, Wish};
+use super::zones::unknown_zone;
 use crate::connection::table_failure;
 use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
@@ -20,7 +21,8 @@ Examples:
   ramhold table create cache --durability none
   ramhold table create users --replicas 2 --if-absent
   ramhold table create users --wait --timeout 5m
-  ramhold table create sessions --slots")]
+  ramhold table create sessions --slots
+  ramhold table create orders --zone a")]
 pub struct Create {
     /// Name of the table, 1 to 255 bytes.
     name: String,
@@ -49,7 +51,7 @@ impl Create {
         let table = if self.if_absent {
             or_existing(&mut client, &self.name, &wish, created)?
         } else {
-            created.map_err(|error| refused(&self.name, error))?
+            created.map_err(|error| refused(&mut client, &self.name, &wish, error))?
         };
         // Only the cluster knows the options that were left open, and those of a table that exists already.
         let made =
@@ -62,13 +64,15 @@ impl Create {
                 "durability": durability,
                 "replicas": made.replicas,
                 "slots": made.slots,
+                "zone": made.zone,
             }))
         } else {
             output::print(&format!(
-                "table '{}' is {table}: {durability}, {} replicas{}\n",
+                "table '{}' is {table}: {durability}, {} replicas{}{}\n",
                 self.name,
                 made.replicas,
-                by_slots(&made)
+                by_slots(&made),
+                in_zone(&made)
             ))
         }
     }
@@ -87,7 +91,7 @@ fn or_existing(
     created: Result<TableId, Error>,
 ) -> Result<TableId, Failure> {
     let Err(Error::Refused { status: Status::TableExists, .. }) = created else {
-        return created.map_err(|error| refused(name, error));
+        return created.map_err(|error| refused(client, name, wish, error));
     };
     let table = client.describe_table(name).map_err(|error| table_failure(name, error))?;
     let differences = wish.differences(&table);
@@ -128,7 +132,10 @@ fn create_when_possible(
 }
 
 /// Why a table could not be made.
-fn refused(name: &str, error: Error) -> Failure {
+fn refused(client: &mut Client, name: &str, wish: &Wish, error: Error) -> Failure {
+    if let (Error::Refused { status: Status::UnknownZone, .. }, Some(zone)) = (&error, wish.zone()) {
+        return unknown_zone(client, name, zone);
+    }
     // This is the only reason for `NotAllowed` when a table is created.
     if let Error::Refused { status: Status::NotAllowed, .. } = error {
         let text = "this cluster gives tables no replicas by default; give their number with --replicas";

@@ -69,6 +69,7 @@ pub fn summary_json(table: &TableSummary) -> serde_json::Value {
         "replicas": table.options.replicas,
         "tablets": table.tablets,
         "slots": table.options.slots,
+        "zone": table.options.zone,
         "losses": table.losses,
     })
 }
@@ -107,8 +108,8 @@ fn description_text(table: &TableDescription, objects: Option<u64>) -> String {
         objects.map_or_else(|| "unknown".to_owned(), |objects| objects.to_string()),
         by_slots(&table.options)
     );
-    if table.reclassing > 0 {
-        text.insert_str(text.len() - 1, &reclassing(table));
+    for more in [in_zone(&table.options), outside(table), reclassing(table)] {
+        text.insert_str(text.len() - 1, &more);
     }
     let bounds = if table.options.slots { ["first slot", "last slot"] } else { ["first hash", "last hash"] };
     let bound = |hash| match table.options.slots {
@@ -133,6 +134,19 @@ pub fn by_slots(options: &TableOptions) -> &'static str {
     if options.slots { ", by slots" } else { "" }
 }
 
+pub fn in_zone(options: &TableOptions) -> String {
+    let zone = options.zone.as_ref();
+    zone.map_or_else(String::new, |zone| format!(", in zone '{}'", output::bytes_for_eyes(zone.as_bytes())))
+}
+
+/// How many tablets are not in the zone of the table.
+pub fn outside(table: &TableDescription) -> String {
+    match table.outside {
+        None | Some(0) => String::new(),
+        Some(count) => format!(", {count} of {} tablets elsewhere", table.tablets.len()),
+    }
+}
+
 fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_json::Value {
     let tablets = table.tablets.iter().map(|tablet| {
         json!({
@@ -153,6 +167,8 @@ fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_jso
         "slots": table.options.slots,
         "objects": objects,
         "tablets_reclassing": table.reclassing,
+        "zone": table.options.zone,
+        "tablets_outside": table.outside,
         "placement_seed": format!("{:016x}", table.seed.0),
         "tablets": tablets.collect::<Vec<_>>(),
     })

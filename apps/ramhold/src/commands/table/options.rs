@@ -20,6 +20,10 @@ pub struct OptionArguments {
     /// Place keys by the hash slots of Redis Cluster, so that keys with the same {tag} are on one server.
     #[arg(long)]
     slots: bool,
+    /// Keep the table's data on the servers of this zone while one of them is up and has room. Servers have
+    /// their zone from --label zone=...
+    #[arg(long, value_name = "ZONE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    zone: Option<String>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -72,12 +76,17 @@ impl OptionArguments {
             (Some(DurabilityArgument::None), None) | (_, Some(_)) => None,
         };
         let says_durability = self.durability.is_some() || self.replicas == Some(0);
-        let options = TableOptions { durability, replicas, tablets, slots: self.slots };
+        let options =
+            TableOptions { durability, replicas, tablets, slots: self.slots, zone: self.zone.clone() };
         Ok(Wish { options, left_open, says_durability })
     }
 }
 
 impl Wish {
+    pub fn zone(&self) -> Option<&str> {
+        self.options.zone.as_deref()
+    }
+
     pub fn create(&self, client: &mut Client, name: &str) -> Result<TableId, Error> {
         match self.left_open {
             None => client.create_table(name, self.options.clone()),
@@ -91,6 +100,7 @@ impl Wish {
         differences.retain(|difference| match difference {
             TableDifference::Durability { .. } => self.says_durability,
             TableDifference::Slots { .. } => self.options.slots,
+            TableDifference::Zone { .. } => self.options.zone.is_some(),
             TableDifference::Replicas { .. } | TableDifference::Tablets { .. } => true,
         });
         differences
@@ -102,12 +112,13 @@ mod tests {
     use super::*;
 
     fn options(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<(&'static str, u8)> {
-        let options = OptionArguments { replicas, durability, slots: false }.wish(0).ok()?.options;
+        let options =
+            OptionArguments { replicas, durability, slots: false, zone: None }.wish(0).ok()?.options;
         Some((options.durability.name(), options.replicas))
     }
 
     fn left_open(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<LeftOpen> {
-        OptionArguments { replicas, durability, slots: false }.wish(0).unwrap().left_open
+        OptionArguments { replicas, durability, slots: false, zone: None }.wish(0).unwrap().left_open
     }
 
     #[test]

@@ -77,8 +77,13 @@ impl Databases {
             }
             Answer::NoTable => {
                 // The cluster's default decides the number of replicas.
-                let options =
-                    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: true };
+                let options = TableOptions {
+                    durability: Durability::Buffered,
+                    replicas: 3,
+                    tablets: 0,
+                    slots: true,
+                    zone: None,
+                };
                 let operation = Operation::CreateTable {
                     name: config.table_name(db),
                     options,

@@ -64,6 +64,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         time: Default::default(),
         coordinator: None,
         copyset_rings: None,
+        placement: None,
         topology: Default::default(),
     };
     assert!(view.list.apply(&update));

@@ -205,6 +205,7 @@ fn view(servers: u64, me: u64) -> View {
         time: Default::default(),
         coordinator: None,
         copyset_rings: None,
+        placement: None,
         topology: Default::default(),
     });
     view
@@ -226,6 +227,7 @@ fn placed(layout: &Layout, rng: &mut Rng) -> Vec<(usize, Vec<usize>)> {
                     taken: &taken,
                     avoided: &[],
                     primary: place == 0,
+                    replicas: size,
                     primaries: &primaries,
                     local_allowed: false,
                     copysets: Some(&copysets),
