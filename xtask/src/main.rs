@@ -45,6 +45,8 @@ Real processes:
   histories     clients record their answers while servers are killed, stopped
                 and cut off; a checker in Go judges the histories
                 [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
+                [--zones N --servers N --zone-kills N --zone-cuts N
+                --ballast MB]: whole zones, too
   clients       sessions of redis-cli, redis-benchmark, redis-py, go-redis and
                 ioredis on five servers, and kills under their load
                 [--only NAME] [--at ADDRESS,...] [--kills N]
@@ -68,6 +70,8 @@ Fuzzing and benchmarks:
   bench shard              cost of one operation, without sockets
   bench figures            the papers' figures and 1,000 servers, simulated
                            [--quick] [--only NAMES] [--into DIR]
+  bench zones              bytes that cross zones, by placement; needs root, ip
+                           and nft [--megabytes N]
 
 `test` needs only the Rust toolchain. A step that needs another program (Go,
 redis-server, memcached) is skipped by name if it is missing; with CI=true a

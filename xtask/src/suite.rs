@@ -150,7 +150,7 @@ fn kill_rounds(arguments: &[&str]) -> Result<(), Failure> {
 pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let Some((which, rest)) = arguments.split_first() else {
         return Err(Failure(
-            "bench needs a benchmark: compare, compare memory, compare cleaning, resp, limits, shard or figures; \
+            "bench needs a benchmark: compare, compare memory, compare cleaning, resp, limits, shard, figures or zones; \
              `cargo xtask` explains them"
                 .into(),
         ));
@@ -158,11 +158,12 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     // The benchmarks of Redis's protocol are parts of `compare`.
     let (program, part): (&str, &[&str]) = match which.as_str() {
         "compare" | "shard" | "figures" => (which, &[]),
+        "zones" => ("ramhold-bench-zones", &[]),
         "resp" => ("compare", &["resp"]),
         "limits" => ("compare", &["limits"]),
         _ => {
             return Err(Failure(format!(
-                "there is no benchmark '{which}'; the benchmarks are compare, resp, limits, shard and figures"
+                "there is no benchmark '{which}'; the benchmarks are compare, resp, limits, shard, figures and zones"
             )));
         }
     };

@@ -55,7 +55,8 @@ impl TableDifference {
         if slots != has.slots {
             differences.push(TableDifference::Slots { has: has.slots });
         }
-        if *zone != has.zone {
+        // A table that is asked for without a zone may be in one.
+        if zone.is_some() && *zone != has.zone {
             differences.push(TableDifference::Zone { has: has.zone.clone(), asked: zone.clone() });
         }
         differences

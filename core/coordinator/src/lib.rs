@@ -14,6 +14,7 @@
 
 // The base of all others, lowest first.
 mod asked;
+mod choosing;
 mod clock;
 mod config;
 mod retry;

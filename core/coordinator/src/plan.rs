@@ -7,6 +7,7 @@
 //! Protocol: docs/protocols/recovery.md, 4 and 5. Catalogue: F4, F6.
 
 use crate::config::CoordinatorConfig;
+use crate::home::Home;
 use crate::prove::{Proof, SegmentProof, Source};
 use crate::retry::{Retry, pause};
 use crate::state::State;
@@ -35,8 +36,8 @@ pub(crate) struct Plan {
     /// Other logs from which parts of the division are to be recovered as well.
     pub earlier: Vec<EarlierPlan>,
     pub partitions: Vec<Partition>,
-    /// About how many bytes of log one partition has.
-    partition_bytes: u64,
+    /// The home of what the dead server had, where its table names none.
+    pub own_home: Home,
     common: Option<Common>,
 }
 
@@ -64,6 +65,10 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub state: Replay,
+    /// The zone in which all of its tablets are at home.
+    pub home: Home,
+    /// About how many bytes of log it has.
+    pub bytes: u64,
     /// The number of the present or last turn.
     pub attempt: u32,
     failures: u32,
@@ -82,26 +87,31 @@ pub(crate) enum Replay {
 }
 
 impl Plan {
-    /// `bytes`: the bytes of log that all ranges have together.
+    /// `homes`: for the partitions of each home in order, the home, their number and the bytes of log that they have
+    /// together.
     pub fn new(
         id: RecoveryId,
         ranges: Vec<PartitionRange>,
-        bytes: u64,
+        homes: Vec<(Home, u32, u64)>,
         proof: Proof,
         earlier: Vec<EarlierPlan>,
     ) -> Plan {
-        let count = ranges.iter().map(|r| r.partition + 1).max().unwrap_or(0);
-        let partition = || Partition {
+        let partition = |home: &Home, bytes: u64| Partition {
             state: Replay::Waiting,
+            home: home.clone(),
+            bytes,
             attempt: 0,
             failures: 0,
             not_before: Instant::ZERO,
             avoid: BTreeSet::new(),
             lacked_room: BTreeSet::new(),
         };
-        let partitions = (0..count).map(|_| partition()).collect();
-        let partition_bytes = bytes / u64::from(count.max(1));
-        Plan { id, ranges, proof, earlier, partitions, partition_bytes, common: None }
+        let of_home = |(home, count, bytes): &(Home, u32, u64)| {
+            let each = bytes / u64::from((*count).max(1));
+            (0..*count).map(|_| partition(home, each)).collect::<Vec<_>>()
+        };
+        let partitions = homes.iter().flat_map(of_home).collect();
+        Plan { id, ranges, proof, earlier, partitions, own_home: None, common: None }
     }
 
     pub fn proof(&self) -> &Proof {
@@ -120,7 +130,8 @@ impl Plan {
 
     /// The weight of one partition, if all weigh the same.
     pub fn partition_bytes(&self) -> u64 {
-        self.partition_bytes
+        let all = self.partitions.iter().map(|partition| partition.bytes).fold(0, u64::saturating_add);
+        all / self.partitions.len().max(1) as u64
     }
 
     /// Whether some master is at work on this division.
@@ -343,7 +354,13 @@ mod tests {
             }
         }
         let ranges = (1..).zip(tables).map(|(table, _)| range(table)).collect();
-        Plan::new(RecoveryId(1), ranges, 0, Proof::default(), earlier.into_values().collect())
+        Plan::new(
+            RecoveryId(1),
+            ranges,
+            vec![(None, 1, 0)],
+            Proof::default(),
+            earlier.into_values().collect(),
+        )
     }
 
     // F6: after a cold start one server takes small tablets of many dead ones.

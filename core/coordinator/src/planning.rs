@@ -5,7 +5,7 @@
 use crate::cut::DeadTablet;
 use crate::desk::Desk;
 use crate::divide::{Bounds, divide};
-use crate::home::{Home, home_of_dead, is_at};
+use crate::home::{Home, home_of_dead, is_at, masters_of, own_home};
 use crate::losses;
 use crate::plan::Plan;
 use crate::prove::{Proof, StreamProof};
@@ -28,25 +28,30 @@ impl Recoveries {
         if tablets.is_empty() {
             return;
         }
-        let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
         let tablet_count = tablets.len();
+        let own = own_home(desk, crashed);
         let mut homes: BTreeMap<Home, Vec<DeadTablet>> = BTreeMap::new();
         for tablet in tablets {
             homes.entry(home_of_dead(desk, crashed, tablet.range.table)).or_default().push(tablet);
         }
         let mut ranges: Vec<PartitionRange> = Vec::new();
+        let mut divided: Vec<(Home, u32, u64)> = Vec::new();
         // No partition has tablets of two homes.
         for (home, tablets) in &homes {
             let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
-            let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max, home.as_deref());
+            let zone = masters_of(desk, home, &own);
+            let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max, zone);
             let next = ranges.last().map_or(0, |range| range.partition + 1);
-            let own = divide(tablets, &bounds).into_iter();
-            ranges.extend(own.map(|range| PartitionRange { partition: next + range.partition, ..range }));
+            let here = divide(tablets, &bounds).into_iter();
+            ranges.extend(here.map(|range| PartitionRange { partition: next + range.partition, ..range }));
+            let count = ranges.last().map_or(0, |range| range.partition + 1) - next;
+            divided.push((home.clone(), count, weight));
         }
         let plan_id = desk.state.meta.recoveries.next();
         desk.state.meta.recoveries = plan_id;
         let earlier = self.divide_earlier(desk, crashed, time, &ranges);
-        let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier);
+        let mut plan = Plan::new(plan_id, ranges, divided, proof.clone(), earlier);
+        plan.own_home = own;
         let losses = losses::file_losses(desk, id, crashed, time, &proof);
         let Some(record) = desk.state.recoveries.get_mut(&id) else { return };
         record.plan = plan_id;

@@ -40,7 +40,9 @@ pub(crate) fn alter_table(
 ) -> Result<UpdateResult, Status> {
     let table = desk.state.tables.get(&message.table).filter(|t| !t.dropping);
     let table = table.ok_or(Status::UnknownTable)?;
-    check_zone(desk, message.zone.as_deref().filter(|zone| !zone.is_empty()))?;
+    if message.zone != table.options.zone {
+        check_zone(desk, message.zone.as_deref().filter(|zone| !zone.is_empty()))?;
+    }
     if message.durability.is_some() || message.replicas.is_some() {
         let durability = message.durability.unwrap_or(table.options.durability);
         let replicas = message.replicas.unwrap_or(table.options.replicas);

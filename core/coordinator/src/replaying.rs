@@ -1,15 +1,13 @@
 //! Recovery masters at work: which master replays which partition, and what happens when one fails.
 //!
-//! A partition waits, runs at one master, or is live. It is given to the least busy master that has not failed it.
-//! Where some masters have more room than others, it is given to the one that has most of it left. Masters of the zone
-//! in which the partition is at home go before all others while one of them has room. Every turn has its own attempt
-//! number, and only the present turn can be published.
+//! A partition waits, runs at one master, or is live. Every turn has its own attempt number, and only the present turn
+//! can be published.
 //!
+//! Not here: which master gets it (`choosing`).
 //! Protocol: docs/protocols/recovery.md, 5 and "Failures". Catalogue: F4, F6.
 
 use crate::asked::Asked;
 use crate::desk::Desk;
-use crate::home::{Home, home_of_dead, is_at};
 use crate::plan::{Partition, Plan, Replay, Turn};
 use crate::records::Key;
 use crate::recoveries::Recoveries;
@@ -18,8 +16,6 @@ use crate::retry::Retry;
 use crate::timeline;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status};
 use ramhold_wire::recovery::Recover;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long the rest of a large division's masters wait to be told, when much waits for the store already.
@@ -29,69 +25,6 @@ const CROWDED_PAUSE: Duration = Duration::from_millis(2);
 const PORTION_BYTES: usize = 4 << 20;
 /// A master that has accepted a partition is told again at this interval, in case it has forgotten.
 const REMIND_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The work that a master has.
-#[derive(Clone, Copy, Debug, Default)]
-struct Work {
-    /// Memory that the master has left, where that is what counts.
-    left: u64,
-    /// Memory that the master had free when it last told.
-    room: Option<u64>,
-    /// Partitions that the master replays now, of all recoveries.
-    partitions: u32,
-    /// Partitions that the master replays now, of the recovery in question.
-    of_this: u32,
-    /// Tablets that the master has.
-    tablets: u32,
-}
-
-impl Work {
-    /// Adds one partition of this recovery, of this many bytes.
-    fn take(&mut self, bytes: u64) {
-        self.take_beside(bytes);
-        self.of_this += 1;
-    }
-
-    /// Adds one partition of another recovery. The memory for what is written of it already may be missing twice in
-    /// `left`.
-    fn take_beside(&mut self, bytes: u64) {
-        self.left = self.left.saturating_sub(bytes);
-        self.partitions += 1;
-    }
-}
-
-impl Partition {
-    /// `near`: the masters of the partition's home, if it has one.
-    fn choose_master(
-        &mut self,
-        masters: &BTreeMap<ServerId, Work>,
-        most: Work,
-        near: Option<&BTreeSet<ServerId>>,
-        bytes: u64,
-    ) -> Option<ServerId> {
-        if masters.keys().all(|m| self.avoid.contains(m)) {
-            self.avoid.clear();
-        }
-        let has_room = |m: &ServerId, work: &Work| {
-            let needed = bytes.saturating_mul(u64::from(work.of_this) + 1);
-            !self.lacked_room.contains(m) && work.room.is_none_or(|room| needed <= room)
-        };
-        let is_near = |m: &ServerId, work: &Work| {
-            near.is_some_and(|near| near.contains(m)) && !self.avoid.contains(m) && has_room(m, work)
-        };
-        let is_at_home = masters.iter().any(|(m, work)| is_near(m, work));
-        let near_count = near.map_or(masters.len(), BTreeSet::len).max(1) as u64;
-        let of_this = (most.of_this).saturating_mul((masters.len() as u64 / near_count).max(1) as u32);
-        let may = |m: &ServerId, work: &Work| {
-            (!is_at_home || is_near(m, work))
-                && !self.avoid.contains(m)
-                && work.partitions < most.partitions
-                && work.of_this < of_this
-        };
-        let free = masters.iter().filter(|(m, work)| may(m, work));
-        free.min_by_key(|(m, work)| (Reverse(work.left), work.partitions, work.tablets, **m)).map(|(m, _)| *m)
-    }
-}
 
 impl Recoveries {
     /// Sends masters their partitions, and repeats messages that were not answered.
@@ -142,12 +75,11 @@ impl Recoveries {
         if !plan.partitions.iter().any(|p| matches!(p.state, Replay::Waiting)) {
             return;
         }
-        let homes = homes(desk, id, plan);
-        let (mut masters, most) = self.work(desk, id, plan);
+        let mut choice = self.choice(desk, id, plan);
         // See `room`: while memory is scarce, one partition is begun at a time.
         let is_narrow = self.rooms.is_scarce;
         let Some(Recovery { plan: Some(plan), wake, .. }) = self.open.get_mut(&id) else { return };
-        let (plan_id, bytes) = (plan.id, plan.partition_bytes());
+        let plan_id = plan.id;
         let mut is_running = plan.is_running();
         let waiting = (0..).zip(&mut plan.partitions).filter(|(_, p)| matches!(p.state, Replay::Waiting));
         for (number, partition) in waiting {
@@ -158,48 +90,12 @@ impl Recoveries {
             if is_narrow && is_running {
                 break;
             }
-            let near = homes.get(&number);
-            let Some(master) = partition.choose_master(&masters, most, near, bytes) else { continue };
-            masters.entry(master).and_modify(|work| work.take(bytes));
+            let Some(master) = choice.for_partition(partition) else { continue };
             is_running = true;
             partition.attempt += 1;
             partition.state = Replay::Running { master, retry: Retry::new(&desk.config), remind_at: None };
             timeline::note_assigned(now, desk, id, (plan_id, number, partition.attempt), master);
         }
-    }
-
-    /// The work that each master has, and the work below which a master may be given one more partition.
-    fn work(&self, desk: &Desk, id: RecoveryId, plan: &Plan) -> (BTreeMap<ServerId, Work>, Work) {
-        let tablets = desk.state.tablets_by_master();
-        let (count, master_count) = (plan.partitions.len() as u64, tablets.len().max(1) as u64);
-        let left =
-            self.uneven_masters(desk, id, (plan.partition_bytes() * count).div_ceil(master_count), None);
-        let most = Work {
-            partitions: desk.config.partitions_per_master,
-            // No master takes over more than twice as much as if all took the same.
-            of_this: left.as_ref().map_or(u32::MAX, |_| (2 * count / master_count).max(1) as u32),
-            ..Work::default()
-        };
-        let left = |master: &ServerId| left.as_ref().and_then(|left| left.get(master)).copied().unwrap_or(0);
-        let room = |master: &ServerId| self.rooms.reports.get(master).map(|report| report.log_bytes);
-        let work = |(master, tablets)| {
-            (master, Work { left: left(&master), room: room(&master), tablets, ..Work::default() })
-        };
-        let mut masters: BTreeMap<ServerId, Work> = tablets.into_iter().map(work).collect();
-        let others = self.open.iter().filter(|(other, _)| **other != id);
-        for other in others.filter_map(|(_, recovery)| recovery.plan.as_ref()) {
-            for partition in &other.partitions {
-                if let Replay::Running { master, .. } = partition.state {
-                    masters.entry(master).and_modify(|work| work.take_beside(other.partition_bytes()));
-                }
-            }
-        }
-        for partition in &plan.partitions {
-            if let Replay::Running { master, .. } = partition.state {
-                masters.entry(master).and_modify(|work| work.take(plan.partition_bytes()));
-            }
-        }
-        (masters, most)
     }
 
     pub(crate) fn on_recover_answered(
@@ -277,25 +173,6 @@ impl Recoveries {
             self.fail_partition(Instant::ZERO, desk, id, number, &format!("{dead} is dead"));
         }
     }
-}
-
-/// The masters of the home of each partition that has one.
-fn homes(desk: &Desk, id: RecoveryId, plan: &Plan) -> BTreeMap<u32, BTreeSet<ServerId>> {
-    let Some(record) = desk.state.recoveries.get(&id) else { return BTreeMap::new() };
-    let mut masters: BTreeMap<Home, BTreeSet<ServerId>> = BTreeMap::new();
-    let mut homes = BTreeMap::new();
-    for range in &plan.ranges {
-        let home = home_of_dead(desk, record.crashed, range.table);
-        if home.is_none() || homes.contains_key(&range.partition) {
-            continue;
-        }
-        let there = masters.entry(home).or_insert_with_key(|home| {
-            let there = desk.state.masters().filter(|server| is_at(home.as_deref(), server));
-            there.map(|server| server.entry.id).collect()
-        });
-        homes.insert(range.partition, there.clone());
-    }
-    homes
 }
 
 /// Sends `Recover`, and tells about how many bytes it had. None: the message is too large to be sent at all.

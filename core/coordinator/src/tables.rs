@@ -137,8 +137,9 @@ pub(crate) fn truncate_table(
         return Ok(UpdateResult::Lacking(shortage));
     }
     let home = table.options.zone.as_deref();
+    let has_home = desk.state.masters().any(|server| is_at(home, server));
     let owner = |tablet: &TabletRecord, masters: &mut BTreeMap<ServerId, u32>| {
-        let is_there = desk.state.up(tablet.owner).is_some_and(|owner| is_at(home, owner));
+        let is_there = desk.state.up(tablet.owner).is_some_and(|owner| is_at(home, owner) || !has_home);
         let stays = masters.contains_key(&tablet.owner) && is_there;
         if stays { tablet.owner } else { least_loaded(masters, &desk.state.servers, home) }
     };

@@ -297,7 +297,8 @@ impl Master {
         shard.look_for_dead(step.now, &owner);
         shard.leave_dead(step, &owner);
         self.hold_heads();
-        self.service.shard.replicator.tell_short(self.service.shard.wants_cleaning());
+        let shard = &mut self.service.shard;
+        shard.replicator.tell_short(shard.wants_cleaning(), shard.lacks_frames());
         self.service.replicate(step);
         if !self.replays.is_empty() || self.reclassing.is_waiting() {
             // The entries that have just become durable may be those that a recovery, or a stretch, waits for.

@@ -10,9 +10,10 @@
 //!
 //! Not here: digits and routes (grid). Catalogue: H1. Source: RAMCUBE 2.2, 3.2.
 
-use crate::domain::{Rack, label, rack};
+use crate::domain::{Rack, label, rack, zone};
 use crate::grid::{Grid, GridLabel};
 use ramhold_base::ServerId;
+use ramhold_wire::View;
 use ramhold_wire::membership::{Label, LabelRefusal, PlaceFault, ServerEntry};
 use ramhold_wire::topology::Topology;
 use std::collections::BTreeMap;
@@ -49,6 +50,19 @@ pub fn share_place(topology: &Topology, one: &[Label], other: &[Label]) -> bool 
         labels.iter().find(|l| l.name == name).and_then(|label| grid.label(&label.value).ok())
     };
     place(one).is_some_and(|place_of_one| place(other) == Some(place_of_one))
+}
+
+/// Whether another server is *far* from this one: in a grid more than one hop away, else in another zone. None: one of
+/// them has neither a place nor a zone.
+pub fn is_far(view: &View, other: ServerId) -> Option<bool> {
+    let (own, other) = (view.list.entry(view.me)?, view.list.entry(other)?);
+    match (Grid::of(&view.topology), view.topology.label_name()) {
+        (Some(grid), Some(name)) => {
+            let place = |entry| label(entry, name).and_then(|text| grid.label(text).ok());
+            Some(place(own)?.levels_apart(&place(other)?).count() > 1)
+        }
+        _ => Some(zone(own)? != zone(other)?),
+    }
 }
 
 /// The servers of a cluster at their places.

@@ -54,6 +54,8 @@ pub(crate) struct Copies {
     recovering_since: Option<Instant>,
     /// The master is short of memory or frames, and only whole segments can be cleaned.
     short: bool,
+    /// It is short of frames.
+    lacks_frames: bool,
     /// No message is sent before this instant.
     next: Instant,
     /// The instant since when there are segments to copy. `last`, `bytes` and `segments` count from then.
@@ -111,10 +113,12 @@ impl Copies {
     }
 
     /// Whether one more segment may be copied though it lacks no replica: nothing waits that does. A master that is
-    /// short may be so for good, so one segment at a time moves there; the others can be cleaned.
+    /// short of memory may be so for good, so one segment at a time moves there; the others can be cleaned. A move takes
+    /// one more frame for a while.
     pub fn may_move(&self, now: Instant, copies_max: usize) -> bool {
         let most = if self.short { 1 } else { copies_max };
-        self.waiting.is_empty()
+        !self.lacks_frames
+            && self.waiting.is_empty()
             && self.unfit.is_empty()
             && self.running.len() < most
             && self.yields_until(now).is_none()
@@ -170,8 +174,8 @@ pub(crate) fn message_bytes_max(append_bytes_max: u32, bytes_per_second: u64) ->
 
 impl Replicator {
     /// Notes whether the master is short of memory or frames and wants to clean, which needs whole segments.
-    pub fn tell_short(&mut self, is_short: bool) {
-        self.copies.short = is_short;
+    pub fn tell_short(&mut self, is_short: bool, lacks_frames: bool) {
+        (self.copies.short, self.copies.lacks_frames) = (is_short, lacks_frames);
     }
 
     /// Lets the next segments begin to be copied.

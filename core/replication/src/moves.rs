@@ -235,7 +235,8 @@ impl Replicator {
         if view.placement != ReplicaPlacement::ZoneLocal {
             return 0;
         }
-        let own = self.segments.values().filter(|s| s.stream == stream);
+        // The only replica of a segment is elsewhere on purpose.
+        let own = self.segments.values().filter(|s| s.stream == stream && s.own_places().count() > 1);
         let primaries = own.filter_map(|segment| segment.own_places().next()?.backup);
         primaries.filter(|primary| is_outside(view, *primary)).count() as u64
     }

@@ -141,9 +141,13 @@ impl Shard {
     /// little it holds. So when many tables come and go, the frames run out long before the memory.
     pub fn wants_cleaning(&self) -> bool {
         let usage = self.log.usage();
+        usage.free_bytes < usage.reserve_bytes + self.cleaning.config.runway_bytes || self.lacks_frames()
+    }
+
+    /// Whether this log takes all the frames that it may, but for a few.
+    pub fn lacks_frames(&self) -> bool {
         let frame = u64::from(self.log.config().geometry.segment_bytes);
-        usage.free_bytes < usage.reserve_bytes + self.cleaning.config.runway_bytes
-            || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
+        (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
     }
 
     /// Bytes of frames that this log may take, counting one replica of each segment. If all masters stay below their

@@ -275,6 +275,10 @@ pub struct ReplayTimes {
     /// The part of `fetching` from the question's arrival at the backup to the backup's answer.
     #[n(8)]
     pub waiting: u64,
+    /// Bytes of records that came from far: from another zone, or in a grid from more than one hop away.
+    /// None: the servers have neither zones nor places.
+    #[n(9)]
+    pub far_bytes: Option<u64>,
 }
 
 /// Recovery master to coordinator: everything that I recovered to this position is on its backups, and so is

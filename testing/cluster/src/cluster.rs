@@ -29,7 +29,7 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 /// The time limit to replay and replicate everything again, with every process on the same few cores and one
 /// disk.
-const RECOVER_WITHIN: Duration = Duration::from_secs(120);
+pub(crate) const RECOVER_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -1,6 +1,7 @@
 //! A run: client processes record the answers that they get, while the cluster is killed, stopped and cut
 //! apart. An independent checker judges the records.
 
+use crate::ballast::{fill, verify};
 use crate::checker::{Checker, Verdict};
 use crate::clients::Clients;
 use crate::cluster::{COORDINATOR, Cluster, Options, name};
@@ -9,6 +10,7 @@ use crate::history::{CLIENTS_PER_PROCESS, now};
 use crate::network::Network;
 use crate::sums::Sums;
 use crate::waiting::{Failure, check_interrupted, pass};
+use crate::zone_faults::ZoneFault;
 use ramhold_base::Rng;
 use ramhold_client::{Durability, TableOptions};
 use serde_json::json;
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const TABLE: &str = "histories";
+const BALLAST: &str = "ballast";
 const REPLICA_COUNT: u8 = 3;
 /// So many tablets that a returned server gets some when another dies.
 const TABLET_COUNT: u32 = 21;
@@ -36,6 +39,8 @@ pub struct Plan {
     pub kills: u64,
     pub stops: u64,
     pub cuts: u64,
+    /// The zones of the servers, which are placed by zone-local; none: they have no zones.
+    pub zones: Option<Zones>,
     /// The load runs at least this long, also when all episodes are over.
     pub load: Duration,
     pub clients: u64,
@@ -49,13 +54,28 @@ pub struct Plan {
     pub keep: PathBuf,
 }
 
+/// Zones, and what happens to them as a whole.
+pub struct Zones {
+    pub count: usize,
+    pub kills: u64,
+    pub cuts: u64,
+    pub cut_time: Duration,
+    /// Objects of another table that fill the memory.
+    pub ballast: u64,
+}
+
 /// Runs the plan; `tell` gets a line per episode. The sums count even if the run does not reach its end.
 pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
-    let network = match plan.cuts {
+    let zone_cuts = plan.zones.as_ref().map_or(0, |zones| zones.cuts);
+    let network = match plan.cuts + zone_cuts {
         0 => None,
         _ => Some(Network::create(plan.servers + 1)?),
     };
-    let options = Options { servers: plan.servers, ..Options::default() };
+    let (zones, coordinator_options): (usize, &[&str]) = match &plan.zones {
+        Some(zones) => (zones.count, &["--topology", "zones", "--placement", "zone-local"]),
+        None => (0, &[]),
+    };
+    let options = Options { servers: plan.servers, zones, coordinator_options, ..Options::default() };
     let cluster = match network {
         None => Cluster::start(options)?,
         Some(network) => Cluster::start_in(network, options)?,
@@ -67,7 +87,12 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
         slots: false,
         zone: None,
     };
-    cluster.client(PATIENCE)?.create_table(TABLE, table)?;
+    let mut client = cluster.client(PATIENCE)?;
+    client.create_table(TABLE, table.clone())?;
+    if let Some(zones) = plan.zones.as_ref().filter(|zones| zones.ballast > 0) {
+        let ballast = client.create_table(BALLAST, table)?;
+        fill(&mut client, ballast, zones.ballast)?;
+    }
 
     let dir = cluster.scratch.dir().join("histories");
     let made = |error: std::io::Error| Failure(format!("{}: {error}", dir.display()));
@@ -119,7 +144,7 @@ impl<T: FnMut(&str)> Run<'_, T> {
         for _ in 0..self.plan.clients {
             self.clients.start()?;
         }
-        let played = self.play_episodes(begun);
+        let played = self.play_episodes(begun).and_then(|()| self.play_zones());
         if played.is_ok() {
             pass(self.plan.load.saturating_sub(begun.elapsed()))?;
         }
@@ -128,7 +153,13 @@ impl<T: FnMut(&str)> Run<'_, T> {
         played?;
         stopped?;
         let reader = self.clients.run(&["--read-all"], READ_ALL_WITHIN)?;
-        let losses = self.cluster.client(PATIENCE)?.cluster_status()?.losses;
+        let mut client = self.cluster.client(PATIENCE)?;
+        if let Some(zones) = self.plan.zones.as_ref().filter(|zones| zones.ballast > 0) {
+            let ballast = client.table(BALLAST)?;
+            verify(&mut client, ballast, zones.ballast)?;
+            (self.tell)(&format!("all {} objects of the ballast are as they were written", zones.ballast));
+        }
+        let losses = client.cluster_status()?.losses;
         for loss in &losses {
             (self.tell)(&format!("LOST: a loss is reported: {}", loss.reason));
         }
@@ -188,6 +219,36 @@ impl<T: FnMut(&str)> Run<'_, T> {
                 name(episode.member),
                 episode.time.as_millis(),
                 aftermath.settled_after.as_secs_f64()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Kills and cuts off whole zones.
+    fn play_zones(&mut self) -> Result<(), Failure> {
+        let Some(zones) = &self.plan.zones else { return Ok(()) };
+        let cut = |index: u64| ZoneFault::Cut { time: zones.cut_time, clients_too: index.is_multiple_of(2) };
+        let mut planned: Vec<ZoneFault> =
+            (0..zones.kills).map(|_| ZoneFault::Kill).chain((0..zones.cuts).map(cut)).collect();
+        self.rng.shuffle(&mut planned);
+        let (all, spare) = (planned.len(), 2 * u64::from(REPLICA_COUNT) * self.plan.servers as u64);
+        for (number, fault) in (1..).zip(planned) {
+            self.clients.wait_progress(PROGRESS_BYTES)?;
+            self.cluster.wait_replicated(spare)?;
+            let zone = self.rng.below(zones.count as u64) as usize;
+            let members: Vec<usize> = (1..=self.plan.servers).filter(|m| m % zones.count == zone).collect();
+            let from = now();
+            let aftermath = fault.play(&mut self.cluster, &members)?;
+            self.sums.raise_episode(fault.describe(), Consequence::Recovered);
+            let record =
+                json!({ "t0": from, "t1": now(), "kind": fault.describe(), "target": format!("z{zone}") });
+            writeln!(self.faults, "{record}").map_err(|error| Failure(format!("faults.jsonl: {error}")))?;
+            (self.tell)(&format!(
+                "[{number}/{all}] {} (z{zone}): the rest has everything after {:.1} s; once it is back, copies are in \
+                 all zones after {:.1} s",
+                fault.describe(),
+                aftermath.served.as_secs_f64(),
+                aftermath.spread.as_secs_f64()
             ));
         }
         Ok(())

@@ -19,6 +19,7 @@
 //!
 //! Not here: slow networks and faults of disks, and thousands of schedules (testing/world).
 
+mod ballast;
 mod checker;
 mod clients;
 mod cluster;
@@ -36,7 +37,9 @@ mod sessions;
 mod small_disk;
 mod sums;
 mod waiting;
+mod zone_faults;
 
+pub use ballast::{VALUE_BYTES, fill, verify};
 pub use checker::Checker;
 pub use cluster::{COORDINATOR, Cluster, Frames, Options, free_ports};
 pub use history::{FILE_BYTES_MAX, Recorder};

@@ -92,6 +92,40 @@ impl Network {
         self.switch.run("ip", &["link", "set", &port_name(End::Member(member)), state])
     }
 
+    /// Counts from now on what goes from a member of one of these groups to a member of another.
+    pub fn count_between(&self, groups: &[Vec<usize>]) -> Result<(), Failure> {
+        let ports = |group: &Vec<usize>| {
+            let names: Vec<String> =
+                group.iter().map(|member| format!("\"{}\"", port_name(End::Member(*member)))).collect();
+            format!("{{ {} }}", names.join(", "))
+        };
+        let mut rules = "add table bridge counts; add counter bridge counts crossed; \
+                         add chain bridge counts count { type filter hook forward priority 1; }; "
+            .to_owned();
+        for (index, from) in groups.iter().enumerate() {
+            for (other, to) in groups.iter().enumerate() {
+                if other != index {
+                    let (from, to) = (ports(from), ports(to));
+                    rules += &format!(
+                        "add rule bridge counts count iifname {from} oifname {to} counter name crossed; "
+                    );
+                }
+            }
+        }
+        self.switch.rules(&rules)
+    }
+
+    /// The bytes that were counted so far, with the headers of IP and TCP.
+    pub fn counted(&self) -> Result<u64, Failure> {
+        let list = ["-j", "list", "counter", "bridge", "counts", "crossed"];
+        let told = self.switch.within(|| output("nft", &list, None))??;
+        let value: serde_json::Value = serde_json::from_str(&told)
+            .map_err(|error| Failure(format!("nft {}: {error}", list.join(" "))))?;
+        let entries = value["nftables"].as_array().into_iter().flatten();
+        let mut bytes = entries.filter_map(|entry| entry["counter"]["bytes"].as_u64());
+        bytes.next().ok_or_else(|| Failure(format!("nft tells no bytes: {told}")))
+    }
+
     /// Ends all losses.
     pub fn heal(&self) -> Result<(), Failure> {
         for member in 0..self.members.len() {
@@ -205,9 +239,14 @@ fn enter(namespace: &File, name: &str) -> Result<(), Failure> {
 }
 
 fn run(program: &str, arguments: &[&str], input: Option<&str>) -> Result<(), Failure> {
+    output(program, arguments, input).map(drop)
+}
+
+/// What a program prints.
+fn output(program: &str, arguments: &[&str], input: Option<&str>) -> Result<String, Failure> {
     let about = |what: String| Failure(format!("{program} {}: {what}", arguments.join(" ")));
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| about(error.to_string()))?;
     // It is dropped at once, which ends the child's input.
     let mut stdin = child.stdin.take().expect("it was asked for");
@@ -217,7 +256,7 @@ fn run(program: &str, arguments: &[&str], input: Option<&str>) -> Result<(), Fai
     drop(stdin);
     let output = child.wait_with_output().map_err(|error| about(error.to_string()))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(about(String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ")))
 }

@@ -1,12 +1,12 @@
 //! The zones in which tables are at home, and in which dead servers are recovered. Catalogue: F4, H3.
 
 use crate::harness::*;
-use ramhold_base::{KeyHash, ServerId, Status};
+use ramhold_base::{KeyHash, ServerId, Status, TableId};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::membership::Label;
 use ramhold_wire::recovery::{RoomReport, TabletStat};
 use ramhold_wire::table::{TableAlter, TableCreate, TableOptions};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The zone of the server on each port: three servers in a, four in b.
@@ -39,7 +39,7 @@ fn owners(world: &mut World, table: &str) -> BTreeSet<u64> {
 /// Server 1 has a heavy tablet of the table of this number, and its log is with the servers on these ports.
 fn give_weight(world: &mut World, table: u32, bytes: u64, ports: &[u16]) {
     let (first, last) = (KeyHash(0), KeyHash(u64::MAX));
-    let stat = TabletStat { table: ramhold_base::TableId(table), first, last, bytes, records: 10 };
+    let stat = TabletStat { table: TableId(table), first, last, bytes, records: 10 };
     for port in ports {
         let report = head_report(2, 1, 0, 500, &[1], &[stat]);
         world.server_mut(*port).replicas.entry(ServerId(1)).or_default().push(report);
@@ -91,6 +91,76 @@ fn a_zone_without_room_or_without_masters_holds_nothing_up() {
     }
     world.run_until("all are recovered", |w| (1..=3).all(|id| w.is_over(ServerId(id))));
     assert!(owners(&mut world, "users").is_subset(&[4, 5, 6, 7].into()));
+}
+
+/// The number of partitions that each server was told to recover, by the last division.
+fn partitions(world: &World) -> BTreeMap<u64, BTreeSet<(u64, u32)>> {
+    let told = world.servers.values().map(|server| {
+        let told = server.recovers.iter().map(|r| (r.crashed.raw(), r.partition));
+        (server.id.raw(), told.collect())
+    });
+    told.filter(|(_, told): &(u64, BTreeSet<_>)| !told.is_empty()).collect()
+}
+
+// F7: the rooms of the zone's masters count once for all recoveries.
+#[test]
+fn two_servers_of_a_zone_that_its_last_master_cannot_take_go_elsewhere_too() {
+    let mut world = zones(ReplicaPlacement::ZoneLocal);
+    world.create("users", buffered(2, 7));
+    let stats = |last: bool| {
+        let at = if last { u64::MAX / 7 + 1 } else { 0 };
+        TabletStat {
+            table: TableId(1),
+            first: KeyHash(at),
+            last: KeyHash(at + 1),
+            bytes: 1 << 20,
+            records: 10,
+        }
+    };
+    for (dead, last) in [(1, false), (2, true)] {
+        for port in [4, 5] {
+            let report = head_report(2, 1, 0, 500, &[1], &[stats(last)]);
+            world.server_mut(port).replicas.entry(ServerId(dead)).or_default().push(report);
+        }
+    }
+    // Room for one and a half of them, beside the eighth of a log that stays free.
+    world.server_mut(3).room =
+        RoomReport { frames: 1 << 20, log_bytes: (3 << 19) + (1 << 17), lone_segments: 0 };
+    (3..=7).for_each(|port| world.server_mut(port).diligent = false);
+    world.kill(7);
+    world.run(Duration::from_secs(3));
+    [1, 2].into_iter().for_each(|port| world.kill(port));
+    world.run(Duration::from_secs(3));
+    let told = partitions(&world);
+    let bytes = |server: u64| told.get(&server).map_or(0, BTreeSet::len);
+    assert_eq!(bytes(3), 1, "{told:?}");
+    assert!((4..=6).map(bytes).sum::<usize>() >= 1, "{told:?}");
+}
+
+// F4: the last master of a zone does not take over all of it while others have nothing to do.
+#[test]
+fn a_home_with_few_masters_gives_partitions_away() {
+    let mut world = World::new();
+    world.config.placement = ReplicaPlacement::ZoneLocal;
+    (world.config.partition_bytes_min, world.config.partition_bytes_max) = (1, 64 << 10);
+    (world.config.segment_bytes, world.config.partitions_per_master) = (1 << 10, 1000);
+    world.restart();
+    for port in 1..=13 {
+        let value = if port <= 2 { "a" } else { "b" };
+        world.enlist_labelled(port, vec![Label { name: "zone".into(), value: value.into() }]);
+    }
+    world.run(Duration::from_millis(500));
+    world.create("users", buffered(2, 13));
+    give_weight(&mut world, 1, 64 << 20, &[4, 5]);
+    (2..=13).for_each(|port| world.server_mut(port).diligent = false);
+    world.kill(1);
+    world.run(Duration::from_secs(4));
+    let told = partitions(&world);
+    let all: usize = told.values().map(BTreeSet::len).sum();
+    let near = told[&2].len();
+    // Eight times what each of the twelve would have.
+    assert_eq!(near, (8 * all).div_ceil(12), "of {all}");
+    assert!(all > near);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::service::Service;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{LogId, Peer, Status};
 use ramhold_log::{AppendRefusal, INTAKE_SLICE_BYTES, IntakeStop, Purpose};
+use ramhold_placement::is_far;
 use ramhold_wire::recovery::{ReadTimes, RecoveryRead};
 use ramhold_wire::{Step, request};
 use std::time::Duration;
@@ -104,6 +105,11 @@ impl Partition {
                 sums.fetching += micros(step.now.since(fetch.asked));
                 sums.reading += u64::from(times.reading);
                 sums.waiting += u64::from(times.waiting);
+                let source = fetching.jobs[fetch.job].sources.get(fetch.source);
+                if let Some(is_far) = source.and_then(|source| is_far(step.view, source.backup)) {
+                    let far = if is_far { body.len() as u64 } else { 0 };
+                    sums.far_bytes = Some(sums.far_bytes.unwrap_or(0) + far);
+                }
                 let mut offset = 0;
                 let mut has_more = true;
                 while has_more

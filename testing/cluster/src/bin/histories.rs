@@ -3,8 +3,10 @@
 //! of those client processes.
 
 use clap::{Args, Parser, Subcommand};
-use ramhold_cluster_tests::histories::{Plan, is_good, run};
-use ramhold_cluster_tests::{Checker, Failure, Recorder, Workload, interrupted, is_network_possible};
+use ramhold_cluster_tests::histories::{Plan, Zones, is_good, run};
+use ramhold_cluster_tests::{
+    Checker, Failure, Recorder, VALUE_BYTES, Workload, interrupted, is_network_possible,
+};
 use serde_json::json;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -46,6 +48,21 @@ struct Run {
     /// Members cut off one way, both ways, or with an interface down, for 0.5 to 6 s. Needs root, ip and nft.
     #[arg(long, alias = "partitions", default_value_t = 0)]
     cuts: u64,
+    /// Zones of the servers, which are then placed by zone-local.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(2..=8))]
+    zones: Option<u64>,
+    /// kill -9 of all servers of a zone.
+    #[arg(long, default_value_t = 0, requires = "zones")]
+    zone_kills: u64,
+    /// Zones cut off from everything else, from clients in turn too. Needs root, ip and nft.
+    #[arg(long, default_value_t = 0, requires = "zones")]
+    zone_cuts: u64,
+    /// How long a zone is cut off.
+    #[arg(long, default_value_t = 60)]
+    zone_cut_seconds: u64,
+    /// Megabytes of objects that fill the memory, and must all be there at the end.
+    #[arg(long, default_value_t = 0, requires = "zones")]
+    ballast: u64,
     /// Load goes on for at least so many seconds.
     #[arg(long, default_value_t = 0)]
     seconds: u64,
@@ -130,15 +147,15 @@ impl Run {
             Failure("name the built checker with --checker; 'cargo xtask histories' builds it".to_owned())
         })?;
         let program = std::env::current_exe().map_err(|error| Failure(error.to_string()))?;
-        let mut cuts = self.cuts;
-        if cuts > 0
+        let (mut cuts, mut zone_cuts) = (self.cuts, self.zone_cuts);
+        if cuts + zone_cuts > 0
             && let Err(failure) = is_network_possible()
         {
             if std::env::var("CI").is_ok_and(|ci| ci == "true") {
                 return Err(Failure(format!("CI runs everything, cuts too: {failure}")));
             }
             println!("skipped: cuts: {failure}");
-            cuts = 0;
+            (cuts, zone_cuts) = (0, 0);
         }
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
         let plan = Plan {
@@ -146,6 +163,13 @@ impl Run {
             kills: self.kills,
             stops: self.stops,
             cuts,
+            zones: self.zones.map(|count| Zones {
+                count: count as usize,
+                kills: self.zone_kills,
+                cuts: zone_cuts,
+                cut_time: Duration::from_secs(self.zone_cut_seconds),
+                ballast: self.ballast * 1_000_000 / VALUE_BYTES as u64,
+            }),
             load: Duration::from_secs(self.seconds),
             clients: self.clients,
             sessions: self.sessions,

@@ -22,6 +22,8 @@ pub struct Amount {
     /// The count and its unit.
     pub count: Option<(u64, &'static str)>,
     pub bytes: Option<u64>,
+    /// The bytes that came from another zone, or in a grid from more than one hop away.
+    pub far: Option<u64>,
     /// Microseconds, of all backups together.
     pub busy: Option<u64>,
 }
@@ -37,7 +39,8 @@ impl Amount {
 
     pub fn text(&self) -> String {
         let count = self.count.map(|(count, what)| format!("{count} {what}"));
-        count.into_iter().chain(self.bytes.map(bytes_text)).collect::<Vec<_>>().join(", ")
+        let far = self.far.map(|bytes| format!("{} from far", bytes_text(bytes)));
+        count.into_iter().chain(self.bytes.map(bytes_text)).chain(far).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -82,7 +85,9 @@ pub fn steps(report: &RecoveryReport) -> Vec<Span> {
     };
     let accepted = report.parts.iter().filter_map(|part| part.accepted).min();
     let bytes = sum(|part| part.bytes);
+    let far = told.iter().filter_map(|(part, _)| part.times.far_bytes).reduce(|sum, far| sum + far);
     let fetches = Amount::of(sum(|part| part.times.fetches), "answers").and_bytes(bytes);
+    let fetches = Amount { far, ..fetches };
     add("transfer", at(accepted), last(|part| part.times.fetched), fetches);
     let replayed = Amount::of(sum(|part| part.records), "records").and_bytes(bytes);
     add("replay", first(|part| part.times.first), last(|part| part.times.replayed), replayed);
@@ -271,6 +276,7 @@ fn parts_columns_wide(parts: &[PartReport]) -> Option<Columns> {
         "fetch",
         "backup",
         "read",
+        "from far",
     ]);
     for part in parts {
         let after =
@@ -294,6 +300,7 @@ fn parts_columns_wide(parts: &[PartReport]) -> Option<Columns> {
             mean(part.times.fetching),
             mean(part.times.waiting),
             mean(part.times.reading),
+            or_dash(part.times.far_bytes.map(bytes_text)),
         ]);
     }
     (!parts.is_empty()).then_some(columns)
@@ -353,6 +360,7 @@ pub fn course_json(report: &RecoveryReport) -> Value {
             "count": span.amount.count.map(|(count, _)| count),
             "of": span.amount.count.map(|(_, what)| what),
             "bytes": span.amount.bytes,
+            "far_bytes": span.amount.far,
             "busy_micros": span.amount.busy,
         })
     };
@@ -381,6 +389,7 @@ pub fn part_json(part: &PartReport) -> Value {
         "fetching_micros": times.fetching,
         "waiting_micros": times.waiting,
         "reading_micros": times.reading,
+        "far_bytes": times.far_bytes,
     })
 }
 

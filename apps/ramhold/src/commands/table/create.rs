@@ -1,6 +1,6 @@
 //! `table create`, and tables that other commands make (A1, D2).
 
-use super::describe::{by_slots, in_zone};
+use super::describe::{by_slots, in_zone, outside};
 use super::options::{OptionArguments, Wish};
 use super::zones::unknown_zone;
 use crate::connection::table_failure;
@@ -54,8 +54,9 @@ impl Create {
             created.map_err(|error| refused(&mut client, &self.name, &wish, error))?
         };
         // Only the cluster knows the options that were left open, and those of a table that exists already.
-        let made =
-            client.describe_table(&self.name).map_err(|error| table_failure(&self.name, error))?.options;
+        let described =
+            client.describe_table(&self.name).map_err(|error| table_failure(&self.name, error))?;
+        let made = &described.options;
         let durability = made.durability.name();
         if global.json {
             output::print_json(&json!({
@@ -68,11 +69,12 @@ impl Create {
             }))
         } else {
             output::print(&format!(
-                "table '{}' is {table}: {durability}, {} replicas{}{}\n",
+                "table '{}' is {table}: {durability}, {} replicas{}{}{}\n",
                 self.name,
                 made.replicas,
-                by_slots(&made),
-                in_zone(&made)
+                by_slots(made),
+                in_zone(made),
+                outside(&described)
             ))
         }
     }
