@@ -2,8 +2,8 @@
 //!
 //! The least busy master that has not failed the partition gets it, or where some have more room than others, the one
 //! that has most of it left. Two preferences come before that, each as long as some master meets it:
-//! - in a cluster with zones, masters that have *room*: they have not refused this partition for lack of it, and as far as they have told, an
-//!   eighth of their log stays free beside all that they are given;
+//! - in a cluster with zones, masters that have *room*: they have not refused this partition for lack of it, and as far
+//!   as they have told, an eighth of their log (or eight segments) stays free beside all that they are given;
 //! - masters of the zone in which the partition is at *home*. A home may have many partitions and few masters. Beyond
 //!   `HOME_SHARES_MAX` times what each master of the cluster would have, partitions go elsewhere.
 //!
@@ -26,8 +26,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const HOME_SHARES_MAX: u64 = 8;
 /// A master of a home may have this many partitions, however few there are.
 const HOME_PARTITIONS_MIN: u64 = 8;
-/// The part of a master's log that is to stay free, so that cleaning is cheap and writes find room.
+/// The part of a master's log that is to stay free, so that cleaning is cheap and writes find room; and the segments, if
+/// that is more. In a log of few segments cleaning needs a larger part of it.
 const FREE_SHARE: u64 = 8;
+const FREE_SEGMENTS: u64 = 8;
 
 /// The work that a master has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -150,7 +152,8 @@ impl Recoveries {
         };
         let left = |master: &ServerId| left.as_ref().and_then(|left| left.get(master)).copied().unwrap_or(0);
         let room = |master: &ServerId| {
-            let kept = desk.state.up(*master)?.log_bytes / FREE_SHARE;
+            let segments = FREE_SEGMENTS * u64::from(desk.config.segment_bytes);
+            let kept = (desk.state.up(*master)?.log_bytes / FREE_SHARE).max(segments);
             Some(self.rooms.reports.get(master)?.log_bytes.saturating_sub(kept))
         };
         let work = |(master, tablets)| {
