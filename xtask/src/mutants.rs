@@ -30,6 +30,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("MovedEarly", "servers have no zones without --zones"),
     ("AllNear", "servers have no zones without --zones"),
     ("RecoveredAnywhere", "servers have no zones without --zones"),
+    ("PathsUnused", "servers have no links without --links"),
+    ("PathNeverTriedAgain", "servers have no links without --links"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -112,6 +114,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("MovedEarly", "ramhold-replication", "replication", "spreading::"),
     ("AllNear", "ramhold-placement", "", "the_loss_of_any_zone"),
     ("RecoveredAnywhere", "ramhold-coordinator", "protocol", "zones::"),
+    ("PathsUnused", "ramhold-world", "scenarios", "paths::"),
+    ("PathNeverTriedAgain", "ramhold-world", "scenarios", "paths::"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
     ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),

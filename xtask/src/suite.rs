@@ -12,6 +12,8 @@ const TEST_SEEDS: &str = "600..900";
 const FURTHER_SEEDS: &str = "300";
 /// For runs with so little memory that clients fill it.
 const TIGHT_SEEDS: &str = "0..60";
+/// For runs whose servers reach each other on networks that fail in parts.
+const LINKS_SEEDS: &str = "0..30";
 /// For runs whose servers stand in zones, which fail as a whole.
 const ZONES_SEEDS: &str = "0..40";
 
@@ -32,6 +34,7 @@ pub fn test() -> Result<(), Failure> {
     run_world(&["--seeds", TEST_SEEDS, "--demand", "--further", FURTHER_SEEDS])?;
     run_world(&["--seeds", TIGHT_SEEDS, "--tight"])?;
     run_world(&["--seeds", ZONES_SEEDS, "--zones"])?;
+    run_world(&["--seeds", LINKS_SEEDS, "--links"])?;
     Step::new("real processes")
         .cargo(&["test", "--release", "--package", "ramhold-cluster-tests"])
         .env("RAMHOLD_BIN", &built("ramhold"))

@@ -195,6 +195,7 @@ impl Plan {
             advertise: addr,
             coordinator,
             labels: vec![Label { name: "host".into(), value: format!("h{}", member.host) }],
+            links: Vec::new(),
             master: member.master,
             master_config: MasterConfig {
                 replication,
@@ -305,6 +306,7 @@ impl Plan {
             let options = NodeOptions {
                 name: format!("server {index}"),
                 addr,
+                links: Vec::new(),
                 clock: Clock::TRUE,
                 disks,
                 store: 0,

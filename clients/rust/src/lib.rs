@@ -80,7 +80,7 @@ pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
     AwayReport, BackupReport, BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, CopyingStatus,
     GoneReport, LossAccepted, LossReport, PartReport, Pong, ProcessStatus, ReadLeaseStatus, RecoveryPhase,
-    RecoveryReport, RecoverySteps, ResultsStatus, ScrubStatus, StreamStatus, WorkReport,
+    RecoveryReport, RecoverySteps, ResultsStatus, ScrubStatus, SilentLink, StreamStatus, WorkReport,
 };
 pub use ramhold_wire::table::{
     LeftOpen, TableDescription, TableOptions, TableSummary, TabletDescription, TabletState,

@@ -34,6 +34,8 @@ pub const APPEND_BYTES_MAX: u32 = 1024 * 1024;
 /// Labels of a server, and bytes of one label's name or value.
 pub const LABEL_COUNT_MAX: usize = 8;
 pub const LABEL_BYTES_MAX: usize = 64;
+/// Further addresses of a server, one for each network that it is on.
+pub const LINK_COUNT_MAX: usize = 8;
 /// How long a grant lets a shard answer reads (docs/protocols/read-leases.md). The same in all processes of a
 /// cluster. Long compared to the noise of a busy machine, short compared to a recovery.
 pub const READ_LEASE: Duration = Duration::from_millis(250);

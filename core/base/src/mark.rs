@@ -18,6 +18,8 @@ pub enum MarkUse {
     FurtherServerCrash,
     /// The same in clusters with zones. Others never pass here, and their crashes are drawn without it.
     ZonesServerCrash,
+    /// The same in clusters whose servers have links.
+    LinksServerCrash,
     /// A coordinator's crash here is demanded of a run.
     CoordinatorCrash,
     /// A coordinator may be ended here, but a run of some hundred seeds need not have done it.
@@ -28,7 +30,10 @@ impl MarkUse {
     pub const fn is_demanded(self) -> bool {
         !matches!(
             self,
-            MarkUse::FurtherServerCrash | MarkUse::ZonesServerCrash | MarkUse::FurtherCoordinatorCrash
+            MarkUse::FurtherServerCrash
+                | MarkUse::ZonesServerCrash
+                | MarkUse::LinksServerCrash
+                | MarkUse::FurtherCoordinatorCrash
         )
     }
 }
@@ -141,6 +146,10 @@ marks! {
     MoveBegun = "move_begun", ZonesServerCrash;
     /// A replica has moved, and the one that it replaces is not freed yet.
     ReplicaMoved = "replica_moved", ZonesServerCrash;
+    /// A path on which something was waited for has become silent.
+    PathSilent = "path_silent", LinksServerCrash;
+    /// A silent path has answered.
+    PathBack = "path_back", LinksServerCrash;
     // Coordinators. A commit is about to be asked for, or it is durable, for each kind of record.
     LeaseOver = "lease_over", CoordinatorCrash;
     CoordinatorCommitsLease = "coordinator_commits_lease", CoordinatorCrash;

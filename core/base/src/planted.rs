@@ -185,6 +185,12 @@ defects! {
     /// With `zone-local` a dead server is recovered anywhere, and partitions mix homes.
     RecoveredAnywhere;
 
+    // Paths.
+    /// Servers talk over their first addresses although they have links.
+    PathsUnused;
+    /// A path that was silent once is never tried again.
+    PathNeverTriedAgain;
+
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.
     CorruptPassedOver;

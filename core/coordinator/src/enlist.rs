@@ -15,10 +15,11 @@ use crate::links::Links;
 use crate::records::ServerRecord;
 use crate::streams::CEILING_STEP;
 use crate::verify::Verification;
-use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, SERVER_COUNT_MAX};
+use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, LINK_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{Instant, Level, Peer, ServerId, Status, Version};
-use ramhold_placement::{check_labels, share_place};
+use ramhold_placement::{check_labels, check_links, share_place};
 use ramhold_wire::Header;
+use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Enlist, Enlisted, Label, LabelRefusal, PlaceFault, ServerEntry, ServerState};
 
 pub(crate) fn on_enlist(
@@ -98,7 +99,9 @@ fn refused_place(
     message: &Enlist,
 ) -> Option<LabelRefusal> {
     let topology = &desk.state.meta.topology;
-    if let Err(refusal) = check_labels(topology, &message.labels) {
+    let links = message.links.as_deref().unwrap_or_default();
+    let checked = check_labels(topology, &message.labels).and_then(|()| check_links(topology, links));
+    if let Err(refusal) = checked {
         return Some(refusal);
     }
     let is_there = |s: &&ServerRecord| {
@@ -137,6 +140,7 @@ fn enter_server(desk: &mut Desk, links: &mut Links, message: &Enlist) -> ServerI
         replicates: false,
         replicates_only: None,
         redis_cluster_port: message.redis_cluster_port,
+        links: message.links.clone().filter(|links| !links.is_empty()),
     };
     let record = ServerRecord {
         entry,
@@ -179,7 +183,17 @@ fn check_enlist(message: &Enlist) -> Result<(), Status> {
         !label.name.is_empty() && label.name.len() <= LABEL_BYTES_MAX && label.value.len() <= LABEL_BYTES_MAX
     };
     let labels = message.labels.len() <= LABEL_COUNT_MAX && message.labels.iter().all(fits);
-    let address = message.address.0.port() != 0 && !message.address.0.ip().is_unspecified();
+    let is_address = |address: &Address| address.0.port() != 0 && !address.0.ip().is_unspecified();
+    let links = message.links.as_deref().unwrap_or_default();
+    let mut names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let links = names.len() == links.len()
+        && links.len() <= LINK_COUNT_MAX
+        && links
+            .iter()
+            .all(|l| !l.name.is_empty() && l.name.len() <= LABEL_BYTES_MAX && is_address(&l.address));
+    let address = is_address(&message.address);
     let named = message.token != 0 && !message.directory.is_none();
-    if labels && address && named { Ok(()) } else { Err(Status::BadRequest) }
+    if labels && links && address && named { Ok(()) } else { Err(Status::BadRequest) }
 }

@@ -4,7 +4,7 @@ use ramhold_backup::BackupConfig;
 use ramhold_detector::DetectorConfig;
 use ramhold_master::MasterConfig;
 use ramhold_resp::RespConfig;
-use ramhold_wire::membership::Label;
+use ramhold_wire::membership::{Label, Link};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub struct ServerConfig {
     pub advertise: SocketAddr,
     pub coordinator: SocketAddr,
     pub labels: Vec<Label>,
+    /// Further addresses, at which other servers reach this one.
+    pub links: Vec<Link>,
     /// Whether it has the role master, and takes tablets.
     pub master: bool,
     pub master_config: MasterConfig,

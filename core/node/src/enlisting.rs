@@ -75,6 +75,7 @@ impl ServerNode {
             disk_bytes: u64::from(self.config.backup_config.frames_max)
                 * u64::from(self.config.backup_config.segment_bytes),
             redis_cluster_port: self.config.resp.as_ref().and_then(|resp| resp.cluster_port),
+            links: Some(self.config.links.clone()).filter(|links| !links.is_empty()),
         };
         let header = Header { cluster: identity.cluster.unwrap_or_default(), ..Header::default() };
         let rpc = self.calls.open(to, now, now + self.config.enlist_interval * 4, Context::Enlist);

@@ -9,6 +9,7 @@
 mod config;
 mod copies;
 mod enlisting;
+mod paths;
 mod prefetch;
 mod reach;
 mod requests;

@@ -220,6 +220,8 @@ impl ServerNode {
 
     pub(crate) fn status(&self, now: Instant) -> ProcessStatus {
         let (master, times) = (self.master.as_ref(), (self.started, now));
-        crate::resp::status(&self.config, &self.view, &self.backup, master, self.bad_frames, times)
+        let status =
+            crate::resp::status(&self.config, &self.view, &self.backup, master, self.bad_frames, times);
+        ProcessStatus { silent_links: self.paths.silent(now), ..status }
     }
 }

@@ -1,6 +1,7 @@
 //! A storage server: its phases, its roles, and the routing between them.
 
 use crate::copies::Copies;
+use crate::paths::Paths;
 use crate::reach::ReachCheck;
 use crate::resp::For;
 use crate::telling::Telling;
@@ -61,6 +62,8 @@ pub(crate) enum Context {
         question: u64,
         server: ServerId,
     },
+    /// A ping over one path, which says whether it is silent.
+    Probe,
 }
 
 pub struct ServerNode {
@@ -88,6 +91,8 @@ pub struct ServerNode {
     pub(crate) telling: Telling,
     /// The coordinator's question which servers are out of reach.
     pub(crate) reach: ReachCheck,
+    /// The paths to other servers.
+    pub(crate) paths: Paths,
     /// This server's copy of the coordinator's state.
     pub(crate) copies: Copies,
     /// When the coordinator last spoke to this server, or was last asked.
@@ -123,6 +128,7 @@ impl ServerNode {
             verifying: false,
             telling: Telling::default(),
             reach: ReachCheck::default(),
+            paths: Paths::new(!config.links.is_empty()),
             copies: Copies::default(),
             heard: Instant::ZERO,
             time_at: Instant::ZERO,
@@ -198,6 +204,8 @@ impl ServerNode {
         from: ConnId,
         effects: &mut Effects,
     ) {
+        let is_probe = self.calls.get(header.rpc).is_some_and(|call| matches!(call.context, Context::Probe));
+        self.paths.answered(now, header.rpc, is_probe, effects);
         match CallRole::of(header.rpc) {
             Some(CallRole::Process) => self.on_own_reply(now, header, body, effects),
             Some(CallRole::Backup) => self.backup.on_reply(now, header, body, &self.view, effects),
@@ -253,6 +261,7 @@ impl ServerNode {
                 }
                 self.plan_next_time(now);
             }
+            Context::Probe => {}
             Context::Reach { question, server } => {
                 let is_it = decode::<Pong>(body).is_ok_and(|pong| pong.server == server);
                 self.reach.heard(question, server, is_it, effects);
@@ -309,15 +318,9 @@ impl ServerNode {
     }
 
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
-        for call in self.calls.lost(addr) {
-            self.on_unanswered(now, call.context, effects);
-        }
-        if let Some(master) = &mut self.master {
-            master.on_lost(now, addr, &self.view, effects);
-        }
-        self.backup.on_lost(now, addr, &self.view, effects);
-        self.resp(now, For::Session(Input::Lost { addr, how }), effects);
-        if how == Lost::Refused || how == Lost::Broken {
+        let (addr, has_others) = self.paths.lost(now, addr, how);
+        self.ask_again(now, addr, how, effects);
+        if !has_others {
             let gone: Vec<ServerId> =
                 self.view.list.up().filter(|e| e.address.0 == addr).map(|e| e.id).collect();
             for server in gone {
@@ -326,17 +329,43 @@ impl ServerNode {
         }
     }
 
+    /// Nothing that was sent to this address is answered any more.
+    fn ask_again(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
+        for call in self.calls.lost(addr) {
+            self.on_unanswered(now, call.context, effects);
+        }
+        if let Some(master) = &mut self.master {
+            master.on_lost(now, addr, &self.view, effects);
+        }
+        self.backup.on_lost(now, addr, &self.view, effects);
+        self.resp(now, For::Session(Input::Lost { addr, how }), effects);
+    }
+
     fn on_unanswered(&mut self, now: Instant, context: Context, effects: &mut Effects) {
         match context {
             Context::Ping(server) => self.suspect(now, server, effects),
             Context::Enlist => self.enlist_at = Some(now + self.config.enlist_interval),
             Context::Verify => self.verifying = false,
-            Context::Suspect | Context::Time => {}
+            Context::Suspect | Context::Time | Context::Probe => {}
             Context::Reach { question, server } => self.reach.heard(question, server, false, effects),
         }
     }
 
+    /// Asks again over other paths what was asked over silent ones, and tries paths.
+    fn advance_paths(&mut self, now: Instant, effects: &mut Effects) {
+        let heard = self.paths.tick(now, effects);
+        for addr in heard.lost {
+            self.ask_again(now, addr, Lost::Broken, effects);
+        }
+        for (server, address) in heard.probes {
+            let deadline = now + self.detector.ping_timeout();
+            let rpc = self.calls.open(address, now, deadline, Context::Probe);
+            request(effects, Peer::Addr(address), &self.view.to_server(server), rpc, &Ping {});
+        }
+    }
+
     fn on_tick(&mut self, now: Instant, effects: &mut Effects) {
+        self.advance_paths(now, effects);
         while let Some(call) = self.calls.overdue(now) {
             self.on_unanswered(now, call.context, effects);
         }
@@ -440,6 +469,7 @@ impl Machine for ServerNode {
         if self.phase != Phase::Ended && self.master.as_ref().is_some_and(Master::has_local_answers) {
             self.resp(now, For::Answers, effects);
         }
+        self.paths.route(now, &self.view, effects);
     }
 
     fn prefetch(&self, coming: &mut dyn Iterator<Item = Coming<'_>>) {
@@ -452,6 +482,7 @@ impl Machine for ServerNode {
         }
         let mut at = earliest(self.calls.deadline(), self.backup.deadline());
         at = earliest(at, self.enlist_at);
+        at = earliest(at, self.paths.deadline());
         if let Some(master) = &self.master {
             at = earliest(at, master.deadline());
         }

@@ -27,6 +27,7 @@ fn view(labels: &[Vec<Label>]) -> View {
             replicates: false,
             replicates_only: None,
             redis_cluster_port: None,
+            links: None,
         })
         .collect();
     update(&mut view, changed, vec![]);

@@ -14,7 +14,7 @@ use crate::domain::{Rack, label, rack, zone};
 use crate::grid::{Grid, GridLabel};
 use ramhold_base::ServerId;
 use ramhold_wire::View;
-use ramhold_wire::membership::{Label, LabelRefusal, PlaceFault, ServerEntry};
+use ramhold_wire::membership::{Label, LabelRefusal, Link, PlaceFault, ServerEntry};
 use ramhold_wire::topology::Topology;
 use std::collections::BTreeMap;
 
@@ -43,6 +43,20 @@ pub fn check_labels(topology: &Topology, labels: &[Label]) -> Result<(), LabelRe
     }
 }
 
+/// Whether the links of a server are named after levels, where the topology is a grid.
+pub fn check_links(topology: &Topology, links: &[Link]) -> Result<(), LabelRefusal> {
+    let (Some(grid), Some(name)) = (Grid::of(topology), topology.label_name()) else { return Ok(()) };
+    let is_level = |link: &&Link| (0..grid.level_count()).any(|level| link.name == level.to_string());
+    let Some(wrong) = links.iter().find(|link| !is_level(link)) else { return Ok(()) };
+    let detail = format!(
+        "'{}' is none of 0 to {}; give --link 0={} for the address behind its switch of level 0",
+        wrong.name.escape_debug(),
+        grid.level_count() - 1,
+        wrong.address.0
+    );
+    Err(LabelRefusal { topology: topology.clone(), label: name.into(), fault: PlaceFault::NoLevel, detail })
+}
+
 /// Whether two servers would stand at one place of the topology.
 pub fn share_place(topology: &Topology, one: &[Label], other: &[Label]) -> bool {
     let (Some(grid), Some(name)) = (Grid::of(topology), topology.label_name()) else { return false };
@@ -63,6 +77,33 @@ pub fn is_far(view: &View, other: ServerId) -> Option<bool> {
         }
         _ => Some(zone(own)? != zone(other)?),
     }
+}
+
+/// The links by which this server reaches another one, the best first: in a grid all of its levels, beginning with those
+/// on which the two labels differ; else the networks that both are on. None while one of the two has no links.
+pub fn path_order(view: &View, other: ServerId) -> Vec<&Link> {
+    let (Some(own), Some(other)) = (view.list.entry(view.me), view.list.entry(other)) else {
+        return Vec::new();
+    };
+    let is_mine = |link: &&Link| own.links().iter().any(|mine| mine.name == link.name);
+    let mut links: Vec<&Link> = other.links().iter().collect();
+    let place = |entry: &ServerEntry| {
+        let grid = Grid::of(&view.topology)?;
+        grid.label(label(entry, view.topology.label_name()?)?).ok()
+    };
+    match (place(own), place(other)) {
+        (Some(_), Some(_)) if own.links().is_empty() => links.clear(),
+        (Some(here), Some(there)) => {
+            let apart: Vec<String> = here.levels_apart(&there).map(|level| level.to_string()).collect();
+            // By the level on which they share a switch; with a switch of the wrong level every message makes a detour.
+            links.sort_by_key(|link| (!apart.contains(&link.name), link.name.clone()));
+        }
+        _ => {
+            links.retain(is_mine);
+            links.sort_by_key(|link| own.links().iter().position(|mine| mine.name == link.name));
+        }
+    }
+    links
 }
 
 /// The servers of a cluster at their places.

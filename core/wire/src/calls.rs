@@ -111,6 +111,11 @@ impl<T> Calls<T> {
         ids.into_iter().filter_map(|id| self.answered(id)).collect()
     }
 
+    /// A call that is not answered yet.
+    pub fn get(&self, rpc: RpcId) -> Option<&Call<T>> {
+        self.open.get(&rpc)
+    }
+
     pub fn deadline(&self) -> Option<Instant> {
         self.by_deadline.first().map(|(at, _)| *at)
     }

@@ -189,6 +189,13 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, BadFrame> {
     Ok(Some(header + body as usize))
 }
 
+/// The kind and id of a frame that this process has made itself.
+pub fn peek(bytes: &[u8]) -> Option<(Kind, RpcId)> {
+    let rpc = u64::from_le_bytes(bytes.get(24..32)?.try_into().ok()?);
+    let kind = [Kind::Request, Kind::Reply].into_iter().find(|kind| *kind as u8 == bytes[20])?;
+    Some((kind, RpcId(rpc)))
+}
+
 /// Takes one whole frame apart, and checks everything that needs no context.
 pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), BadFrame> {
     let whole = length(bytes)?.ok_or(BadFrame::Truncated { bytes: bytes.len() })?;

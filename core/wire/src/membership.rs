@@ -71,6 +71,27 @@ pub struct ServerEntry {
     /// The port at the server's address for clients of Redis Cluster. None: it has no port for them alone.
     #[n(11)]
     pub redis_cluster_port: Option<u16>,
+    /// Further addresses, at which other servers reach it; at most `LINK_COUNT_MAX`. None: it has none.
+    #[n(12)]
+    pub links: Option<Vec<Link>>,
+}
+
+impl ServerEntry {
+    /// Further addresses, at which other servers reach it.
+    pub fn links(&self) -> &[Link] {
+        self.links.as_deref().unwrap_or_default()
+    }
+}
+
+/// A further address of a server, in the network of this name. Servers that are both in that network reach each other
+/// there. In a grid the name is the number of a level, and whatever comes to the address comes through the server's
+/// switch of that level.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct Link {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub address: Address,
 }
 
 /// Coordinator to server: the changes of the server list. The answer tells the version that the server has
@@ -151,6 +172,9 @@ pub struct Enlist {
     pub disk_bytes: u64,
     #[n(10)]
     pub redis_cluster_port: Option<u16>,
+    /// Further addresses, at which other servers reach it; at most `LINK_COUNT_MAX`, no name twice.
+    #[n(11)]
+    pub links: Option<Vec<Link>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -191,6 +215,9 @@ pub enum PlaceFault {
     /// Another server that is up has this place.
     #[n(2)]
     Taken,
+    /// A link of the server is named after no level of the grid.
+    #[n(3)]
+    NoLevel,
 }
 
 /// The body of an answer with the status `LabelRefused`.
@@ -220,6 +247,12 @@ impl fmt::Display for LabelRefusal {
             }
             PlaceFault::NoPlace => {
                 write!(f, "the topology is {topology}, and the label {label} names no place in it: {detail}")
+            }
+            PlaceFault::NoLevel => {
+                write!(
+                    f,
+                    "the topology is {topology}, and a link is named after the level of its switch: {detail}"
+                )
             }
             PlaceFault::Taken => {
                 write!(f, "{detail} has the same label {label} and is up; give this server another place")

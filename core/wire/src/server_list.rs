@@ -211,6 +211,7 @@ mod tests {
             replicates: false,
             replicates_only: None,
             redis_cluster_port: None,
+            links: None,
         };
         let changed = ids.iter().map(entry).collect();
         ServerListUpdate {

@@ -87,6 +87,21 @@ pub struct ProcessStatus {
     pub read_lease: Option<ReadLeaseStatus>,
     #[n(23)]
     pub copying: Option<CopyingStatus>,
+    /// Links to other servers on which nothing comes back. None: this server has no links.
+    #[n(24)]
+    pub silent_links: Option<Vec<SilentLink>>,
+}
+
+/// A link to another server on which nothing comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SilentLink {
+    #[n(0)]
+    pub server: ServerId,
+    #[n(1)]
+    pub link: String,
+    /// For how long.
+    #[n(2)]
+    pub millis: u64,
 }
 
 /// Closed segments of a master that lost replicas together with the backups, and are copied again (D6).

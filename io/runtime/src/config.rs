@@ -27,6 +27,8 @@ impl Poll {
 pub struct RuntimeConfig {
     /// Where to accept connections; port 0 lets the kernel choose.
     pub listen: Option<SocketAddr>,
+    /// Further addresses at which this process alone accepts connections.
+    pub listen_links: Vec<SocketAddr>,
     /// Further addresses at which connections are accepted. Several processes may share one: the kernel gives each
     /// connection to one of them.
     pub listen_also: Vec<SocketAddr>,
@@ -51,6 +53,7 @@ impl Default for RuntimeConfig {
     fn default() -> RuntimeConfig {
         RuntimeConfig {
             listen: None,
+            listen_links: Vec::new(),
             listen_also: Vec::new(),
             listen_open: Vec::new(),
             hears_bytes: false,

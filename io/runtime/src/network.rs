@@ -40,7 +40,7 @@ use timing::Timers;
 /// Poller keys that are no connection; listeners count down from theirs.
 const KEY_WAKER: u64 = u64::MAX;
 const KEY_LISTENER: u64 = u64::MAX - 1;
-const LISTENER_COUNT_MAX: u64 = 8;
+const LISTENER_COUNT_MAX: u64 = 16;
 
 /// Connections that this process opens: one to each server and coordinator, with room for those just replaced.
 const OPENED_COUNT_MAX: usize = 2 * SERVER_COUNT_MAX;

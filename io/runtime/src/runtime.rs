@@ -140,10 +140,11 @@ impl<M: Machine> Runtime<M> {
             }
             None => None,
         };
-        let alone = config.listen.map(|addr| ListenAt::Address(addr, Sharing::Alone));
+        let alone = config.listen.into_iter().chain(config.listen_links);
+        let alone = alone.map(|addr| ListenAt::Address(addr, Sharing::Alone));
         let shared = config.listen_also.into_iter().map(|addr| ListenAt::Address(addr, Sharing::Shared));
         let open = config.listen_open.into_iter().map(ListenAt::Open);
-        let listen = alone.into_iter().chain(shared).chain(open).collect();
+        let listen = alone.chain(shared).chain(open).collect();
         let mut network = Network::new(listen, config.limits, &*waker)?;
         network.hears_bytes = config.hears_bytes;
         let mut runtime = Runtime {

@@ -1,6 +1,6 @@
 //! A coordinator and servers, each a process, in directories of their own.
 
-use crate::network::Network;
+use crate::network::{LINK_COUNT, Network};
 use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::waiting::{Failure, wait_for};
@@ -42,6 +42,8 @@ pub struct Options {
     pub server_options: &'static [&'static str],
     /// The zones in which the servers are in turn; 0: they have no zone.
     pub zones: usize,
+    /// Each server has a link in each of the further networks. Needs a network of its own.
+    pub has_links: bool,
 }
 
 impl Default for Options {
@@ -55,6 +57,7 @@ impl Default for Options {
             coordinator_options: &[],
             server_options: &[],
             zones: 0,
+            has_links: false,
         }
     }
 }
@@ -184,6 +187,11 @@ impl Cluster {
             push("--label", format!("host={}", name(member)).into());
             if let Some(zone) = member.checked_rem(self.options.zones) {
                 push("--label", format!("zone=z{zone}").into());
+            }
+            if self.options.has_links {
+                for network in 1..=LINK_COUNT {
+                    push("--link", format!("net-{network}={}", Network::link(member, network)).into());
+                }
             }
             if let Some(port) = self.cluster_ports.get(member - 1) {
                 push("--resp-cluster-port", port.to_string().into());

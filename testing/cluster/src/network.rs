@@ -24,6 +24,8 @@ use std::process::{Command, Stdio};
 
 const SUBNET_BITS: u8 = 24;
 const PORT: u16 = 7400;
+/// Further networks, in which each member has an address.
+pub const LINK_COUNT: u8 = 2;
 /// The clients' end; members follow.
 const CLIENTS_ADDRESS: u8 = 2;
 const FIRST_ADDRESS: u8 = 10;
@@ -70,6 +72,21 @@ impl Network {
 
     pub fn address(member: usize) -> SocketAddr {
         SocketAddr::from((ip_address(End::Member(member)), PORT))
+    }
+
+    /// The address of a member in a further network, from 1 on.
+    pub fn link(member: usize, network: u8) -> Ipv4Addr {
+        let [a, b, _, last] = ip_address(End::Member(member)).octets();
+        Ipv4Addr::new(a, b, network, last)
+    }
+
+    /// From now on nothing reaches these members' addresses in a further network.
+    pub fn cut_links(&self, network: u8, members: &[usize]) -> Result<(), Failure> {
+        let rule = |member: &usize| {
+            let address = Network::link(*member, network);
+            format!("add rule bridge cuts cut ip daddr {address} drop; ")
+        };
+        self.switch.rules(&members.iter().map(rule).collect::<String>())
     }
 
     /// Runs `start` in a member's namespace.
@@ -207,6 +224,12 @@ impl Namespace {
         self.run("ip", &["link", "set", &port, "master", "bridge", "up"])?;
         let address = format!("{}/{SUBNET_BITS}", ip_address(end));
         other.run("ip", &["address", "add", &address, "dev", "cable"])?;
+        if let End::Member(member) = end {
+            for network in 1..=LINK_COUNT {
+                let link = format!("{}/{SUBNET_BITS}", Network::link(member, network));
+                other.run("ip", &["address", "add", &link, "dev", "cable"])?;
+            }
+        }
         other.run("ip", &["link", "set", "cable", "up"])
     }
 

@@ -42,12 +42,14 @@ impl System for Cluster {
         let coordinator = Member {
             name: "coordinator".into(),
             addr: coordinator_address(),
+            links: Vec::new(),
             role: Role::Coordinator,
             disk: DiskOptions::default(),
         };
         let server = |index: u8| Member {
             name: format!("server {index}"),
             addr: settings::server_address(index - 1),
+            links: self.links(index - 1).into_iter().map(|link| link.address.0).collect(),
             role: Role::Server,
             disk: DiskOptions::default(),
         };
@@ -154,6 +156,7 @@ impl System for Cluster {
             disk_errors: self.replicas >= 3,
             lost_store: true,
             zones: usize::from(self.zones),
+            planes: usize::from(self.planes),
         }
     }
 
@@ -208,6 +211,10 @@ impl System for Cluster {
             Role::Server if self.zones > 0 => with(&[ServerCrash, RareServerCrash])
                 .chain(with(&[RareServerCrash, FurtherServerCrash, ZonesServerCrash]))
                 .chain(with(&[ZonesServerCrash]))
+                .collect(),
+            Role::Server if self.planes > 0 => with(&[ServerCrash, RareServerCrash])
+                .chain(with(&[RareServerCrash, FurtherServerCrash, LinksServerCrash]))
+                .chain(with(&[LinksServerCrash]))
                 .collect(),
             Role::Server => with(&[ServerCrash, RareServerCrash])
                 .chain(with(&[RareServerCrash, FurtherServerCrash]))

@@ -43,9 +43,11 @@ pub enum FaultKind {
     FillDisks,
     /// All servers of a zone die, or nobody reaches them.
     LoseZone,
+    /// On one plane: the way from one server to another is cut, or both ways, or all ways of a server, or the plane is down.
+    CutPlane,
 }
 
-const KINDS: [FaultKind; 21] = [
+const KINDS: [FaultKind; 22] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashAtPoint,
@@ -67,6 +69,7 @@ const KINDS: [FaultKind; 21] = [
     FaultKind::LoseStore,
     FaultKind::FillDisks,
     FaultKind::LoseZone,
+    FaultKind::CutPlane,
 ];
 
 /// The faults that one seed plays on its cluster.
@@ -100,6 +103,7 @@ impl Swarm {
             FaultKind::MemoryFlip => tolerance.memory_flips,
             FaultKind::LoseStore => tolerance.lost_store,
             FaultKind::LoseZone => tolerance.zones > 0,
+            FaultKind::CutPlane => tolerance.planes > 0,
             _ => true,
         };
         let kinds: Vec<FaultKind> = KINDS.into_iter().filter(allowed).filter(|_| rng.chance(1, 2)).collect();
@@ -365,6 +369,24 @@ impl Faults {
                     world.network.cut(&rest, &gone);
                     self.heal_at = Some(until);
                 }
+            }
+            FaultKind::CutPlane => {
+                let plane = 1 + self.rng.below(system.tolerance().planes as u64) as usize;
+                let (Some(one), Some(other)) =
+                    (self.rng.pick(&self.servers).copied(), self.rng.pick(&self.servers).copied())
+                else {
+                    return;
+                };
+                world.note_fault("cut on a plane", one);
+                let (all, network) = (&self.servers, &mut world.network);
+                let ways: &[(&[usize], &[usize])] = match self.rng.below(4) {
+                    0 => &[(&[one], &[other])],
+                    1 => &[(&[one], &[other]), (&[other], &[one])],
+                    2 => &[(&[one], all), (all, &[one])],
+                    _ => &[(all, all)],
+                };
+                ways.iter().for_each(|(from, to)| network.cut_plane(plane, from, to));
+                self.heal_at = Some(until);
             }
             FaultKind::CrashCoordinator => {
                 if let Some(node) = self.rng.pick(&self.coordinators).copied() {

@@ -1,11 +1,12 @@
 //! The fate of a frame between two hosts: late, twice, in another order, changed, or lost.
 //!
-//! Links are directed, so that a partition may cut one way only. Chances are per million frames and drawn per
-//! seed.
+//! Links are directed, so that a partition may cut one way only. Hosts may be on several planes, each a network of its
+//! own; a cut between hosts is on all planes, or on one. Chances are per million frames and drawn per seed.
 //!
 //! Not here: connections, and who is told of their end (world).
 
 use ramhold_base::Rng;
+use std::collections::BTreeSet;
 
 pub const MICRO: u64 = 1_000;
 pub const MILLI: u64 = 1_000_000;
@@ -72,11 +73,13 @@ pub struct Passage {
 pub struct Network {
     pub options: NetworkOptions,
     links: Vec<Vec<Link>>,
+    /// Ways that are cut on one plane: plane, from, to.
+    cut_ways: BTreeSet<(usize, usize, usize)>,
 }
 
 impl Network {
     pub fn new(options: NetworkOptions) -> Network {
-        Network { options, links: Vec::new() }
+        Network { options, links: Vec::new(), cut_ways: BTreeSet::new() }
     }
 
     pub fn grow(&mut self, hosts: usize) {
@@ -86,8 +89,14 @@ impl Network {
         }
     }
 
-    pub fn is_cut(&self, from: usize, to: usize) -> bool {
-        self.links[from][to].cut
+    pub fn is_cut(&self, plane: usize, from: usize, to: usize) -> bool {
+        self.links[from][to].cut || self.cut_ways.contains(&(plane, from, to))
+    }
+
+    /// Cuts on one plane the way from every host of `from` to every host of `to`.
+    pub fn cut_plane(&mut self, plane: usize, from: &[usize], to: &[usize]) {
+        let ways = from.iter().flat_map(|a| to.iter().map(move |b| (plane, *a, *b)));
+        self.cut_ways.extend(ways.filter(|(_, a, b)| a != b));
     }
 
     /// Cuts the way from every host of `from` to every host of `to`; a host always reaches itself.
@@ -109,13 +118,14 @@ impl Network {
         for link in self.links.iter_mut().flatten() {
             *link = Link::default();
         }
+        self.cut_ways.clear();
     }
 
     pub fn latency(&self, rng: &mut Rng) -> u64 {
         rng.between(self.options.latency_min, self.options.latency_max)
     }
 
-    pub fn pass(&self, now: u64, from: usize, to: usize, rng: &mut Rng) -> Passage {
+    pub fn pass(&self, now: u64, plane: usize, (from, to): (usize, usize), rng: &mut Rng) -> Passage {
         let options = &self.options;
         let mut chance = |ppm: u32| ppm > 0 && rng.chance(u64::from(ppm), 1_000_000);
         let lost = chance(options.loss_ppm);
@@ -129,8 +139,9 @@ impl Network {
         }
         let again_max = options.hold_max.max(options.again_max);
         let again = twice.then(|| delay + self.latency(rng) + rng.below(again_max.max(1)));
-        let delay = (!lost && !link.cut).then_some(delay);
-        Passage { delay, again: again.filter(|_| !link.cut), corrupt, breaks, held }
+        let is_cut = self.is_cut(plane, from, to);
+        let delay = (!lost && !is_cut).then_some(delay);
+        Passage { delay, again: again.filter(|_| !is_cut), corrupt, breaks, held }
     }
 }
 
@@ -144,11 +155,22 @@ mod tests {
         network.grow(3);
         network.cut(&[0, 1], &[1, 2]);
         let mut rng = Rng::new(1);
-        assert_eq!(network.pass(0, 0, 1, &mut rng).delay, None);
-        assert!(network.pass(0, 1, 0, &mut rng).delay.is_some());
-        assert!(network.pass(0, 1, 1, &mut rng).delay.is_some());
+        assert_eq!(network.pass(0, 0, (0, 1), &mut rng).delay, None);
+        assert!(network.pass(0, 0, (1, 0), &mut rng).delay.is_some());
+        assert!(network.pass(0, 0, (1, 1), &mut rng).delay.is_some());
         network.heal();
-        assert!(network.pass(0, 0, 1, &mut rng).delay.is_some());
+        assert!(network.pass(0, 0, (0, 1), &mut rng).delay.is_some());
+    }
+
+    #[test]
+    fn a_cut_on_one_plane_leaves_the_others() {
+        let mut network = Network::new(NetworkOptions::calm());
+        network.grow(2);
+        network.cut_plane(1, &[0], &[0, 1]);
+        let passes = |plane, way| network.pass(0, plane, way, &mut Rng::new(1)).delay.is_some();
+        assert!(!passes(1, (0, 1)) && passes(1, (1, 0)) && passes(0, (0, 1)) && passes(1, (0, 0)));
+        network.heal();
+        assert!(network.pass(0, 1, (0, 1), &mut Rng::new(1)).delay.is_some());
     }
 
     #[test]
@@ -156,7 +178,7 @@ mod tests {
         let mut network = Network::new(NetworkOptions::calm());
         network.grow(2);
         network.clog(0, 1, SECOND);
-        let delay = network.pass(MILLI, 0, 1, &mut Rng::new(1)).delay.unwrap();
+        let delay = network.pass(MILLI, 0, (0, 1), &mut Rng::new(1)).delay.unwrap();
         assert!(delay >= SECOND - MILLI);
     }
 }

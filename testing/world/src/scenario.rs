@@ -173,6 +173,7 @@ impl<'a, T: System> Scenario<'a, T> {
             let mut options = NodeOptions {
                 clock,
                 supervised: true,
+                links: member.links.clone(),
                 ..NodeOptions::plain(member.name.clone(), member.addr)
             };
             options.disks.options = member.disk.clone();

@@ -75,6 +75,7 @@ impl System for Specimen {
         let member = |addr: SocketAddr| Member {
             name: format!("server {addr}"),
             addr,
+            links: Vec::new(),
             role: Role::Server,
             disk: DiskOptions::default(),
         };
@@ -106,6 +107,7 @@ impl System for Specimen {
             disk_errors: false,
             lost_store: false,
             zones: 0,
+            planes: 0,
         }
     }
 }

@@ -101,6 +101,7 @@ impl Stage {
             let mut options = NodeOptions {
                 clock: Clock { origin: (world.node_count() as u64 + 1) * SECOND, ..Clock::TRUE },
                 supervised: true,
+                links: member.links.clone(),
                 ..NodeOptions::plain(member.name.clone(), member.addr)
             };
             options.disks.options = member.disk.clone();

@@ -148,6 +148,8 @@ pub enum Role {
 pub struct Member {
     pub name: String,
     pub addr: SocketAddr,
+    /// Further addresses, one on each plane of the network from 1 on.
+    pub links: Vec<SocketAddr>,
     pub role: Role,
     pub disk: DiskOptions,
 }
@@ -170,6 +172,8 @@ pub struct Tolerance {
     pub lost_store: bool,
     /// The number of zones, all of whose servers may go at once; the servers are in them in turn. 0: there are none.
     pub zones: usize,
+    /// The planes of the network from 1 on, on which servers reach each other; each may fail. 0: there are none.
+    pub planes: usize,
 }
 
 pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;

@@ -81,6 +81,8 @@ pub type Log = Box<dyn FnMut(&str)>;
 pub struct NodeOptions {
     pub name: String,
     pub addr: SocketAddr,
+    /// Further addresses, one on each plane from 1 on.
+    pub links: Vec<SocketAddr>,
     pub clock: Clock,
     pub disks: Disks,
     /// The store to use, from `World::add_store`.
@@ -94,6 +96,7 @@ impl NodeOptions {
         NodeOptions {
             name: name.into(),
             addr,
+            links: Vec::new(),
             clock: Clock::TRUE,
             disks: Disks::default(),
             store: 0,
@@ -127,7 +130,8 @@ pub struct World<M: Machine> {
     rng: Rng,
     queue: Queue,
     nodes: Vec<Node<M>>,
-    by_addr: BTreeMap<SocketAddr, usize>,
+    /// The host and the plane of each address.
+    by_addr: BTreeMap<SocketAddr, (usize, usize)>,
     stores: Vec<Store>,
     connections: Vec<Connection>,
     effects: Effects,
@@ -188,10 +192,12 @@ impl<M: Machine> World<M> {
 
     /// Adds a host and starts its process; the factory makes the machine of each life.
     pub fn add_node(&mut self, options: NodeOptions, factory: impl FnMut(Life) -> M + 'static) -> usize {
-        let NodeOptions { name, addr, clock, disks, store, supervised } = options;
+        let NodeOptions { name, addr, links, clock, disks, store, supervised } = options;
         assert!(store < self.stores.len());
         let node = self.nodes.len();
-        assert!(self.by_addr.insert(addr, node).is_none(), "two nodes have the address {addr}");
+        for (plane, addr) in [addr].into_iter().chain(links).enumerate() {
+            assert!(self.by_addr.insert(addr, (node, plane)).is_none(), "two nodes have the address {addr}");
+        }
         self.nodes.push(Node {
             name,
             addr,

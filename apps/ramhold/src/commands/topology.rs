@@ -1,5 +1,7 @@
 //! `topology`: where the servers stand in the cluster's network, and what follows from it (H1).
 
+mod links;
+
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::{self, Columns, bytes_for_eyes};
@@ -18,6 +20,7 @@ Examples:
   ramhold topology rings 10
   ramhold topology rings s3 --json
   ramhold topology paths 00 11
+  ramhold topology links
 
 The coordinator is given the topology at its start, and keeps it:
   flat           nothing is known of switches (the default)
@@ -27,8 +30,9 @@ The coordinator is given the topology at its start, and keeps it:
 Two servers are near each other if they share an edge switch.
 
 Copies spread over the labels zone, rack and host in every topology
-(docs/operating/zones.md). Placement and recovery by neighbourhoods are not
-built yet: so far a topology only tells who is near whom.")]
+(docs/operating/zones.md). With links (ramhold server --link) servers reach
+each other over the switch that both share, and over another one while it is
+silent. Placement and recovery by neighbourhoods are not built yet.")]
 pub struct TopologyCommand {
     #[command(subcommand)]
     command: Command,
@@ -69,15 +73,29 @@ Examples:
         #[arg(value_name = "TO")]
         to: String,
     },
+    /// Show the links of each server, and which of them are silent.
+    ///
+    /// A link is an address in a further network (ramhold server --link). It is silent between two servers
+    /// while nothing comes back from one to the other on it. They use another link meanwhile.
+    #[command(after_help = "\
+Examples:
+  ramhold topology links
+  ramhold topology links --json")]
+    Links,
 }
 
 impl TopologyCommand {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let cluster = global.connect()?.cluster_status()?;
+        let mut client = global.connect()?;
+        let cluster = client.cluster_status()?;
         let up: Vec<&ServerEntry> = up(&cluster).collect();
         let network = Network::new(&cluster.topology, up.iter().copied());
         let view = View { topology: &cluster.topology, up: &up, network };
         match &self.command {
+            Command::Links => {
+                let links = links::Links::ask(&mut client, &up);
+                if global.json { output::print_json(&links.json()) } else { output::print(&links.text()) }
+            }
             Command::Show if global.json => output::print_json(&view.show_json()),
             Command::Show => output::print(&view.show()),
             Command::Rings { server } => {

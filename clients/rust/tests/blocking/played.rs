@@ -443,6 +443,7 @@ impl Cluster {
             replicates: false,
             replicates_only: None,
             redis_cluster_port: None,
+            links: None,
         };
         let address = self.address.unwrap();
         // Nobody listens on port 1 of this machine.

@@ -156,6 +156,7 @@ pub fn entry(id: ServerId, state: ServerState) -> ServerEntry {
         replicates: false,
         replicates_only: None,
         redis_cluster_port: None,
+        links: None,
     }
 }
 

@@ -671,6 +671,7 @@ impl World {
             log_bytes: 1 << 20,
             disk_bytes: 1 << 20,
             redis_cluster_port: None,
+            links: None,
         }
     }
 

@@ -405,5 +405,6 @@ pub fn entry(id: u64) -> ServerEntry {
         replicates: false,
         replicates_only: None,
         redis_cluster_port: None,
+        links: None,
     }
 }

@@ -245,6 +245,7 @@ impl Bench {
                 replicates: false,
                 replicates_only: None,
                 redis_cluster_port: None,
+                links: None,
             })
             .collect();
         self.view.list.apply(&ServerListUpdate {

@@ -11,6 +11,7 @@ mod full;
 mod full_disk;
 mod histories;
 mod hostile;
+mod links;
 mod listeners;
 mod network;
 mod pages;

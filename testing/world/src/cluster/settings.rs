@@ -11,7 +11,8 @@ use ramhold_node::ServerConfig;
 use ramhold_replication::ReplicationConfig;
 use ramhold_resp::{CrossSlot, RespConfig};
 use ramhold_wire::ReplicaPlacement;
-use ramhold_wire::membership::{Durability, Label};
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::{Durability, Label, Link};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct Cluster {
     pub frames: Option<u32>,
     /// The zones over which the servers are spread in turn; 0: no server has a zone.
     pub zones: u8,
+    /// The planes of the network from 1 on, on which servers reach each other; 0: they are on the first one alone.
+    pub planes: u8,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -77,6 +80,7 @@ impl Default for Cluster {
             placement: ReplicaPlacement::Scatter,
             frames: None,
             zones: 0,
+            planes: 0,
         }
     }
 }
@@ -188,6 +192,15 @@ impl Cluster {
         }
     }
 
+    /// The further addresses of a server, by its index from 0.
+    pub(super) fn links(self, index: u8) -> Vec<Link> {
+        let link = |plane: u8| Link {
+            name: format!("plane-{plane}"),
+            address: Address(SocketAddr::from(([10, 1, plane, index + 1], 7401))),
+        };
+        (1..=self.planes).map(link).collect()
+    }
+
     fn labels(self, addr: SocketAddr, host: &str) -> Vec<Label> {
         let label = |name: &str, value: String| Label { name: name.into(), value };
         let zone = (self.zones > 0).then(|| label("zone", format!("z{}", server_index(addr) % self.zones)));
@@ -202,6 +215,7 @@ impl Cluster {
             advertise: addr,
             coordinator: coordinator_address(),
             labels: self.labels(addr, host),
+            links: self.links(server_index(addr)),
             master: true,
             master_config: MasterConfig {
                 // Small messages, so that a copy of a segment takes several.

@@ -25,6 +25,8 @@ pub(super) struct Connection {
     caller: usize,
     caller_life: u64,
     addr: SocketAddr,
+    /// The plane of that address.
+    pub(super) plane: usize,
     /// The host with that address; none: no host has it.
     callee: Option<usize>,
     callee_life: Option<u64>,
@@ -98,7 +100,8 @@ impl<M: Machine> World<M> {
             caller: node,
             caller_life: self.nodes[node].life,
             addr,
-            callee: self.by_addr.get(&addr).copied(),
+            plane: self.by_addr.get(&addr).map_or(0, |(_, plane)| *plane),
+            callee: self.by_addr.get(&addr).map(|(node, _)| *node),
             callee_life: None,
             caller_open: true,
             callee_open: false,
@@ -163,8 +166,9 @@ impl<M: Machine> World<M> {
             self.queue.push(at, Happening::Arrive { connection, side, bytes: copy });
             return;
         }
-        let passage = self.network.pass(self.now, from, to, &mut self.rng);
-        if self.network.is_cut(from, to) {
+        let plane = self.connections[connection].plane;
+        let passage = self.network.pass(self.now, plane, (from, to), &mut self.rng);
+        if self.network.is_cut(plane, from, to) {
             self.fall_silent(connection, from_side);
         }
         if passage.breaks {
@@ -234,7 +238,7 @@ impl<M: Machine> World<M> {
     pub(super) fn arrive(&mut self, connection: usize, side: Side, bytes: Vec<u8>) {
         let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
         let to = self.host_at(connection, side).expect("a frame arrives at somebody");
-        if self.network.is_cut(from, to) {
+        if self.network.is_cut(self.connections[connection].plane, from, to) {
             self.lose_bytes(connection, side);
             self.fall_silent(connection, side.other());
             return self.give_back(bytes);
@@ -271,7 +275,11 @@ impl<M: Machine> World<M> {
             None if powered => {
                 c.dead = true;
                 let latency = self.network.latency(&mut self.rng);
-                if self.network.is_cut(to, self.connections[connection].caller) {
+                if self.network.is_cut(
+                    self.connections[connection].plane,
+                    to,
+                    self.connections[connection].caller,
+                ) {
                     self.fall_silent(connection, Side::Caller);
                 } else {
                     let end = Happening::End { connection, side: Side::Caller, how: Lost::Refused };
@@ -316,7 +324,8 @@ impl<M: Machine> World<M> {
         else {
             return;
         };
-        let delay = if self.network.is_cut(from, to) { delay + self.network.options.silence } else { delay };
+        let is_cut = self.network.is_cut(self.connections[connection].plane, from, to);
+        let delay = if is_cut { delay + self.network.options.silence } else { delay };
         self.queue.push(self.now + delay, Happening::End { connection, side, how: Lost::Broken });
     }
 

@@ -17,6 +17,7 @@ mod leases;
 mod masters;
 mod network;
 mod once;
+mod paths;
 mod rebuild;
 mod reclassing;
 mod recovery;

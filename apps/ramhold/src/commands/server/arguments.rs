@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ramhold_base::limits::{LABEL_BYTES_MAX, TABLE_NAME_BYTES_MAX};
 use ramhold_node::CrossSlot;
 use ramhold_wire::membership::Label;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,6 +117,17 @@ pub struct Server {
         value_parser = parse_label
     )]
     pub label: Vec<Label>,
+    /// Address in a further network, NAME=ADDRESS, at which other servers reach this one; up to 8 times. The
+    /// servers that have a link of one name reach each other there, and use another one while it is silent.
+    /// In a grid NAME is the level of the switch behind which the address is.
+    #[arg(
+        long, help_heading = "Roles and failure domains",
+        env = "RAMHOLD_LINK",
+        value_name = "NAME=ADDRESS",
+        value_delimiter = ',',
+        value_parser = parse_link
+    )]
+    pub link: Vec<(String, SocketAddr)>,
     /// Hold no replicas of other servers.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_BACKUP")]
     pub no_backup: bool,
@@ -228,6 +239,18 @@ fn parse_label(text: &str) -> Result<Label, String> {
     Ok(Label { name: name.to_owned(), value: value.to_owned() })
 }
 
+/// Port 0: the port that the server listens at.
+fn parse_link(text: &str) -> Result<(String, SocketAddr), String> {
+    let wrong = || format!("'{text}' is not a link like fast=10.1.0.7 or fast=10.1.0.7:7401");
+    let (name, address) = text.split_once('=').ok_or_else(wrong)?;
+    if name.is_empty() || name.len() > LABEL_BYTES_MAX {
+        return Err(format!("the name of a link has 1 to {LABEL_BYTES_MAX} bytes: '{text}'"));
+    }
+    let ip = address.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
+    let address = address.parse().or(ip).map_err(|_| wrong())?;
+    Ok((name.to_owned(), address))
+}
+
 fn parse_database(text: &str) -> Result<(u16, String), String> {
     let parsed = text.split_once('=').and_then(|(number, table)| Some((number.parse().ok()?, table)));
     match parsed {
@@ -247,6 +270,18 @@ mod tests {
     #[test]
     fn the_scrub_rate_is_that_of_the_master() {
         assert_eq!(parse_bytes(SCRUB_RATE), Ok(ramhold_master::SCRUB_BYTES_PER_SECOND));
+    }
+
+    #[test]
+    fn links_are_read() {
+        // H1
+        let read = |text| parse_link(text).map(|(name, at)| format!("{name} {at}"));
+        assert_eq!(read("fast=10.1.0.7").unwrap(), "fast 10.1.0.7:0");
+        assert_eq!(read("0=[fd00::1]:7401").unwrap(), "0 [fd00::1]:7401");
+        for text in ["", "fast", "=10.1.0.7", "fast=", "fast=host", "fast=10.1.0.7:x"] {
+            let refused = read(text).unwrap_err();
+            assert!(refused.contains("link"), "{refused}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
 use crate::process;
 use crate::size::bytes_text;
 use ramhold_backup::{BackupConfig, Buffers};
-use ramhold_base::limits::{LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
+use ramhold_base::limits::{LABEL_COUNT_MAX, LINK_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
 use ramhold_base::processor;
 use ramhold_client::parse_addresses;
 use ramhold_detector::DetectorConfig;
@@ -20,6 +20,8 @@ use ramhold_node::{RespConfig, ServerConfig, ServerNode};
 use ramhold_runtime::{
     DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
 };
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::Link;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -46,6 +48,7 @@ impl Prepared {
     pub fn new(arguments: &Server) -> Result<Prepared, Failure> {
         let mut addresses = vec![arguments.bind];
         addresses.extend(arguments.advertise);
+        addresses.extend(links(arguments, arguments.bind).iter().map(|link| link.address.0));
         process::check_exposure(&addresses, arguments.insecure_network)?;
         let roles = Roles { master: !arguments.no_master, backup: !arguments.no_backup };
         if !roles.master && !roles.backup {
@@ -58,6 +61,7 @@ impl Prepared {
                 "a server has at most {LABEL_COUNT_MAX} labels; give fewer --label"
             )));
         }
+        check_links(&arguments.link)?;
         if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
             let text = format!(
                 "others cannot reach {}; give an address at which they can with --advertise",
@@ -98,9 +102,10 @@ impl Prepared {
             // The kernel supplies zeroed pages when they are first touched.
             let region = vec![0; region_bytes];
             let seed = RandomState::new().hash_one(std::process::id());
-            let node = ServerNode::new(self.server_config(arguments, advertise), region, seed);
+            let node = ServerNode::new(self.server_config(arguments, listen, advertise), region, seed);
             let config = RuntimeConfig {
                 listen: Some(listen),
+                listen_links: links(arguments, listen).into_iter().map(|link| link.address.0).collect(),
                 listen_also: [arguments.resp_port, arguments.resp_cluster_port]
                     .into_iter()
                     .flatten()
@@ -128,7 +133,7 @@ impl Prepared {
         }
     }
 
-    fn server_config(&self, arguments: &Server, advertise: SocketAddr) -> ServerConfig {
+    fn server_config(&self, arguments: &Server, listen: SocketAddr, advertise: SocketAddr) -> ServerConfig {
         let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
         let mut master_config = MasterConfig::new(geometry, self.memory.log_bytes, self.memory.index_bytes);
         master_config.profile_bytes_max = self.memory.profile_bytes;
@@ -141,6 +146,7 @@ impl Prepared {
             advertise,
             coordinator: self.coordinator,
             labels: arguments.label.clone(),
+            links: links(arguments, listen),
             master: !arguments.no_master,
             master_config,
             backup_config: BackupConfig {
@@ -180,11 +186,19 @@ impl Prepared {
             format!("  coordinator  {}", self.coordinator),
             format!("  listens      {}", listens.expect("a server always listens")),
             redis_line(arguments),
+        ];
+        let address = listens.expect("a server always listens");
+        lines.extend(
+            links(arguments, address)
+                .iter()
+                .map(|link| format!("  link         {} at {}", link.name, link.address.0)),
+        );
+        lines.extend([
             admin::line(admin),
             format!("  data         {}", arguments.dir().display()),
             format!("  memory       {}", self.memory.text()),
             format!("  processor    {}", processor::path()),
-        ];
+        ]);
         if self.frames_max > 0 {
             lines.push(format!(
                 "  disk         {} frames, {}; reads {}",
@@ -201,6 +215,46 @@ impl Prepared {
         }
         crate::output::show(&lines.join("\n"));
     }
+}
+
+/// The links, at the port that the server listens at where none is given.
+fn links(arguments: &Server, listen: SocketAddr) -> Vec<Link> {
+    let port = |given: u16| if given == 0 { listen.port() } else { given };
+    let link = |(name, address): &(String, SocketAddr)| Link {
+        name: name.clone(),
+        address: Address(SocketAddr::new(address.ip(), port(address.port()))),
+    };
+    arguments.link.iter().map(link).collect()
+}
+
+fn check_links(links: &[(String, SocketAddr)]) -> Result<(), Failure> {
+    if links.len() > LINK_COUNT_MAX {
+        return Err(Failure::usage(format!(
+            "a server has at most {LINK_COUNT_MAX} links; give fewer --link"
+        )));
+    }
+    for (index, (name, address)) in links.iter().enumerate() {
+        if address.ip().is_unspecified() {
+            return Err(Failure::usage(format!(
+                "--link {name}={}: others cannot reach it; give the address of this server in that network",
+                address.ip()
+            )));
+        }
+        if let Some((_, other)) = links[..index].iter().find(|(before, _)| before == name) {
+            return Err(Failure::usage(format!(
+                "--link {name} is given twice, with {} and {}; a network has one address of a server",
+                other.ip(),
+                address.ip()
+            )));
+        }
+        if links[..index].iter().any(|(_, before)| before == address) {
+            return Err(Failure::usage(format!(
+                "--link {name}={}: another link has this address; each network has one of its own",
+                address.ip()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// An address with a port: the given one, or one that is free now.

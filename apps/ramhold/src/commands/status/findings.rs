@@ -9,7 +9,8 @@ use crate::commands::recoveries::reports::away_text;
 use crate::output::bytes_for_eyes;
 use crate::size::bytes_text;
 use ramhold_client::{
-    ClusterTime, CopyingStatus, GoneReport, ProcessStatus, RecoveryReport, ServerEntry, ServerId, ServerState,
+    ClusterTime, CopyingStatus, GoneReport, ProcessStatus, RecoveryReport, ServerEntry, ServerId,
+    ServerState, SilentLink,
 };
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -173,6 +174,9 @@ pub fn since_text(since: ClusterTime, now: ClusterTime) -> String {
     format!("{minute} UTC ({ago})")
 }
 
+/// The most silent links that are named for one server.
+const SILENT_TOLD_MAX: usize = 3;
+
 /// Findings of one server: why it does not acknowledge, or is not safe.
 fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Finding>) {
     let id = server.id;
@@ -187,6 +191,15 @@ fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Find
             format!("{id} has {unspread} segments with all copies in one zone or rack"),
             "nothing, a replica of each moves to another zone or rack by itself",
         ));
+    }
+    if let Some(silent) = process.silent_links.as_ref().filter(|silent| !silent.is_empty()) {
+        let of = |silent: &SilentLink| format!("{} to {}", silent.link.escape_debug(), silent.server);
+        let some: Vec<String> = silent.iter().take(SILENT_TOLD_MAX).map(of).collect();
+        let more = silent.len() - some.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = format!("{id} hears nothing on links {}{more}", some.join(", "));
+        let action = "look at the cables and switches; 'ramhold topology links' shows all";
+        found.push(finding(Grade::Degraded, text, action));
     }
     if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
         let action = "remove objects, let them expire, or start more servers";

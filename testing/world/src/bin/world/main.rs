@@ -82,6 +82,9 @@ struct Arguments {
     /// The servers stand in two or three zones, which fail as a whole.
     #[arg(long)]
     zones: bool,
+    /// The servers reach each other on two networks of their own, each of which fails in parts or as a whole.
+    #[arg(long)]
+    links: bool,
     /// Gives every seed Redis clients among the others, not only one of three.
     #[arg(long)]
     resp: bool,
@@ -210,6 +213,7 @@ fn main() -> ExitCode {
             tight: arguments.tight,
             resp: arguments.resp,
             zones: u8::from(arguments.zones),
+            planes: 2 * u8::from(arguments.links),
             ..Cluster::default()
         })
     };
@@ -269,8 +273,9 @@ fn main() -> ExitCode {
             let tight = if arguments.tight { " --tight" } else { "" };
             let zones = if arguments.zones { " --zones" } else { "" };
             let resp = if arguments.resp { " --resp" } else { "" };
+            let links = if arguments.links { " --links" } else { "" };
             println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{resp}{planted}",
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{resp}{planted}",
                 arguments.seconds
             );
             tally.add_failure(seed, &why);

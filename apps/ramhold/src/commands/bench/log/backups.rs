@@ -54,6 +54,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         replicates: false,
         replicates_only: None,
         redis_cluster_port: None,
+        links: None,
     };
     let update = ServerListUpdate {
         from: 0,

@@ -193,6 +193,7 @@ fn view(servers: u64, me: u64) -> View {
         replicates: false,
         replicates_only: None,
         redis_cluster_port: None,
+        links: None,
     };
     let mut view = View::new(address);
     view.me = ServerId(me);

@@ -1,0 +1,69 @@
+//! `topology links`: the links of each server, and where nothing comes back (H1).
+
+use crate::output::{Columns, bytes_for_eyes};
+use crate::screen::WIDTH;
+use ramhold_client::{Client, ServerEntry, ServerId, SilentLink};
+use serde_json::{Value, json};
+
+/// The links of a server, and what it says of its links to others.
+pub struct Links<'a> {
+    servers: Vec<(&'a ServerEntry, Option<Vec<SilentLink>>)>,
+}
+
+impl<'a> Links<'a> {
+    /// Asks each server. One that does not answer tells nothing.
+    pub fn ask(client: &mut Client, up: &[&'a ServerEntry]) -> Links<'a> {
+        let told = |server: &ServerEntry, client: &mut Client| {
+            client.server_status(server.address.0).ok().map(|status| status.silent_links.unwrap_or_default())
+        };
+        Links { servers: up.iter().map(|server| (*server, told(server, client))).collect() }
+    }
+
+    pub fn text(&self) -> String {
+        if self.servers.iter().all(|(server, _)| server.links().is_empty()) {
+            return "no server has links; 'ramhold server --link NAME=ADDRESS' gives it one\n".to_owned();
+        }
+        let mut columns = Columns::new(["server", "link", "address", "silent to"]);
+        for (server, silent) in &self.servers {
+            for link in server.links() {
+                let to = silent.as_ref().map(|silent| to(silent, &link.name));
+                columns.row([
+                    server.id.to_string(),
+                    bytes_for_eyes(link.name.as_bytes()),
+                    link.address.0.to_string(),
+                    match to {
+                        None => "it does not answer".to_owned(),
+                        Some(to) if to.is_empty() => "-".to_owned(),
+                        Some(to) => to.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+                    },
+                ]);
+            }
+        }
+        columns.fitted(WIDTH)
+    }
+
+    pub fn json(&self) -> Value {
+        let servers = self.servers.iter().map(|(server, silent)| {
+            let links = server.links().iter().map(|link| {
+                json!({ "link": link.name, "address": link.address.0.to_string() })
+            });
+            let silent = silent.as_ref().map(|silent| {
+                let told = silent.iter().map(|silent| {
+                    json!({ "server": silent.server.to_string(), "link": silent.link, "millis": silent.millis })
+                });
+                told.collect::<Vec<_>>()
+            });
+            json!({
+                "server": server.id.to_string(),
+                "links": links.collect::<Vec<_>>(),
+                "silent": silent,
+            })
+        });
+        json!({ "servers": servers.collect::<Vec<_>>() })
+    }
+}
+
+/// The servers to which a link is silent.
+fn to(silent: &[SilentLink], link: &str) -> Vec<ServerId> {
+    silent.iter().filter(|silent| silent.link == link).map(|silent| silent.server).collect()
+}
