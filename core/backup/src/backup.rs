@@ -32,8 +32,7 @@ use crate::superblock_file::SuperblockFile;
 use crate::work::Works;
 use ramhold_base::time::earliest;
 use ramhold_base::{Effects, Instant, Rng};
-use ramhold_wire::{Header, View};
-use std::net::SocketAddr;
+use ramhold_wire::{Gone, Header, View};
 
 /// The backup role of one server.
 #[derive(Debug)]
@@ -128,8 +127,8 @@ impl Backup {
     }
 
     /// A connection is gone.
-    pub fn on_lost(&mut self, now: Instant, addr: SocketAddr, view: &View, effects: &mut Effects) {
-        self.collection.on_lost(addr);
+    pub fn on_lost(&mut self, now: Instant, gone: Gone<'_>, view: &View, effects: &mut Effects) {
+        self.collection.on_lost(gone);
         self.advance(now, view, effects);
     }
 

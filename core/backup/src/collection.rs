@@ -17,9 +17,8 @@ use crate::work::Works;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, LogId, Peer, ServerId, Status};
 use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded};
-use ramhold_wire::{CallRole, Calls, Header, Standing, View, decode, request};
+use ramhold_wire::{CallRole, Calls, Gone, Header, Standing, View, decode, request};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::ops::Bound;
 
 /// The most found replicas, and the most replicas of this life, that one question names. The next question goes on
@@ -71,8 +70,8 @@ impl Collection {
     }
 
     /// Masters that were asked over a lost connection are asked again in the next round.
-    pub fn on_lost(&mut self, addr: SocketAddr) {
-        drop(self.calls.lost(addr));
+    pub fn on_lost(&mut self, gone: Gone<'_>) {
+        drop(self.calls.end(gone));
     }
 
     /// The instant of the next round of questions.

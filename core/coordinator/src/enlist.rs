@@ -82,8 +82,12 @@ pub(crate) fn on_enlist(
 
 /// Other servers with this directory or address are probably dead, but only their own silence proves it.
 fn suspect_namesakes(now: Instant, desk: &Desk, verification: &mut Verification, message: &Enlist) {
-    let same =
-        |s: &&ServerRecord| s.entry.directory == message.directory || s.entry.address == message.address;
+    let links = message.links.as_deref().unwrap_or_default();
+    let same = |s: &&ServerRecord| {
+        s.entry.directory == message.directory
+            || s.entry.address == message.address
+            || s.entry.links().iter().any(|link| links.iter().any(|own| own.address == link.address))
+    };
     let namesakes: Vec<ServerId> = desk.state.all_up().filter(same).map(|s| s.entry.id).collect();
     for id in namesakes {
         verification.suspect(now, desk, id, "another server enlisted with its directory or address".into());

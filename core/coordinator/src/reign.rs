@@ -18,7 +18,7 @@ use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use ramhold_base::{
     ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
 };
-use ramhold_placement::{check_labels, share_place};
+use ramhold_placement::{check_labels, check_links, share_place};
 use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::{Header, ReplicaPlacement};
 
@@ -329,7 +329,8 @@ fn take_topology(desk: &mut Desk) -> Result<(), String> {
     let Some(given) = desk.config.topology.clone().filter(|given| given != stored) else { return Ok(()) };
     let servers: Vec<&ServerEntry> = desk.state.all_up().map(|s| &s.entry).collect();
     let misfits = servers.iter().enumerate().find_map(|(index, server)| {
-        let misfit = check_labels(&given, &server.labels).err().map(|why| why.to_string());
+        let fits = check_labels(&given, &server.labels).and_then(|()| check_links(&given, server.links()));
+        let misfit = fits.err().map(|why| why.to_string());
         let same = || servers[..index].iter().find(|o| share_place(&given, &o.labels, &server.labels));
         let why = misfit.or_else(|| same().map(|other| format!("{} has the same place", other.id)))?;
         Some(format!("{} at {}: {why}", server.id, server.address.0))

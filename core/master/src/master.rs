@@ -21,9 +21,10 @@ use ramhold_replication::Replicator;
 use ramhold_shard::LogSegments;
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::table::TabletDrop;
-use ramhold_wire::{Call, ForMaster, ForObject, Header, Standing, Step, View, decode, reply, reply_with};
+use ramhold_wire::{
+    Call, ForMaster, ForObject, Gone, Header, Standing, Step, View, decode, reply, reply_with,
+};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 
 /// One shard's master.
 pub struct Master {
@@ -214,11 +215,18 @@ impl Master {
         self.advance(step);
     }
 
-    pub fn on_lost(&mut self, now: Instant, addr: SocketAddr, view: &View, effects: &mut Effects) {
+    pub fn on_lost(&mut self, now: Instant, gone: Gone<'_>, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        self.service.shard.replicator.on_lost(step.now, addr);
-        for call in self.service.calls.lost(addr) {
-            self.on_unanswered(step.now, call);
+        self.service.shard.replicator.on_lost(step.now, gone);
+        for call in self.service.calls.end(gone) {
+            match call.context {
+                // The backup is well, and is asked again.
+                Context::Fetch(fetch) if !gone.is_suspicious() => self.replays.on_fetch_unheard(fetch),
+                Context::ReadBack(read) if !gone.is_suspicious() => {
+                    self.service.shard.on_read_back_unheard(step.now, read);
+                }
+                _ => self.on_unanswered(step.now, call),
+            }
         }
         self.advance(step);
     }

@@ -359,6 +359,13 @@ impl Replays {
         }
     }
 
+    /// A request for records may not have arrived, or its answer may not come.
+    pub fn on_fetch_unheard(&mut self, fetch: Fetch) {
+        if let Some(partition) = self.partitions.get_mut(&fetch.key) {
+            partition.on_fetch_unheard(fetch);
+        }
+    }
+
     pub fn on_fetch_failed(&mut self, fetch: Fetch) {
         if let Some(partition) = self.partitions.get_mut(&fetch.key) {
             partition.on_fetch_failed(fetch);

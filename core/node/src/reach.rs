@@ -1,7 +1,8 @@
 //! Checks for the coordinator whether some servers answer from here, before they are given up for good.
 //!
-//! The coordinator may be cut off from servers that others reach. This server pings each of them once. When all have
-//! answered, or their time is over, it tells the coordinator which servers answered.
+//! The coordinator may be cut off from servers that others reach. This server pings each of them once, at each of its
+//! addresses that are known. When all have answered, or their time is over, it tells the coordinator which servers
+//! answered.
 //!
 //! Invariants: a new question replaces the one before; an answer counts only under the id that is asked about.
 //!
@@ -10,26 +11,33 @@
 use crate::server::{Context, ServerNode};
 use ramhold_base::limits::SERVER_COUNT_MAX;
 use ramhold_base::{ConnId, Effects, Instant, Peer, ServerId, Status};
-use ramhold_wire::status::{Ping, Reach, Reached};
+use ramhold_wire::status::{Ping, Reach, ReachTarget, Reached};
 use ramhold_wire::{Header, reply, reply_with, request};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 #[derive(Debug, Default)]
 pub(crate) struct ReachCheck {
     question: u64,
     asker: Option<(ConnId, Header)>,
-    waiting: BTreeSet<ServerId>,
+    /// The pings to each server that are not over.
+    waiting: BTreeMap<ServerId, usize>,
     answering: Vec<ServerId>,
 }
 
 impl ReachCheck {
     /// Notes that one of the servers has answered, or has not.
     pub fn heard(&mut self, question: u64, server: ServerId, answers: bool, effects: &mut Effects) {
-        if question != self.question || !self.waiting.remove(&server) {
+        if question != self.question {
             return;
         }
+        let Some(pings) = self.waiting.get_mut(&server) else { return };
+        *pings -= 1;
         if answers {
             self.answering.push(server);
+        }
+        if answers || *pings == 0 {
+            self.waiting.remove(&server);
         }
         self.advance(effects);
     }
@@ -57,14 +65,22 @@ impl ServerNode {
             return reply(effects, Peer::Conn(from), header, Status::BadRequest);
         }
         let question = self.reach.question + 1;
-        let waiting = message.servers.iter().map(|target| target.server).collect();
+        let addresses = |target: &ReachTarget| {
+            let links = self.view.list.entry(target.server).map(|entry| entry.links()).unwrap_or_default();
+            let links = links.iter().map(|link| link.address.0);
+            [target.address.0].into_iter().chain(links).collect::<Vec<_>>()
+        };
+        let targets: Vec<(ServerId, Vec<SocketAddr>)> =
+            message.servers.iter().map(|target| (target.server, addresses(target))).collect();
+        let waiting = targets.iter().map(|(server, addresses)| (*server, addresses.len())).collect();
         let asker = Some((from, *header));
         self.reach = ReachCheck { question, asker, waiting, answering: Vec::new() };
         let deadline = now + self.detector.ping_timeout();
-        for target in &message.servers {
-            let (server, address) = (target.server, target.address.0);
-            let rpc = self.calls.open(address, now, deadline, Context::Reach { question, server });
-            request(effects, Peer::Addr(address), &self.view.to_server(server), rpc, &Ping {});
+        for (server, addresses) in targets {
+            for address in addresses {
+                let rpc = self.calls.open(address, now, deadline, Context::Reach { question, server });
+                request(effects, Peer::Addr(address), &self.view.to_server(server), rpc, &Ping {});
+            }
         }
         self.reach.advance(effects);
     }

@@ -222,6 +222,6 @@ impl ServerNode {
         let (master, times) = (self.master.as_ref(), (self.started, now));
         let status =
             crate::resp::status(&self.config, &self.view, &self.backup, master, self.bad_frames, times);
-        ProcessStatus { silent_links: self.paths.silent(now), ..status }
+        ProcessStatus { silent_links: self.paths.silent_links(now), ..status }
     }
 }

@@ -1,7 +1,7 @@
 //! A storage server: its phases, its roles, and the routing between them.
 
 use crate::copies::Copies;
-use crate::paths::Paths;
+use crate::paths::{Paths, Silence};
 use crate::reach::ReachCheck;
 use crate::resp::For;
 use crate::telling::Telling;
@@ -9,7 +9,7 @@ use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
 use ramhold_backup::Backup;
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    Coming, ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Mark, Peer, Rng, SegmentId,
+    Coming, ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Mark, Peer, Rng, RpcId, SegmentId,
     ServerId, Status,
 };
 use ramhold_detector::Detector;
@@ -18,7 +18,7 @@ use ramhold_resp::{Resp, RespStats};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{MembershipVerify, SuspectServer};
 use ramhold_wire::status::{Ping, Pong};
-use ramhold_wire::{CallRole, Calls, Header, Kind, Standing, View, decode, frame, request};
+use ramhold_wire::{CallRole, Calls, Gone, Header, Kind, Standing, View, decode, frame, request};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -62,8 +62,8 @@ pub(crate) enum Context {
         question: u64,
         server: ServerId,
     },
-    /// A ping over one path, which says whether it is silent.
-    Probe,
+    /// A ping of this server over one path, which says whether it is silent.
+    Probe(ServerId),
 }
 
 pub struct ServerNode {
@@ -204,8 +204,9 @@ impl ServerNode {
         from: ConnId,
         effects: &mut Effects,
     ) {
-        let is_probe = self.calls.get(header.rpc).is_some_and(|call| matches!(call.context, Context::Probe));
-        self.paths.answered(now, header.rpc, is_probe, effects);
+        if self.paths.is_on() {
+            self.note_path(now, header, body, effects);
+        }
         match CallRole::of(header.rpc) {
             Some(CallRole::Process) => self.on_own_reply(now, header, body, effects),
             Some(CallRole::Backup) => self.backup.on_reply(now, header, body, &self.view, effects),
@@ -223,6 +224,23 @@ impl ServerNode {
                 self.resp(now, For::Session(Input::Frame { from, bytes }), effects);
             }
             Some(CallRole::Client) | None => {}
+        }
+    }
+
+    /// An answer says that the path of its request is good, if it is that of the server that was asked.
+    fn note_path(&mut self, now: Instant, header: &Header, body: &[u8], effects: &mut Effects) {
+        let probed = self.calls.get(header.rpc).and_then(|call| match call.context {
+            Context::Probe(server) => Some(server),
+            _ => None,
+        });
+        let is_other = match probed {
+            Some(server) => decode::<Pong>(body).is_ok_and(|pong| pong.server != server),
+            None => matches!(header.status(), Status::WrongServer | Status::WrongCluster),
+        };
+        if is_other {
+            self.paths.misled(header.rpc);
+        } else {
+            self.paths.answered(now, header.rpc, probed.is_some(), effects);
         }
     }
 
@@ -261,7 +279,7 @@ impl ServerNode {
                 }
                 self.plan_next_time(now);
             }
-            Context::Probe => {}
+            Context::Probe(_) => {}
             Context::Reach { question, server } => {
                 let is_it = decode::<Pong>(body).is_ok_and(|pong| pong.server == server);
                 self.reach.heard(question, server, is_it, effects);
@@ -318,27 +336,47 @@ impl ServerNode {
     }
 
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
-        let (addr, has_others) = self.paths.lost(now, addr, how);
-        self.ask_again(now, addr, how, effects);
-        if !has_others {
-            let gone: Vec<ServerId> =
-                self.view.list.up().filter(|e| e.address.0 == addr).map(|e| e.id).collect();
-            for server in gone {
-                self.suspect(now, server, effects);
-            }
+        match self.paths.lost(now, addr) {
+            Some(silence) if silence.has_others => self.ask_again(now, &silence, effects),
+            Some(silence) => self.lose(now, silence.first, how, effects),
+            None => self.lose(now, addr, how, effects),
         }
     }
 
-    /// Nothing that was sent to this address is answered any more.
-    fn ask_again(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
+    /// Nothing reaches the server at this address any more.
+    fn lose(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
         for call in self.calls.lost(addr) {
             self.on_unanswered(now, call.context, effects);
         }
         if let Some(master) = &mut self.master {
-            master.on_lost(now, addr, &self.view, effects);
+            master.on_lost(now, Gone::Address(addr), &self.view, effects);
         }
-        self.backup.on_lost(now, addr, &self.view, effects);
+        self.backup.on_lost(now, Gone::Address(addr), &self.view, effects);
         self.resp(now, For::Session(Input::Lost { addr, how }), effects);
+        let gone: Vec<ServerId> = self.view.list.up().filter(|e| e.address.0 == addr).map(|e| e.id).collect();
+        for server in gone {
+            self.suspect(now, server, effects);
+        }
+    }
+
+    /// What went over a path that is silent is asked again, over another one.
+    fn ask_again(&mut self, now: Instant, silence: &Silence, effects: &mut Effects) {
+        let gone = Gone::OverPath(&silence.calls);
+        for call in self.calls.end(gone) {
+            if let Context::Reach { question, server } = call.context {
+                self.reach.heard(question, server, false, effects);
+            }
+        }
+        if let Some(master) = &mut self.master {
+            master.on_lost(now, gone, &self.view, effects);
+        }
+        self.backup.on_lost(now, gone, &self.view, effects);
+        let is_front = |rpc: &RpcId| matches!(CallRole::of(*rpc), Some(CallRole::Front | CallRole::Peers));
+        if silence.calls.iter().any(is_front) {
+            // Requests over other paths are repeated, too; each has its effect once.
+            let lost = Input::Lost { addr: silence.first, how: Lost::Broken };
+            self.resp(now, For::Session(lost), effects);
+        }
     }
 
     fn on_unanswered(&mut self, now: Instant, context: Context, effects: &mut Effects) {
@@ -346,7 +384,7 @@ impl ServerNode {
             Context::Ping(server) => self.suspect(now, server, effects),
             Context::Enlist => self.enlist_at = Some(now + self.config.enlist_interval),
             Context::Verify => self.verifying = false,
-            Context::Suspect | Context::Time | Context::Probe => {}
+            Context::Suspect | Context::Time | Context::Probe(_) => {}
             Context::Reach { question, server } => self.reach.heard(question, server, false, effects),
         }
     }
@@ -354,14 +392,19 @@ impl ServerNode {
     /// Asks again over other paths what was asked over silent ones, and tries paths.
     fn advance_paths(&mut self, now: Instant, effects: &mut Effects) {
         let heard = self.paths.tick(now, effects);
-        for addr in heard.lost {
-            self.ask_again(now, addr, Lost::Broken, effects);
+        for silence in heard.silences.iter().filter(|silence| silence.has_others) {
+            self.ask_again(now, silence, effects);
         }
         for (server, address) in heard.probes {
-            let deadline = now + self.detector.ping_timeout();
-            let rpc = self.calls.open(address, now, deadline, Context::Probe);
-            request(effects, Peer::Addr(address), &self.view.to_server(server), rpc, &Ping {});
+            self.probe(now, server, address, effects);
         }
+    }
+
+    /// Pings a server at one of its addresses.
+    fn probe(&mut self, now: Instant, server: ServerId, address: SocketAddr, effects: &mut Effects) {
+        let deadline = now + self.detector.ping_timeout();
+        let rpc = self.calls.open(address, now, deadline, Context::Probe(server));
+        request(effects, Peer::Addr(address), &self.view.to_server(server), rpc, &Ping {});
     }
 
     fn on_tick(&mut self, now: Instant, effects: &mut Effects) {
@@ -390,6 +433,9 @@ impl ServerNode {
             let deadline = now + self.detector.ping_timeout();
             let rpc = self.calls.open(address, now, deadline, Context::Ping(target));
             request(effects, Peer::Addr(address), &self.view.to_server(target), rpc, &Ping {});
+            if let Some(idle) = self.paths.idle(address) {
+                self.probe(now, target, idle, effects);
+            }
         }
     }
 

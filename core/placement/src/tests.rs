@@ -4,7 +4,8 @@ use super::*;
 use ramhold_base::DirectoryId;
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::control::Address;
-use ramhold_wire::membership::{Label, ServerListUpdate, ServerState};
+use ramhold_wire::membership::{Label, Link, PlaceFault, ServerListUpdate, ServerState};
+use ramhold_wire::topology::Topology;
 use std::collections::BTreeSet;
 
 /// A list of servers 1, 2, ..., each with the labels at its place; the master is server 1.
@@ -452,6 +453,61 @@ fn zone_local_keeps_the_primary_near_and_all_others_away() {
     let set = place(&view, 3, None, &mut BTreeMap::new(), &mut Rng::new(1));
     assert_eq!(set.len(), 3);
     assert!(is_outside(&view, set[0]));
+}
+
+/// The links by which server 1 reaches server 2.
+fn order(view: &View) -> Vec<String> {
+    path_order(view, ServerId(2)).into_iter().map(|link| link.name.clone()).collect()
+}
+
+/// Two servers with these labels and links.
+fn linked(topology: &str, places: [&str; 2], links: [&[&str]; 2]) -> View {
+    let mut view = view(&places.map(|place| vec![Label { name: "bcube".into(), value: place.into() }]));
+    view.topology = topology.parse().unwrap();
+    let entries = [1, 2].map(|id| {
+        let mut entry = view.list.entry(ServerId(id)).unwrap().clone();
+        let named = |(port, name): (u16, &&str)| Link {
+            name: (*name).into(),
+            address: Address(([10, id as u8, 0, 1], port).into()),
+        };
+        entry.links = Some((1..).zip(links[id as usize - 1]).map(named).collect());
+        entry
+    });
+    update(&mut view, entries.into(), vec![]);
+    view
+}
+
+/// H1: neighbours talk over the switch that they share, and by no network that one of them is not on.
+#[test]
+fn paths_go_over_shared_switches_first() {
+    let both: [&[&str]; 2] = [&["0", "1"], &["1", "0"]];
+    assert_eq!(order(&linked("bcube:4,1", ["00", "01"], both)), ["0", "1"]);
+    assert_eq!(order(&linked("bcube:4,1", ["00", "10"], both)), ["1", "0"]);
+    assert_eq!(order(&linked("bcube:4,1", ["00", "11"], both)), ["0", "1"]);
+    assert_eq!(order(&linked("bcube:4,1", ["00", "10"], [&["0"], &["0", "1"]])), ["0"]);
+    assert_eq!(order(&linked("bcube:4,1", ["00", "10"], [&[], &["0", "1"]])), [""; 0]);
+    // Without a grid the sender's order counts.
+    assert_eq!(
+        order(&linked("flat", ["00", "10"], [&["slow", "fast"], &["fast", "slow"]])),
+        ["slow", "fast"]
+    );
+    assert_eq!(order(&linked("flat", ["00", "10"], [&["a"], &["b"]])), [""; 0]);
+}
+
+/// H1: in a grid a link is named after a level.
+#[test]
+fn a_link_of_a_grid_that_is_no_level_is_refused() {
+    let links = |names: &'static [&'static str]| {
+        linked("flat", ["00", "01"], [names, &[]]).list.entry(ServerId(1)).unwrap().links().to_vec()
+    };
+    let topology: Topology = "bcube:4,1".parse().unwrap();
+    assert_eq!(check_links(&topology, &links(&["0", "1"])), Ok(()));
+    for wrong in [&["2"][..], &["0", "eth1"], &["00"]] {
+        let refusal = check_links(&topology, &links(wrong)).unwrap_err();
+        assert_eq!(refusal.fault, PlaceFault::NoLevel);
+        assert!(refusal.to_string().contains("is none of 0 to 1"), "{refusal}");
+        assert_eq!(check_links(&Topology::Flat, &links(wrong)), Ok(()));
+    }
 }
 
 /// H1: a segment is unspread while a backup elsewhere is up, and only then.

@@ -86,22 +86,18 @@ pub fn path_order(view: &View, other: ServerId) -> Vec<&Link> {
         return Vec::new();
     };
     let is_mine = |link: &&Link| own.links().iter().any(|mine| mine.name == link.name);
-    let mut links: Vec<&Link> = other.links().iter().collect();
+    let mut links: Vec<&Link> = other.links().iter().filter(is_mine).collect();
     let place = |entry: &ServerEntry| {
         let grid = Grid::of(&view.topology)?;
         grid.label(label(entry, view.topology.label_name()?)?).ok()
     };
     match (place(own), place(other)) {
-        (Some(_), Some(_)) if own.links().is_empty() => links.clear(),
         (Some(here), Some(there)) => {
             let apart: Vec<String> = here.levels_apart(&there).map(|level| level.to_string()).collect();
             // By the level on which they share a switch; with a switch of the wrong level every message makes a detour.
             links.sort_by_key(|link| (!apart.contains(&link.name), link.name.clone()));
         }
-        _ => {
-            links.retain(is_mine);
-            links.sort_by_key(|link| own.links().iter().position(|mine| mine.name == link.name));
-        }
+        _ => links.sort_by_key(|link| own.links().iter().position(|mine| mine.name == link.name)),
     }
     links
 }

@@ -6,8 +6,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, SegmentId, ServerId, Status};
 use ramhold_wire::data::AppendReply;
 use ramhold_wire::membership::{ReplicasNeeded, ReplicasNotNeeded};
-use ramhold_wire::{Call, Header, View};
-use std::net::SocketAddr;
+use ramhold_wire::{Call, Gone, Header, View};
 use std::time::Duration;
 
 /// The time for which a backup that had no room for a segment is not chosen for it.
@@ -220,9 +219,11 @@ impl Replicator {
     }
 
     /// Ends the calls to an address, because the connection to it is gone.
-    pub fn on_lost(&mut self, now: Instant, addr: SocketAddr) {
-        for call in self.calls.lost(addr) {
-            if let Context::Append { backup, .. } = call.context {
+    pub fn on_lost(&mut self, now: Instant, gone: Gone<'_>) {
+        for call in self.calls.end(gone) {
+            if let Context::Append { backup, .. } = call.context
+                && gone.is_suspicious()
+            {
                 self.suspect(backup);
             }
             self.on_unanswered(now, call);

@@ -50,6 +50,8 @@ struct Repair {
     tried: Vec<ServerId>,
     /// Backups whose own replica is corrupt. It is made anew when there is something to make it from.
     corrupt: Vec<ServerId>,
+    /// Backups that did not answer: they may have found their replica corrupt.
+    unheard: Vec<ServerId>,
     asking: Option<ServerId>,
     rounds: u32,
     next: Instant,
@@ -155,6 +157,7 @@ impl Shard {
             stream,
             tried: Vec::new(),
             corrupt: Vec::new(),
+            unheard: Vec::new(),
             asking: None,
             rounds: 0,
             next: step.now,
@@ -233,12 +236,24 @@ impl Shard {
             return repair.tried.push(backup);
         }
         let repair = self.scrub.repairs.remove(&segment).expect("it was found above");
-        for corrupt in repair.corrupt.into_iter().filter(|corrupt| *corrupt != backup) {
+        // The answer that was not heard may have said so. It is not told again, and a copy more is a small price.
+        let doubtful = repair.corrupt.into_iter().chain(repair.unheard);
+        for corrupt in doubtful.filter(|corrupt| *corrupt != backup) {
             self.replicator.on_corrupt(step.now, segment, corrupt);
         }
         self.scrub.counters.repaired += 1;
         step.effects.report(Level::Info, format!("{segment} is whole again, from its replica on {backup}"));
         step.effects.mark(Mark::Repaired);
+    }
+
+    /// The request may not have arrived, or its answer may not come: the same backup is asked again.
+    pub fn on_read_back_unheard(&mut self, now: Instant, read: ReadBack) {
+        if let Some(repair) = self.scrub.repairs.get_mut(&read.segment)
+            && repair.asking == Some(read.backup)
+        {
+            repair.asking = None;
+            repair.next = now;
+        }
     }
 
     pub fn on_read_back_unanswered(&mut self, now: Instant, read: ReadBack) {
@@ -248,6 +263,9 @@ impl Shard {
             repair.asking = None;
             repair.next = now;
             repair.tried.push(read.backup);
+            if !repair.unheard.contains(&read.backup) {
+                repair.unheard.push(read.backup);
+            }
         }
     }
 

@@ -20,6 +20,23 @@ pub struct Call<T> {
     pub context: T,
 }
 
+/// Calls that nothing will answer any more.
+#[derive(Clone, Copy, Debug)]
+pub enum Gone<'a> {
+    /// All calls to this address: its connection is lost.
+    Address(SocketAddr),
+    /// Calls that went over a path which is silent, while another path to the same server works. They are to be made
+    /// again, and say nothing of the server.
+    OverPath(&'a [RpcId]),
+}
+
+impl Gone<'_> {
+    /// Whether the server itself may be gone.
+    pub fn is_suspicious(self) -> bool {
+        matches!(self, Gone::Address(_))
+    }
+}
+
 #[derive(Debug)]
 pub struct Calls<T> {
     /// The top byte is the role's number.
@@ -109,6 +126,14 @@ impl<T> Calls<T> {
             self.open.iter().filter(|(_, c)| c.addr == addr).map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids.into_iter().filter_map(|id| self.answered(id)).collect()
+    }
+
+    /// Ends the calls that nothing will answer any more, oldest first.
+    pub fn end(&mut self, gone: Gone<'_>) -> Vec<Call<T>> {
+        match gone {
+            Gone::Address(addr) => self.lost(addr),
+            Gone::OverPath(rpcs) => rpcs.iter().filter_map(|rpc| self.answered(*rpc)).collect(),
+        }
     }
 
     /// A call that is not answered yet.

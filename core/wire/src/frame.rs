@@ -189,11 +189,11 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, BadFrame> {
     Ok(Some(header + body as usize))
 }
 
-/// The kind and id of a frame that this process has made itself.
-pub fn peek(bytes: &[u8]) -> Option<(Kind, RpcId)> {
+/// The id and opcode of a request that this process has made itself; none: the frame is an answer.
+pub fn peek(bytes: &[u8]) -> Option<(RpcId, Option<Opcode>)> {
     let rpc = u64::from_le_bytes(bytes.get(24..32)?.try_into().ok()?);
-    let kind = [Kind::Request, Kind::Reply].into_iter().find(|kind| *kind as u8 == bytes[20])?;
-    Some((kind, RpcId(rpc)))
+    let opcode = Opcode::from_code(u16::from_le_bytes([bytes[6], bytes[7]]));
+    (bytes[20] == Kind::Request as u8).then_some((RpcId(rpc), opcode))
 }
 
 /// Takes one whole frame apart, and checks everything that needs no context.

@@ -33,7 +33,7 @@ mod step;
 pub mod table;
 pub mod topology;
 
-pub use calls::{Call, CallRole, Calls};
+pub use calls::{Call, CallRole, Calls, Gone};
 pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};
 pub use frame::{BadFrame, Header, Kind};
 pub use opcode::{

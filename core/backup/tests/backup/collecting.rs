@@ -4,7 +4,7 @@ use crate::rig::*;
 use ramhold_base::{Epoch, Level, ServerId, Status};
 use ramhold_wire::control::encode_into;
 use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded, ServerState};
-use ramhold_wire::{Header, Kind};
+use ramhold_wire::{Gone, Header, Kind};
 use std::time::Duration;
 
 fn of(server: u64, segment: u64) -> Log {
@@ -189,7 +189,7 @@ fn a_lost_connection_only_delays_the_question() {
     let (header, body) = rig.questions().pop().unwrap();
     assert_eq!(header.kind, Kind::Request);
     let addr = entry(MASTER, ServerState::Up).address.0;
-    rig.with(|backup, now, view, effects| backup.on_lost(now, addr, view, effects));
+    rig.with(|backup, now, view, effects| backup.on_lost(now, Gone::Address(addr), view, effects));
     let asked: ReplicasNeeded = ramhold_wire::decode(&body).unwrap();
     answer(&mut rig, &header, asked.replicas);
     assert_eq!(rig.backup.replicas().count(), 1, "the call was over");

@@ -237,6 +237,11 @@ impl Fetching {
         self.put_off.push_back((now + PAUSE, job));
     }
 
+    pub fn again(&mut self, job: usize) {
+        self.leave(job, JobState::Todo);
+        self.todo.insert(job);
+    }
+
     pub fn next_source(&mut self, job: usize) {
         self.leave(job, JobState::Todo);
         self.jobs[job].source += 1;

@@ -131,6 +131,13 @@ impl Partition {
         }
     }
 
+    /// A request is made again, to the same backup.
+    pub fn on_fetch_unheard(&mut self, fetch: Fetch) {
+        if self.is_current(fetch) {
+            self.fetching.again(fetch.job);
+        }
+    }
+
     /// A backup did not answer.
     pub fn on_fetch_failed(&mut self, fetch: Fetch) {
         if self.is_current(fetch) {

@@ -11,7 +11,7 @@ use ramhold_wire::data::{AppendReply, AppendRequest, KeyRequest, RejectRules, Wr
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
 use ramhold_wire::table::TabletDrop;
-use ramhold_wire::{Header, Opcode};
+use ramhold_wire::{Gone, Header, Opcode};
 use std::time::Duration;
 
 fn range(first: u64, last: u64) -> PartitionRange {
@@ -907,7 +907,7 @@ fn a_lost_coordinator_is_not_asked_in_a_loop() {
     let mut total = sent(&mut rig);
     for _ in 0..100 {
         let mut e = Effects::new();
-        rig.master.on_lost(rig.now, rig.view.coordinator, &rig.view, &mut e);
+        rig.master.on_lost(rig.now, Gone::Address(rig.view.coordinator), &rig.view, &mut e);
         rig.take(e);
         total += sent(&mut rig);
     }

@@ -53,7 +53,13 @@ fn play() -> Result<(), Failure> {
             longest = longest.max(put.elapsed());
             number += 1;
         }
-        assert!(silent(&cluster)? > 0, "the servers see what is down");
+        wait_for("silent links are seen", PATIENCE, || {
+            Ok(if silent(&cluster)? > 0 {
+                Ok(())
+            } else {
+                Err(format!("none is, though net-{down} is away"))
+            })
+        })?;
         network.heal()?;
         wait_for("no silent link", PATIENCE, || {
             let left = silent(&cluster)?;

@@ -62,6 +62,12 @@ impl Prepared {
             )));
         }
         check_links(&arguments.link)?;
+        let first = arguments.advertise.unwrap_or(arguments.bind).ip();
+        if let Some((name, _)) = arguments.link.iter().find(|(_, address)| address.ip() == first) {
+            return Err(Failure::usage(format!(
+                "--link {name}={first}: this is the server's first address; a link is in a further network"
+            )));
+        }
         if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
             let text = format!(
                 "others cannot reach {}; give an address at which they can with --advertise",
@@ -105,7 +111,11 @@ impl Prepared {
             let node = ServerNode::new(self.server_config(arguments, listen, advertise), region, seed);
             let config = RuntimeConfig {
                 listen: Some(listen),
-                listen_links: links(arguments, listen).into_iter().map(|link| link.address.0).collect(),
+                listen_links: links(arguments, listen)
+                    .into_iter()
+                    .map(|link| link.address.0)
+                    .filter(|link| !covers(listen, *link))
+                    .collect(),
                 listen_also: [arguments.resp_port, arguments.resp_cluster_port]
                     .into_iter()
                     .flatten()
@@ -227,6 +237,12 @@ fn links(arguments: &Server, listen: SocketAddr) -> Vec<Link> {
     arguments.link.iter().map(link).collect()
 }
 
+/// Whether a socket at an unspecified address accepts what comes to this one.
+fn covers(listen: SocketAddr, address: SocketAddr) -> bool {
+    let is_all = listen.ip().is_unspecified() && listen.is_ipv4() == address.is_ipv4();
+    is_all && listen.port() == address.port()
+}
+
 fn check_links(links: &[(String, SocketAddr)]) -> Result<(), Failure> {
     if links.len() > LINK_COUNT_MAX {
         return Err(Failure::usage(format!(
@@ -247,7 +263,7 @@ fn check_links(links: &[(String, SocketAddr)]) -> Result<(), Failure> {
                 address.ip()
             )));
         }
-        if links[..index].iter().any(|(_, before)| before == address) {
+        if links[..index].iter().any(|(_, before)| before.ip() == address.ip()) {
             return Err(Failure::usage(format!(
                 "--link {name}={}: another link has this address; each network has one of its own",
                 address.ip()
@@ -271,6 +287,16 @@ fn settle(bind: SocketAddr) -> Result<SocketAddr, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unspecified_address_covers_links_of_its_port_and_family() {
+        // H1
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert!(covers(at("0.0.0.0:7401"), at("10.1.0.7:7401")));
+        assert!(!covers(at("0.0.0.0:7401"), at("10.1.0.7:7402")));
+        assert!(!covers(at("0.0.0.0:7401"), at("[fd00::1]:7401")));
+        assert!(!covers(at("10.0.0.7:7401"), at("10.1.0.7:7401")));
+    }
 
     #[test]
     fn a_port_is_found() {
