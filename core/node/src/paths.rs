@@ -116,13 +116,13 @@ pub(crate) struct Paths {
 pub(crate) struct Silence {
     /// The first address of the server.
     pub first: SocketAddr,
-    /// What went over it and is not answered.
+    /// Requests that went over it and are not answered.
     pub calls: Vec<RpcId>,
     /// Another path to the server works.
     pub has_others: bool,
 }
 
-/// What has become known in a step.
+/// The news of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub silences: Vec<Silence>,
@@ -139,7 +139,7 @@ impl Paths {
         self.is_on
     }
 
-    /// Takes over the links of a new server list. What was known of paths that are still there stays known.
+    /// Takes over the links of a new server list. Paths that are still there keep their state.
     fn look(&mut self, view: &View) {
         let is_known =
             self.of.as_ref().is_some_and(|of| (of.0, &of.1) == (view.list.version(), &view.topology));
@@ -163,7 +163,7 @@ impl Paths {
                 paths.push(path);
             }
             if !paths.is_empty() {
-                // Of two lives at one address the later one is there.
+                // Two lives may have one address: the later one is there.
                 self.by_first.insert(entry.address.0, entry.id);
                 self.targets.insert(entry.id, Target { first: entry.address.0, paths });
             }

@@ -359,7 +359,7 @@ impl ServerNode {
         }
     }
 
-    /// What went over a path that is silent is asked again, over another one.
+    /// Asks again, over another path, what went over one that is silent.
     fn ask_again(&mut self, now: Instant, silence: &Silence, effects: &mut Effects) {
         let gone = Gone::OverPath(&silence.calls);
         for call in self.calls.end(gone) {

@@ -15,11 +15,13 @@
 //!
 //! Not here: what happens to a replica afterwards (replication). Catalogue: D3, D4, C6, H3.
 
+mod check;
 mod copysets;
 mod domain;
 mod grid;
 mod topology;
 
+pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
 pub use grid::{Grid, GridLabel, LabelFault, Switch};

@@ -448,7 +448,7 @@ fn zone_local_keeps_the_primary_near_and_all_others_away() {
         let one = place(&view, 1, None, &mut BTreeMap::new(), &mut rng);
         assert_ne!(zones(&view, &one), ["a"], "the only replica is away");
     }
-    // What the zone does not have is elsewhere.
+    // Replicas for which the zone has no room are elsewhere.
     update(&mut view, vec![], vec![ServerId(2), ServerId(3)]);
     let set = place(&view, 3, None, &mut BTreeMap::new(), &mut Rng::new(1));
     assert_eq!(set.len(), 3);
@@ -508,6 +508,40 @@ fn a_link_of_a_grid_that_is_no_level_is_refused() {
         assert!(refusal.to_string().contains("is none of 0 to 1"), "{refusal}");
         assert_eq!(check_links(&Topology::Flat, &links(wrong)), Ok(()));
     }
+}
+
+/// H1, H3: an operator is told what would not work, and nothing where all is well.
+#[test]
+fn a_check_finds_what_stands_in_the_way() {
+    let problems = |view: &View, topology: &str, placement, replicas| {
+        let servers: Vec<&ServerEntry> = view.list.up().collect();
+        let found = check(&servers, &topology.parse().unwrap(), placement, replicas);
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let local = ReplicaPlacement::ZoneLocal;
+    let good = standing(&["a//h1", "a//h2", "b//h3", "b//h4", "c//h5", "c//h6"]);
+    assert_eq!(problems(&good, "zones", local, 3), [""; 0]);
+    assert_eq!(problems(&good, "zones", local, 4).len(), 3, "no zone may be away with four replicas");
+    assert!(problems(&good, "zones", local, 4)[0].contains("with zone 'a' away, writes of s3 would wait"));
+    assert!(problems(&good, "zones", local, 6)[0].contains("6 replicas, and 5 other hosts"));
+    assert!(problems(&good, "zones", local, 1)[0].contains("needs a replica in another zone"));
+    assert!(problems(&good, "bcube:2,2", ReplicaPlacement::Scatter, 3)[0].contains("s1 would be refused"));
+    let alone = standing(&["a//h1", "b//h2", "b//h2", "c//h3", "//h4"]);
+    let found = problems(&alone, "flat", local, 2);
+    assert!(found.iter().any(|p| p.starts_with("s1 has no other host in zone 'a'")), "{found:?}");
+    assert!(found.iter().any(|p| p.starts_with("s2 has no other host")), "{found:?}");
+    assert_eq!(
+        problems(&standing(&["//h1", "//h2", "//h3"]), "flat", local, 2)[0],
+        "zone-local does nothing: no server has a zone"
+    );
+    let twin = standing(&["a//h1", "b//h1", "a//h2", "b//h3"]);
+    assert!(
+        problems(&twin, "flat", ReplicaPlacement::Scatter, 1)[0]
+            .contains("host 'h1' has servers in zones 'a', 'b'")
+    );
+    let linked = linked("bcube:4,1", ["00", "00"], [&["0"], &["0", "1"]]);
+    let found = problems(&linked, "bcube:4,1", ReplicaPlacement::Scatter, 1);
+    assert_eq!(found, ["s1 and s2 have the same place", "link '1' is missing at s1"]);
 }
 
 /// H1: a segment is unspread while a backup elsewhere is up, and only then.

@@ -265,7 +265,7 @@ fn run(program: &str, arguments: &[&str], input: Option<&str>) -> Result<(), Fai
     output(program, arguments, input).map(drop)
 }
 
-/// What a program prints.
+/// The output of a program.
 fn output(program: &str, arguments: &[&str], input: Option<&str>) -> Result<String, Failure> {
     let about = |what: String| Failure(format!("{program} {}: {what}", arguments.join(" ")));
     let mut command = Command::new(program);

@@ -2,13 +2,15 @@
 
 mod links;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
 use crate::output::{self, Columns, bytes_for_eyes};
-use crate::screen::WIDTH;
+use crate::screen::{WIDTH, wrap};
 use clap::{Args, Subcommand};
+use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{ClusterStatus, ServerEntry, ServerId, ServerState};
-use ramhold_placement::{GridLabel, Network, rack, zone};
+use ramhold_placement::{GridLabel, Network, Problem, check, rack, zone};
+use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
 use serde_json::{Value, json};
 
@@ -21,6 +23,7 @@ Examples:
   ramhold topology rings s3 --json
   ramhold topology paths 00 11
   ramhold topology links
+  ramhold topology check --placement zone-local --replicas 3
 
 The coordinator is given the topology at its start, and keeps it:
   flat           nothing is known of switches (the default)
@@ -82,6 +85,28 @@ Examples:
   ramhold topology links
   ramhold topology links --json")]
     Links,
+    /// Say what would not work, with the servers that are up.
+    ///
+    /// Tries a topology, a placement and a number of replicas on the servers that are up, and changes nothing.
+    /// The exit code is 3 if a server would be refused, or writes would wait.
+    #[command(after_help = "\
+Examples:
+  ramhold topology check
+  ramhold topology check --placement zone-local --replicas 3
+  ramhold topology check --topology bcube:4,1 --json")]
+    Check {
+        /// Topology to try [default: that of the cluster]
+        #[arg(long, value_name = "NETWORK")]
+        topology: Option<Topology>,
+        /// Placement to try: 'scatter', 'copyset', 'copyset:RINGS' or 'zone-local' [default: that of the
+        /// cluster]
+        #[arg(long, value_name = "HOW")]
+        placement: Option<ReplicaPlacement>,
+        /// Replicas of a table.
+        #[arg(long, value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
+            value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
+        replicas: u8,
+    },
 }
 
 impl TopologyCommand {
@@ -95,6 +120,19 @@ impl TopologyCommand {
             Command::Links => {
                 let links = links::Links::ask(&mut client, &up);
                 if global.json { output::print_json(&links.json()) } else { output::print(&links.text()) }
+            }
+            Command::Check { topology, placement, replicas } => {
+                let topology = topology.as_ref().unwrap_or(&cluster.topology);
+                let placement = placement.unwrap_or_else(|| cluster.replica_placement());
+                let problems = check(&up, topology, placement, *replicas);
+                let what = format!("{topology}, {placement}, {replicas} replicas, {} servers up", up.len());
+                if global.json {
+                    output::print_json(&problems_json(&problems))?;
+                } else {
+                    output::print(&problems_text(&what, &problems))?;
+                }
+                let is_grave = problems.iter().any(Problem::is_grave);
+                if is_grave { Err(Failure::told(REFUSED)) } else { Ok(()) }
             }
             Command::Show if global.json => output::print_json(&view.show_json()),
             Command::Show => output::print(&view.show()),
@@ -115,6 +153,28 @@ impl TopologyCommand {
             }
         }
     }
+}
+
+/// The most problems that are told as text.
+const PROBLEMS_TOLD_MAX: usize = 16;
+
+fn problems_text(what: &str, problems: &[Problem]) -> String {
+    if problems.is_empty() {
+        return format!("{what}: nothing stands in the way\n");
+    }
+    let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
+    let more = if more > 0 { format!("and {more} more; --json lists all\n") } else { String::new() };
+    let lines = problems.iter().take(PROBLEMS_TOLD_MAX).map(|problem| {
+        let mark = if problem.is_grave() { "would not work" } else { "note" };
+        let told = wrap("- ", &format!("{mark}: {problem}"));
+        format!("{}\n{}\n", told.trim_end(), wrap("  do: ", &problem.remedy()).trim_end())
+    });
+    format!("{what}:\n{}{more}", lines.collect::<String>())
+}
+
+fn problems_json(problems: &[Problem]) -> Value {
+    let problem = |problem: &Problem| json!({ "problem": problem.to_string(), "grave": problem.is_grave(), "remedy": problem.remedy() });
+    json!({ "problems": problems.iter().map(problem).collect::<Vec<_>>() })
 }
 
 fn up(cluster: &ClusterStatus) -> impl Iterator<Item = &ServerEntry> {
