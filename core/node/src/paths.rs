@@ -36,8 +36,8 @@ use std::time::Duration;
 const PROBE_AFTER: Duration = Duration::from_millis(100);
 /// A path on which nothing has come for this long, though something is waited for, is silent.
 const SILENT_AFTER: Duration = Duration::from_millis(300);
-/// The same while records of a dead log are waited for: an answer may be 8 MiB, and nothing is heard before all of it has
-/// come.
+/// The same while records of a dead log, or a replica, are waited for: an answer may be 8 MiB, and nothing is heard before
+/// all of it has come.
 const BULK_SILENT_AFTER: Duration = Duration::from_secs(2);
 /// How often a silent path is tried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
@@ -207,7 +207,7 @@ impl Paths {
             *address = path.address;
             if let Some((rpc, opcode)) = peek(&bytes[frame.own.clone()]) {
                 path.waiting_since.get_or_insert(now);
-                if opcode == Some(Opcode::RecoveryRead) {
+                if matches!(opcode, Some(Opcode::RecoveryRead | Opcode::ReplicaRead)) {
                     path.bulk_until = now + BULK_SILENT_AFTER;
                 }
                 self.active.insert(key);
@@ -237,19 +237,32 @@ impl Paths {
 
     /// An answer has come from the server that was asked: the path is good. `is_probe`: it is that to a ping, so what was
     /// sent before has arrived and is being worked at.
-    pub fn answered(&mut self, now: Instant, rpc: RpcId, is_probe: bool, effects: &mut Effects) {
-        let Some(key) = self.asked.remove(&rpc) else { return };
-        let Some(path) = self.path(key) else { return };
-        if path.silent_since.take().is_some() {
-            effects.mark(Mark::PathBack);
-        }
+    /// Returns the silent paths to the same server on which something is still waited for, when this one is back.
+    pub fn answered(
+        &mut self,
+        now: Instant,
+        rpc: RpcId,
+        is_probe: bool,
+        effects: &mut Effects,
+    ) -> Vec<Silence> {
+        let Some(key) = self.asked.remove(&rpc) else { return Vec::new() };
+        let Some(path) = self.path(key) else { return Vec::new() };
+        let is_back = path.silent_since.take().is_some();
         path.probed = false;
         path.waiting_since = Some(now).filter(|_| !is_probe);
         if is_probe {
-            self.active.remove(&key)
+            self.active.remove(&key);
         } else {
-            self.active.insert(key)
-        };
+            self.active.insert(key);
+        }
+        if !is_back {
+            return Vec::new();
+        }
+        effects.mark(Mark::PathBack);
+        let paths = self.targets.get(&key.0).into_iter().flat_map(|target| &target.paths);
+        let silent: Vec<PathKey> =
+            paths.filter(|p| p.silent_since.is_some()).map(|p| (key.0, p.number)).collect();
+        silent.into_iter().filter_map(|key| self.silent(key)).collect()
     }
 
     /// An answer has come that is not that of the server that was asked.
@@ -265,13 +278,16 @@ impl Paths {
         self.silent(key)
     }
 
+    /// While no other path works, nothing is ended: the calls stay known until one does.
     fn silent(&mut self, key: PathKey) -> Option<Silence> {
         let target = self.targets.get(&key.0)?;
         let (first, has_others) = (target.first, target.works());
         let mut calls: Vec<RpcId> =
             self.asked.iter().filter(|(_, of)| **of == key).map(|(rpc, _)| *rpc).collect();
         calls.sort_unstable();
-        self.asked.retain(|_, of| *of != key);
+        if has_others {
+            self.asked.retain(|_, of| *of != key);
+        }
         Some(Silence { first, calls, has_others })
     }
 
@@ -418,7 +434,7 @@ mod tests {
         }
 
         fn answer(&mut self, millis: u64, rpc: u64, is_probe: bool) {
-            self.paths.answered(at(millis), RpcId(rpc), is_probe, &mut self.effects);
+            let _ = self.paths.answered(at(millis), RpcId(rpc), is_probe, &mut self.effects);
         }
 
         /// Ticks whenever the deadline says so, until this time.
@@ -495,6 +511,21 @@ mod tests {
         assert!(rig.paths.lost(at(4), addr(2, 0)).is_none(), "a first address is no path");
         assert_eq!(rig.send(5, 3, addr(2, 0)), addr(2, 1), "with all silent the first one is used");
         assert_eq!(rig.paths.silent_links(at(1001)).expect("links").len(), 2);
+    }
+
+    // H1: requests that went over the last path to fall silent are asked again when another one is back.
+    #[test]
+    fn calls_of_the_last_silent_path_are_ended_when_another_is_back() {
+        let mut rig = Rig::new();
+        rig.send(0, 1, addr(2, 0));
+        assert!(rig.run(300).silences[0].has_others);
+        rig.send(301, 2, addr(2, 0));
+        let last = rig.run(601).silences.pop().expect("the other one, too");
+        assert!(!last.has_others);
+        rig.send(610, 3, addr(2, 1));
+        let ended = rig.paths.answered(at(611), RpcId(3), true, &mut rig.effects);
+        assert_eq!(ended.len(), 1);
+        assert!(ended[0].has_others && ended[0].calls == [RpcId(2)]);
     }
 
     // H1: somebody else's answer is no sign of life.

@@ -240,7 +240,9 @@ impl ServerNode {
         if is_other {
             self.paths.misled(header.rpc);
         } else {
-            self.paths.answered(now, header.rpc, probed.is_some(), effects);
+            for silence in self.paths.answered(now, header.rpc, probed.is_some(), effects) {
+                self.ask_again(now, &silence, effects);
+            }
         }
     }
 
@@ -338,7 +340,8 @@ impl ServerNode {
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
         match self.paths.lost(now, addr) {
             Some(silence) if silence.has_others => self.ask_again(now, &silence, effects),
-            Some(silence) => self.lose(now, silence.first, how, effects),
+            // Requests over other paths may have arrived, even if this one refuses connections.
+            Some(silence) => self.lose(now, silence.first, Lost::Broken, effects),
             None => self.lose(now, addr, how, effects),
         }
     }

@@ -189,6 +189,11 @@ impl Replicator {
         }
     }
 
+    /// Whether a backup has, or is to have, one of the replicas of a segment.
+    pub fn has_replica(&self, id: SegmentId, backup: ServerId) -> bool {
+        self.segments.get(&id).is_some_and(|s| s.places.iter().any(|place| place.backup == Some(backup)))
+    }
+
     /// Replaces a replica that its backup has found to be damaged.
     pub fn on_corrupt(&mut self, now: Instant, id: SegmentId, backup: ServerId) {
         let places = self.segments.get(&id).map_or(&[][..], |segment| &segment.places);

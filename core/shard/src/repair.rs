@@ -52,6 +52,8 @@ struct Repair {
     corrupt: Vec<ServerId>,
     /// Backups that did not answer: they may have found their replica corrupt.
     unheard: Vec<ServerId>,
+    /// Backups that were asked once more because a path was silent.
+    asked_again: Vec<ServerId>,
     asking: Option<ServerId>,
     rounds: u32,
     next: Instant,
@@ -158,6 +160,7 @@ impl Shard {
             tried: Vec::new(),
             corrupt: Vec::new(),
             unheard: Vec::new(),
+            asked_again: Vec::new(),
             asking: None,
             rounds: 0,
             next: step.now,
@@ -216,6 +219,7 @@ impl Shard {
         };
         repair.asking = None;
         repair.next = step.now;
+        repair.unheard.retain(|unheard| *unheard != backup);
         match status {
             Status::Ok => {}
             Status::Retry | Status::TooMany | Status::NotReady => {
@@ -236,9 +240,11 @@ impl Shard {
             return repair.tried.push(backup);
         }
         let repair = self.scrub.repairs.remove(&segment).expect("it was found above");
-        // The answer that was not heard may have said so. It is not told again, and a copy more is a small price.
-        let doubtful = repair.corrupt.into_iter().chain(repair.unheard);
-        for corrupt in doubtful.filter(|corrupt| *corrupt != backup) {
+        // The answer that was not heard may have said so. It is not told again, and a copy more is a small price. One
+        // replica at a time is doubted, and only while the good one is one of the segment's own.
+        let is_own = self.replicator.has_replica(segment, backup);
+        let doubted = repair.unheard.into_iter().filter(|_| is_own).take(1);
+        for corrupt in repair.corrupt.into_iter().filter(|corrupt| *corrupt != backup).chain(doubted) {
             self.replicator.on_corrupt(step.now, segment, corrupt);
         }
         self.scrub.counters.repaired += 1;
@@ -246,11 +252,14 @@ impl Shard {
         step.effects.mark(Mark::Repaired);
     }
 
-    /// The request may not have arrived, or its answer may not come: the same backup is asked again.
+    /// The request may not have arrived, or its answer may not come: the same backup is asked once more.
     pub fn on_read_back_unheard(&mut self, now: Instant, read: ReadBack) {
-        if let Some(repair) = self.scrub.repairs.get_mut(&read.segment)
-            && repair.asking == Some(read.backup)
-        {
+        let Some(repair) = self.scrub.repairs.get_mut(&read.segment) else { return };
+        if repair.asked_again.contains(&read.backup) {
+            return self.on_read_back_unanswered(now, read);
+        }
+        if repair.asking == Some(read.backup) {
+            repair.asked_again.push(read.backup);
             repair.asking = None;
             repair.next = now;
         }
