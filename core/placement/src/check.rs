@@ -1,4 +1,4 @@
-//! What would not work with some servers, a topology and a placement: for an operator who asks before doing it.
+//! Problems of some servers with a topology and a placement: for an operator who asks before using them.
 //!
 //! Pure: the same rules as those by which servers are taken in and backups are chosen.
 //!
@@ -49,7 +49,7 @@ impl Problem {
         )
     }
 
-    /// What to do about it.
+    /// The remedy, for people.
     pub fn remedy(&self) -> String {
         match self {
             Problem::NoPlace { .. } => "start the server with labels and links that fit".into(),

@@ -24,7 +24,7 @@ pub enum ZoneFault {
     },
 }
 
-/// What came of it.
+/// The consequences of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneAftermath {
     /// From the fault until the rest had everything.
