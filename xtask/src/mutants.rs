@@ -32,6 +32,12 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("RecoveredAnywhere", "servers have no zones without --zones"),
     ("PathsUnused", "servers have no links without --links"),
     ("PathNeverTriedAgain", "servers have no links without --links"),
+    ("NearByWrongDigit", "servers have no places without --cubes"),
+    ("OneAccuserConvicts", "servers have no neighbours without --cubes"),
+    ("LinkDownConvicts", "servers have no neighbours without --cubes"),
+    ("EvidenceOutlivesServer", "servers have no neighbours without --cubes"),
+    ("CutOffAccuses", "servers have no neighbours without --cubes"),
+    ("OneWitnessIsolates", "servers have no neighbours without --cubes"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -116,6 +122,12 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("RecoveredAnywhere", "ramhold-coordinator", "protocol", "zones::"),
     ("PathsUnused", "ramhold-world", "scenarios", "paths::"),
     ("PathNeverTriedAgain", "ramhold-world", "scenarios", "paths::"),
+    ("NearByWrongDigit", "ramhold-placement", "", "golden"),
+    ("OneAccuserConvicts", "ramhold-coordinator", "protocol", "neighbours::one_neighbour_alone"),
+    ("LinkDownConvicts", "ramhold-coordinator", "protocol", "neighbours::a_neighbour_that_is_reached"),
+    ("EvidenceOutlivesServer", "ramhold-coordinator", "protocol", "neighbours::what_is_taken_back"),
+    ("CutOffAccuses", "ramhold-detector", "", "who_hears_less_than_half"),
+    ("OneWitnessIsolates", "ramhold-coordinator", "protocol", "neighbours::who_has_one_neighbour_left"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
     ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),

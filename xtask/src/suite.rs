@@ -14,6 +14,8 @@ const FURTHER_SEEDS: &str = "300";
 const TIGHT_SEEDS: &str = "0..60";
 /// For runs whose servers reach each other on networks that fail in parts.
 const LINKS_SEEDS: &str = "0..30";
+/// Seeds whose servers are in a BCube, the switches and ports of which fail.
+const CUBES_SEEDS: &str = "0..30";
 /// For runs whose servers stand in zones, which fail as a whole.
 const ZONES_SEEDS: &str = "0..40";
 
@@ -35,6 +37,7 @@ pub fn test() -> Result<(), Failure> {
     run_world(&["--seeds", TIGHT_SEEDS, "--tight"])?;
     run_world(&["--seeds", ZONES_SEEDS, "--zones"])?;
     run_world(&["--seeds", LINKS_SEEDS, "--links"])?;
+    run_world(&["--seeds", CUBES_SEEDS, "--cubes"])?;
     Step::new("real processes")
         .cargo(&["test", "--release", "--package", "ramhold-cluster-tests"])
         .env("RAMHOLD_BIN", &built("ramhold"))

@@ -191,6 +191,20 @@ defects! {
     /// A path that was silent once is never tried again.
     PathNeverTriedAgain;
 
+    // Neighbours.
+    /// Servers are near those that differ from them on another level.
+    NearByWrongDigit;
+    /// One neighbour that has lost a server is enough for the verdict.
+    OneAccuserConvicts;
+    /// A server that is silent on one link is accused, though another way leads to it.
+    LinkDownConvicts;
+    /// What a dead server told of its neighbours still counts.
+    EvidenceOutlivesServer;
+    /// A server that hears less than half of its neighbours accuses the others.
+    CutOffAccuses;
+    /// One neighbour that has lost a server makes it isolated.
+    OneWitnessIsolates;
+
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.
     CorruptPassedOver;

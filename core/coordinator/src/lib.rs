@@ -29,6 +29,7 @@ mod state;
 
 mod desk;
 mod list;
+mod neighbours;
 mod outbox;
 
 // Functions that need the desk alone.

@@ -15,6 +15,7 @@ use crate::gone;
 use crate::leases::Leases;
 use crate::links::Links;
 use crate::list::ListHistory;
+use crate::neighbours::Neighbourhoods;
 use crate::progress::Progress;
 use crate::read_leases::ReadLeases;
 use crate::recoveries::Recoveries;
@@ -30,6 +31,7 @@ pub(crate) struct Parts {
     pub links: Links,
     pub copies: Copies,
     pub verification: Verification,
+    pub neighbours: Neighbourhoods,
     pub full_disks: FullDisks,
     pub full_store: FullStore,
     pub progress: Progress,
@@ -66,6 +68,7 @@ impl Parts {
         self.leases.advance(now, desk);
         let (verification, mut affected) = self.verifying();
         verification.advance(now, desk, &mut affected);
+        self.advance_neighbours(now, desk);
         self.acceptance.advance(now, desk, &mut self.recoveries);
         self.advance_recoveries(now, desk);
         self.recoveries.watches.advance(now, desk, &self.recoveries.open);
@@ -73,6 +76,12 @@ impl Parts {
         self.progress.advance(now, desk, &self.recoveries);
         self.links.advance(now, desk);
         self.copies.advance(now, desk, &mut self.links);
+    }
+
+    fn advance_neighbours(&mut self, now: Instant, desk: &mut Desk) {
+        let Parts { neighbours, verification, links, read_leases, recoveries, progress, .. } = &mut *self;
+        let mut affected = Affected { links, read_leases, recoveries, progress };
+        neighbours.advance(now, desk, verification, &mut affected);
     }
 
     fn advance_recoveries(&mut self, now: Instant, desk: &mut Desk) {
@@ -99,6 +108,7 @@ impl Parts {
             self.copies.wake(&self.links),
             self.links.wake(desk),
             self.verification.wake(desk, &self.links),
+            self.neighbours.wake(),
             self.progress.wake(desk),
             self.recoveries.wake(desk),
             self.recoveries.watches.wake(),
@@ -115,6 +125,7 @@ impl Parts {
             links: &self.links,
             copies: &self.copies,
             verification: &self.verification,
+            neighbours: &self.neighbours,
             full_disks: &self.full_disks,
             full_store: &self.full_store,
             progress: &self.progress,

@@ -139,6 +139,10 @@ impl Parts {
             ForCoordinator::SuspectServer => {
                 self.verification.on_suspect_server(now, desk, to, header, &decode(body)?)
             }
+            ForCoordinator::NeighbourReport => {
+                let Parts { neighbours, verification, .. } = &mut *self;
+                neighbours.on_report(now, desk, verification, to, header, decode(body)?)
+            }
             ForCoordinator::MembershipVerify => {
                 self.full_disks.on_membership_verify(now, desk, to, header, decode(body)?)
             }

@@ -7,6 +7,7 @@ use crate::gone;
 use crate::status::{Sight, phase};
 use ramhold_base::{ClusterId, Instant, Term};
 use ramhold_wire::membership::ServerState;
+use ramhold_wire::outage::StandingOutage;
 use ramhold_wire::status::{GoneReport, RecoveryPhase};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct CoordinatorSeen {
     pub warnings: u64,
     /// The number of wrong suspicions against servers that are up.
     pub cleared: u64,
+    /// What has failed in the network, as far as it was told.
+    pub outages: Vec<StandingOutage>,
 }
 
 impl Sight<'_> {
@@ -81,6 +84,7 @@ impl Sight<'_> {
             losses: self.desk.state.losses.len() as u64,
             warnings: self.warnings(now).len() as u64,
             cleared: self.verification.cleared.values().map(|report| report.count).sum(),
+            outages: self.neighbours.standing(now).unwrap_or_default(),
         }
     }
 }

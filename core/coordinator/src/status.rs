@@ -9,6 +9,7 @@ use crate::desk::Desk;
 use crate::full::{FullDisks, FullStore};
 use crate::gone;
 use crate::links::Links;
+use crate::neighbours::Neighbourhoods;
 use crate::progress::Progress;
 use crate::records::RecoveryRecord;
 use crate::recoveries::Recoveries;
@@ -41,6 +42,7 @@ pub(crate) struct Sight<'a> {
     pub links: &'a Links,
     pub copies: &'a Copies,
     pub verification: &'a Verification,
+    pub neighbours: &'a Neighbourhoods,
     pub full_disks: &'a FullDisks,
     pub full_store: &'a FullStore,
     pub progress: &'a Progress,
@@ -102,6 +104,7 @@ impl Sight<'_> {
             topology: self.desk.state.meta.topology.clone(),
             expected: Some(self.desk.state.expected_count()),
             gone: Some(gone::reports(self.desk)),
+            outages: self.neighbours.standing(now),
         }
     }
 

@@ -5,6 +5,9 @@
 //! it is the coordinator that is cut off, and to declare everybody dead would help nobody. When a server answers again,
 //! silence counts from then on.
 //!
+//! Two neighbours that have lost every path to a suspect shorten this: then silence of `ACCUSED_TIMEOUT` convicts. An
+//! answer ends all accusations.
+//!
 //! At a start all servers of the old list are suspects at once. If none of them answers, it is a cold start.
 //!
 //! Invariants: one observer's word never kills; time during which this process itself stood still convicts nobody.
@@ -16,6 +19,7 @@ use crate::death::{self, Affected};
 use crate::desk::Desk;
 use crate::links::Links;
 use crate::records::Key;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, Lost, Peer, RecoveryId, ServerId, Status};
 use ramhold_wire::control::Empty;
 use ramhold_wire::membership::SuspectServer;
@@ -24,6 +28,11 @@ use ramhold_wire::{Header, decode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// The fewest neighbours whose word convicts a server.
+const ACCUSERS_MIN: usize = 2;
+/// How long a server that they accuse may leave the coordinator's ping unanswered.
+const ACCUSED_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Which servers are pinged, suspected, and were suspected wrongly.
 #[derive(Debug)]
@@ -45,12 +54,30 @@ pub(crate) struct Suspect {
     pub since: Instant,
     begun: Instant,
     next_ping: Instant,
+    /// Since when a ping under way is not answered.
+    asked: Instant,
+    /// Neighbours that have lost every path to it since it last answered.
+    accusers: BTreeSet<ServerId>,
     /// When the suspect's address first refused a connection.
     refused: Option<Instant>,
     /// A connection to it broke since the suspicion.
     broken: bool,
     /// The suspect was silent long enough, but no other server answers either.
     pub unproven: bool,
+}
+
+impl Suspect {
+    /// When the word of its neighbours convicts it; none: they are too few.
+    fn accused_at(&self) -> Option<Instant> {
+        let least = if planted(Defect::OneAccuserConvicts) { 1 } else { ACCUSERS_MIN };
+        (self.accusers.len() >= least).then_some(self.asked + ACCUSED_TIMEOUT)
+    }
+
+    /// When there is something to do about it.
+    fn due(&self, verify_timeout: Duration) -> Instant {
+        let due = self.next_ping.min(self.begun + verify_timeout);
+        self.accused_at().map_or(due, |at| at.min(due))
+    }
 }
 
 /// The first look at the servers of the old list.
@@ -115,6 +142,8 @@ impl Verification {
             since: now,
             begun: now,
             next_ping: now,
+            asked: now,
+            accusers: BTreeSet::new(),
             refused: None,
             broken: false,
             unproven: false,
@@ -141,8 +170,35 @@ impl Verification {
         for suspect in self.suspects.values_mut() {
             suspect.begun = now;
             suspect.next_ping = now;
+            suspect.asked = now;
             suspect.refused = None;
         }
+    }
+
+    /// A neighbour has not heard a server for a while.
+    pub(crate) fn on_first_word(&mut self, now: Instant, desk: &Desk, server: ServerId, by: ServerId) {
+        self.suspect(now, desk, server, format!("not heard by {by}, its neighbour"));
+    }
+
+    /// A neighbour has lost every path to a server. If the server answers, that is no accusation any more.
+    pub(crate) fn on_accused(&mut self, now: Instant, desk: &Desk, server: ServerId, by: ServerId) {
+        self.on_first_word(now, desk, server, by);
+        if let Some(suspect) = self.suspects.get_mut(&server) {
+            suspect.accusers.insert(by);
+        }
+    }
+
+    /// A neighbour has taken an accusation back.
+    pub(crate) fn on_heard_again(&mut self, server: ServerId, by: ServerId) {
+        if let Some(suspect) = self.suspects.get_mut(&server) {
+            suspect.accusers.remove(&by);
+        }
+    }
+
+    /// Suspects that have not answered for so long that accusations count.
+    pub(crate) fn unanswered(&self, now: Instant) -> impl Iterator<Item = ServerId> {
+        let late = self.suspects.iter().filter(move |(_, s)| s.asked + ACCUSED_TIMEOUT <= now);
+        late.map(|(id, _)| *id)
     }
 
     pub(crate) fn advance(&mut self, now: Instant, desk: &mut Desk, affected: &mut Affected<'_>) {
@@ -150,7 +206,7 @@ impl Verification {
         let due: Vec<ServerId> = self
             .suspects
             .iter()
-            .filter(|(_, s)| s.next_ping <= now || s.begun + desk.config.verify_timeout <= now)
+            .filter(|(_, s)| s.due(desk.config.verify_timeout) <= now)
             .map(|(id, _)| *id)
             .collect();
         for id in due {
@@ -163,6 +219,15 @@ impl Verification {
         let timeout = desk.config.verify_timeout;
         let Some(address) = desk.state.up(id).map(|s| s.entry.address.0) else { return };
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
+        if suspect.accused_at().is_some_and(|at| at <= now) {
+            let names: Vec<String> = suspect.accusers.iter().map(ToString::to_string).collect();
+            let why = format!(
+                "its neighbours {} have lost every path to it, and no ping is answered within {} ms",
+                names.join(", "),
+                ACCUSED_TIMEOUT.as_millis()
+            );
+            return self.convict(now, desk, affected, id, &why);
+        }
         if suspect.begun + timeout <= now {
             let proven = self.start_check.is_some() || self.heard > suspect.begun;
             if proven {
@@ -207,7 +272,7 @@ impl Verification {
     }
 
     pub(crate) fn wake(&self, desk: &Desk, links: &Links) -> Instant {
-        let verdict = |s: &Suspect| s.next_ping.min(s.begun + desk.config.verify_timeout);
+        let verdict = |s: &Suspect| s.due(desk.config.verify_timeout);
         let ping_at = if links.is_empty() { Instant::FAR } else { self.ping_at };
         self.suspects.values().map(verdict).min().unwrap_or(Instant::FAR).min(ping_at)
     }
@@ -262,6 +327,7 @@ impl Verification {
             for suspect in self.suspects.values_mut() {
                 suspect.begun = Instant(now.0 - 1);
                 suspect.next_ping = now;
+                suspect.asked = now;
             }
         }
         self.heard = now;
@@ -301,6 +367,7 @@ impl Verification {
                 let pause = if suspect.broken { interval } else { Duration::ZERO };
                 suspect.broken = true;
                 suspect.next_ping = suspect.next_ping.min(now + pause);
+                suspect.asked = suspect.asked.max(suspect.next_ping);
                 return;
             }
             Lost::Refused => *suspect.refused.get_or_insert(now),
@@ -355,6 +422,11 @@ impl Verification {
         cause: &str,
     ) -> RecoveryId {
         self.cleared.remove(&id);
+        if !planted(Defect::EvidenceOutlivesServer) {
+            for suspect in self.suspects.values_mut() {
+                suspect.accusers.remove(&id);
+            }
+        }
         let suspect = self.suspects.remove(&id);
         let suspected_before = suspect.map(|suspect| now.since(suspect.since).as_millis() as u64);
         death::declare_crashed(now, desk, affected, id, cause, suspected_before)

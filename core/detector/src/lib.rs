@@ -1,9 +1,17 @@
-//! Which servers seem dead: one random other server after another is pinged.
+//! Which servers seem dead: one random other server after another is pinged, and neighbours all the time.
 //!
 //! Random pings need no neighbours and no leader. Since every server pings, a dead one is noticed within about one
 //! interval (SOSP11 3.3, TUT15). That is only a suspicion: the coordinator pings the suspect itself.
 //!
-//! Not here: sending and the verdict (node, coordinator). Catalogue: F1.
+//! Where a topology says who is near whom, neighbours find a dead one sooner (`neighbours`), and what they see says what
+//! has failed (`causes`).
+//!
+//! Not here: sending and the verdict (node, coordinator). Catalogue: F1, H3.
+
+mod causes;
+pub mod neighbours;
+
+pub use causes::causes;
 
 use ramhold_base::map::FastMap;
 use ramhold_base::{Instant, Rng, ServerId};
@@ -16,6 +24,8 @@ pub struct DetectorConfig {
     pub ping_timeout: Duration,
     /// The same server is not reported again within this interval.
     pub report_interval: Duration,
+    /// How long a neighbour may be silent on a link.
+    pub neighbour_timeout: Duration,
 }
 
 impl Default for DetectorConfig {
@@ -24,6 +34,7 @@ impl Default for DetectorConfig {
             ping_interval: Duration::from_millis(100),
             ping_timeout: Duration::from_millis(400),
             report_interval: Duration::from_millis(200),
+            neighbour_timeout: Duration::from_millis(300),
         }
     }
 }

@@ -9,6 +9,7 @@
 mod config;
 mod copies;
 mod enlisting;
+mod neighbours;
 mod paths;
 mod prefetch;
 mod reach;

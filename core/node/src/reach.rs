@@ -1,12 +1,13 @@
-//! Checks for the coordinator whether some servers answer from here, before they are given up for good.
+//! Checks for others whether some servers answer from here.
 //!
-//! The coordinator may be cut off from servers that others reach. This server pings each of them once, at each of its
-//! addresses that are known. When all have answered, or their time is over, it tells the coordinator which servers
-//! answered.
+//! The coordinator may be cut off from servers that others reach, and asks before they are given up for good. A server
+//! asks when a neighbour does not answer it. This server pings each of the servers once, at each of its addresses that
+//! are known. When all have answered, or their time is over, it tells which servers answered.
 //!
-//! Invariants: a new question replaces the one before; an answer counts only under the id that is asked about.
+//! Invariants: at most `QUESTION_COUNT_MAX` questions are open, and a further one replaces the oldest; an answer counts
+//! only under the id that is asked about.
 //!
-//! Protocol: docs/protocols/recovery.md, "Accepting a loss". Catalogue: F2.
+//! Protocol: docs/protocols/recovery.md, "Accepting a loss"; docs/protocols/neighbours.md. Catalogue: F2, H3.
 
 use crate::server::{Context, ServerNode};
 use ramhold_base::limits::SERVER_COUNT_MAX;
@@ -16,10 +17,19 @@ use ramhold_wire::{Header, reply, reply_with, request};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+/// The most questions that are answered at once.
+const QUESTION_COUNT_MAX: usize = 64;
+
 #[derive(Debug, Default)]
 pub(crate) struct ReachCheck {
-    question: u64,
-    asker: Option<(ConnId, Header)>,
+    asked: u64,
+    /// By number: the first one is the oldest.
+    open: BTreeMap<u64, Question>,
+}
+
+#[derive(Debug)]
+struct Question {
+    asker: (ConnId, Header),
     /// The pings to each server that are not over.
     waiting: BTreeMap<ServerId, usize>,
     answering: Vec<ServerId>,
@@ -27,26 +37,23 @@ pub(crate) struct ReachCheck {
 
 impl ReachCheck {
     /// Notes that one of the servers has answered, or has not.
-    pub fn heard(&mut self, question: u64, server: ServerId, answers: bool, effects: &mut Effects) {
-        if question != self.question {
-            return;
-        }
-        let Some(pings) = self.waiting.get_mut(&server) else { return };
+    pub fn heard(&mut self, number: u64, server: ServerId, answers: bool, effects: &mut Effects) {
+        let Some(question) = self.open.get_mut(&number) else { return };
+        let Some(pings) = question.waiting.get_mut(&server) else { return };
         *pings -= 1;
         if answers {
-            self.answering.push(server);
+            question.answering.push(server);
         }
         if answers || *pings == 0 {
-            self.waiting.remove(&server);
+            question.waiting.remove(&server);
         }
-        self.advance(effects);
+        self.advance(number, effects);
     }
 
-    fn advance(&mut self, effects: &mut Effects) {
-        if self.waiting.is_empty()
-            && let Some((from, header)) = self.asker.take()
+    fn advance(&mut self, number: u64, effects: &mut Effects) {
+        let is_over = self.open.get(&number).is_some_and(|question| question.waiting.is_empty());
+        if is_over && let Some(Question { asker: (from, header), answering, .. }) = self.open.remove(&number)
         {
-            let answering = std::mem::take(&mut self.answering);
             reply_with(effects, Peer::Conn(from), &header, Status::Ok, &Reached { answering });
         }
     }
@@ -64,7 +71,6 @@ impl ServerNode {
         if message.servers.len() > SERVER_COUNT_MAX {
             return reply(effects, Peer::Conn(from), header, Status::BadRequest);
         }
-        let question = self.reach.question + 1;
         let addresses = |target: &ReachTarget| {
             let links = self.view.list.entry(target.server).map(|entry| entry.links()).unwrap_or_default();
             let links = links.iter().map(|link| link.address.0);
@@ -72,16 +78,33 @@ impl ServerNode {
         };
         let targets: Vec<(ServerId, Vec<SocketAddr>)> =
             message.servers.iter().map(|target| (target.server, addresses(target))).collect();
-        let waiting = targets.iter().map(|(server, addresses)| (*server, addresses.len())).collect();
-        let asker = Some((from, *header));
-        self.reach = ReachCheck { question, asker, waiting, answering: Vec::new() };
         let deadline = now + self.detector.ping_timeout();
+        self.begin_reach(now, (from, *header), targets, deadline, effects);
+    }
+
+    /// Pings servers at their addresses, and answers when that is over.
+    pub(crate) fn begin_reach(
+        &mut self,
+        now: Instant,
+        asker: (ConnId, Header),
+        targets: Vec<(ServerId, Vec<SocketAddr>)>,
+        deadline: Instant,
+        effects: &mut Effects,
+    ) {
+        self.reach.asked += 1;
+        let question = self.reach.asked;
+        let waiting = targets.iter().map(|(server, addresses)| (*server, addresses.len()));
+        let waiting = waiting.filter(|(_, pings)| *pings > 0).collect();
+        if self.reach.open.len() >= QUESTION_COUNT_MAX {
+            self.reach.open.pop_first();
+        }
+        self.reach.open.insert(question, Question { asker, waiting, answering: Vec::new() });
         for (server, addresses) in targets {
             for address in addresses {
                 let rpc = self.calls.open(address, now, deadline, Context::Reach { question, server });
                 request(effects, Peer::Addr(address), &self.view.to_server(server), rpc, &Ping {});
             }
         }
-        self.reach.advance(effects);
+        self.reach.advance(question, effects);
     }
 }

@@ -4,6 +4,7 @@ use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
 use ramhold_master::{Master, MasterRequest};
 use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
+use ramhold_wire::neighbours::ReachNeighbour;
 use ramhold_wire::pubsub::{Listeners, ListenersTold, Publish, Published};
 use ramhold_wire::recovery::RoomReport;
 use ramhold_wire::status::{Pong, ProcessStatus, Reach};
@@ -82,6 +83,10 @@ impl ServerNode {
             ForServer::ServerListUpdate => self.on_server_list(now, header, body, to, effects),
             ForServer::Reach => match decode::<Reach>(body) {
                 Ok(message) => self.on_reach(now, header, from, &message, effects),
+                Err(status) => reply(effects, to, header, status),
+            },
+            ForServer::ReachNeighbour => match decode::<ReachNeighbour>(body) {
+                Ok(message) => self.on_reach_neighbour(now, header, from, &message, effects),
                 Err(status) => reply(effects, to, header, status),
             },
             ForServer::Room => {

@@ -13,6 +13,7 @@ use ramhold_base::{
     ServerId, Status,
 };
 use ramhold_detector::Detector;
+use ramhold_detector::neighbours::{Neighbours, Question};
 use ramhold_master::Master;
 use ramhold_resp::{Resp, RespStats};
 use ramhold_wire::control::Address;
@@ -64,6 +65,10 @@ pub(crate) enum Context {
     },
     /// A ping of this server over one path, which says whether it is silent.
     Probe(ServerId),
+    /// A ping of a neighbour.
+    Beat(ServerId),
+    /// The question to another server whether it reaches a neighbour.
+    Helper(Question),
 }
 
 pub struct ServerNode {
@@ -73,6 +78,7 @@ pub struct ServerNode {
     pub(crate) backup: Backup,
     pub(crate) master: Option<Master>,
     pub(crate) detector: Detector,
+    pub(crate) neighbours: Neighbours,
     pub(crate) resp: Option<Resp>,
     pub(crate) calls: Calls<Context>,
     pub(crate) rng: Rng,
@@ -115,6 +121,7 @@ impl ServerNode {
             backup: Backup::new(config.backup_config.clone(), rng.u64()),
             master: None,
             detector: Detector::new(config.detector, rng.u64()),
+            neighbours: Neighbours::new(config.detector.neighbour_timeout),
             resp: config.resp.clone().map(|config| Resp::new(config, rng.u64())),
             calls: Calls::new(CallRole::Process, rng.u64()),
             region: Some(region),
@@ -230,7 +237,7 @@ impl ServerNode {
     /// An answer says that the path of its request is good, if it is that of the server that was asked.
     fn note_path(&mut self, now: Instant, header: &Header, body: &[u8], effects: &mut Effects) {
         let probed = self.calls.get(header.rpc).and_then(|call| match call.context {
-            Context::Probe(server) => Some(server),
+            Context::Probe(server) | Context::Beat(server) => Some(server),
             _ => None,
         });
         let is_other = match probed {
@@ -282,6 +289,12 @@ impl ServerNode {
                 self.plan_next_time(now);
             }
             Context::Probe(_) => {}
+            Context::Beat(server) => {
+                if decode::<Pong>(body).is_ok_and(|pong| pong.server == server) {
+                    self.neighbours.on_pong(server, call.addr);
+                }
+            }
+            Context::Helper(question) => self.on_helper_replied(question, header, body),
             Context::Reach { question, server } => {
                 let is_it = decode::<Pong>(body).is_ok_and(|pong| pong.server == server);
                 self.reach.heard(question, server, is_it, effects);
@@ -387,7 +400,7 @@ impl ServerNode {
             Context::Ping(server) => self.suspect(now, server, effects),
             Context::Enlist => self.enlist_at = Some(now + self.config.enlist_interval),
             Context::Verify => self.verifying = false,
-            Context::Suspect | Context::Time | Context::Probe(_) => {}
+            Context::Suspect | Context::Time | Context::Probe(_) | Context::Beat(_) | Context::Helper(_) => {}
             Context::Reach { question, server } => self.reach.heard(question, server, false, effects),
         }
     }
@@ -428,6 +441,9 @@ impl ServerNode {
         }
         if self.phase == Phase::Serving && self.time_at <= now {
             self.ask_time(now, effects);
+        }
+        if self.phase == Phase::Serving {
+            self.advance_neighbours(now, effects);
         }
         if self.phase == Phase::Serving
             && let Some(target) = self.detector.choose_target(now, &self.view)
@@ -519,6 +535,7 @@ impl Machine for ServerNode {
             self.resp(now, For::Answers, effects);
         }
         self.paths.route(now, &self.view, effects);
+        self.note_bulk(now, effects);
     }
 
     fn prefetch(&self, coming: &mut dyn Iterator<Item = Coming<'_>>) {
@@ -538,6 +555,7 @@ impl Machine for ServerNode {
         at = earliest(at, self.resp.as_ref().and_then(Resp::deadline));
         if self.phase == Phase::Serving {
             at = earliest(at, Some(self.detector.deadline()));
+            at = earliest(at, self.neighbours.deadline());
             at = earliest(at, Some((self.heard + SILENCE_MAX).min(self.time_at)));
             at = earliest(at, self.telling_deadline());
         }

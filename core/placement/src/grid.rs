@@ -16,6 +16,7 @@
 //! H1, H2.
 //! Source: RAMCUBE 2.2, 3.2, 3.3.
 
+use ramhold_base::planted::{Defect, planted};
 use ramhold_wire::topology::{LEVEL_COUNT_MAX, RADIX_MAX, Topology};
 use std::fmt;
 use std::str::FromStr;
@@ -196,7 +197,8 @@ impl Grid {
     /// The other servers on the switch of one level.
     fn neighbours<'a>(&'a self, label: &'a GridLabel, level: usize) -> impl Iterator<Item = GridLabel> + 'a {
         let digits = (0..self.radices[level]).filter(move |digit| *digit != label.digit(level));
-        digits.map(move |digit| label.with(level, digit))
+        let set = if planted(Defect::NearByWrongDigit) { self.level_count() - 1 - level } else { level };
+        digits.map(move |digit| label.with(set, digit % self.radices[set]))
     }
 
     /// The servers that share an edge switch with a server: its recovery ring.

@@ -25,7 +25,7 @@ pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
-pub use topology::{Network, Path, check_labels, check_links, is_far, path_order, share_place};
+pub use topology::{EdgeSwitch, Network, Path, check_labels, check_links, is_far, path_order, share_place};
 
 use domain::crowding;
 use ramhold_base::planted::{Defect, planted};

@@ -15,6 +15,7 @@ use crate::grid::{Grid, GridLabel};
 use ramhold_base::ServerId;
 use ramhold_wire::View;
 use ramhold_wire::membership::{Label, LabelRefusal, Link, PlaceFault, ServerEntry};
+use ramhold_wire::neighbours::WATCHED_MAX;
 use ramhold_wire::topology::Topology;
 use std::collections::BTreeMap;
 
@@ -111,15 +112,34 @@ pub struct Network<'a> {
     at: BTreeMap<GridLabel, ServerId>,
     /// The rack of each server, with zones.
     racks: BTreeMap<ServerId, Rack<'a>>,
+    links: BTreeMap<ServerId, &'a [Link]>,
+}
+
+/// An edge switch, and the servers that are connected to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EdgeSwitch {
+    /// In a grid as in `<0,1>`, else the zone and rack as in `a/r1`.
+    pub name: String,
+    /// The link by which servers are connected; none: by their first addresses.
+    pub link: Option<String>,
+    pub servers: Vec<ServerId>,
 }
 
 impl<'a> Network<'a> {
     /// Servers without a place are near nobody.
     pub fn new(topology: &Topology, servers: impl Iterator<Item = &'a ServerEntry>) -> Network<'a> {
         let grid = Grid::of(topology);
-        let mut network =
-            Network { grid, labels: BTreeMap::new(), at: BTreeMap::new(), racks: BTreeMap::new() };
+        let mut network = Network {
+            grid,
+            labels: BTreeMap::new(),
+            at: BTreeMap::new(),
+            racks: BTreeMap::new(),
+            links: BTreeMap::new(),
+        };
         for server in servers {
+            if !server.links().is_empty() {
+                network.links.insert(server.id, server.links());
+            }
             match (&network.grid, topology.label_name()) {
                 (Some(grid), Some(name)) => {
                     if let Some(place) = label(server, name).and_then(|text| grid.label(text).ok()) {
@@ -176,5 +196,86 @@ impl<'a> Network<'a> {
             return Vec::new();
         };
         (0..grid.level_count()).map(|level| Path { level, labels: grid.route(from, to, level, 1) }).collect()
+    }
+
+    /// The neighbours that a server pings: those near it, and of more than `WATCHED_MAX` those that follow it by id.
+    pub fn watched(&self, server: ServerId) -> Vec<ServerId> {
+        let mut near = self.near(server);
+        if near.len() > WATCHED_MAX {
+            near.sort_unstable();
+            let next = near.partition_point(|id| *id < server);
+            near.rotate_left(next);
+            near.truncate(WATCHED_MAX);
+        }
+        near
+    }
+
+    /// The links over which a server pings a neighbour, as addresses of the neighbour: in a grid that of the level on
+    /// which they share a switch, if both have it; else all that both have, in the order of the server's own. Empty: they
+    /// share none.
+    pub fn shared_links(&self, server: ServerId, neighbour: ServerId) -> Vec<&'a Link> {
+        let links = |id: ServerId| self.links.get(&id).copied().unwrap_or_default();
+        let named = |name: &str| links(neighbour).iter().find(|link| link.name == name);
+        let mut shared: Vec<&Link> = links(server).iter().filter_map(|own| named(&own.name)).collect();
+        if let Some(level) = self.shared_level(server, neighbour).map(|level| level.to_string())
+            && let Some(at) = shared.iter().position(|link| link.name == level)
+        {
+            shared = vec![shared[at]];
+        }
+        shared
+    }
+
+    fn shared_level(&self, one: ServerId, other: ServerId) -> Option<usize> {
+        self.labels.get(&one)?.shared_level(self.labels.get(&other)?)
+    }
+
+    /// The edge switches with at least two servers.
+    pub fn switches(&self) -> Vec<EdgeSwitch> {
+        let mut switches: BTreeMap<(String, Option<String>), Vec<ServerId>> = BTreeMap::new();
+        if let Some(grid) = &self.grid {
+            for (server, label) in &self.labels {
+                for level in 0..grid.level_count() {
+                    let link = Some(level.to_string()).filter(|level| self.has_link(*server, level));
+                    let name = grid.switch_name(&grid.switch(label, level));
+                    switches.entry((name, link)).or_default().push(*server);
+                }
+            }
+        }
+        for (server, rack) in &self.racks {
+            let names: Vec<Option<String>> = match self.links.get(server) {
+                Some(links) => links.iter().map(|link| Some(link.name.clone())).collect(),
+                None => vec![None],
+            };
+            for link in names {
+                switches.entry((rack_name(*rack), link)).or_default().push(*server);
+            }
+        }
+        let switches = switches.into_iter().filter(|(_, servers)| servers.len() > 1);
+        switches.map(|((name, link), servers)| EdgeSwitch { name, link, servers }).collect()
+    }
+
+    fn has_link(&self, server: ServerId, name: &str) -> bool {
+        self.links.get(&server).is_some_and(|links| links.iter().any(|link| link.name == name))
+    }
+
+    /// The racks and their servers: in a grid those on one switch of level 0.
+    pub fn racks(&self) -> BTreeMap<String, Vec<ServerId>> {
+        let mut racks: BTreeMap<String, Vec<ServerId>> = BTreeMap::new();
+        if let Some(grid) = &self.grid {
+            for (server, label) in &self.labels {
+                racks.entry(grid.switch_name(&grid.switch(label, 0))).or_default().push(*server);
+            }
+        }
+        for (server, rack) in &self.racks {
+            racks.entry(rack_name(*rack)).or_default().push(*server);
+        }
+        racks
+    }
+}
+
+fn rack_name(rack: Rack<'_>) -> String {
+    match rack.zone {
+        Some(zone) => format!("{zone}/{}", rack.name),
+        None => rack.name.to_owned(),
     }
 }

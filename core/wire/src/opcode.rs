@@ -157,6 +157,8 @@ opcodes! {
         /// Messages to the Redis clients of another server (J1).
         Publish = 70, "server", Serving;
         Listeners = 71, "server", Serving;
+        /// Whether a server answers this one (H3).
+        ReachNeighbour = 72, "server", Member;
         /// Which state of the coordinator a server holds (G1). A refusal tells it too.
         StateTell = 90, "coordinator", Open;
     }
@@ -190,6 +192,8 @@ opcodes! {
         TableTruncate = 82, "client", Leader;
         /// A server that is gone is not expected to come back.
         ServerForget = 83, "client", Leader;
+        /// The neighbours that do not answer a server (H3).
+        NeighbourReport = 84, "server", Leader;
     }
 }
 

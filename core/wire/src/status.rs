@@ -3,6 +3,7 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, Label, ServerEntry};
+use crate::outage::StandingOutage;
 use crate::recovery::ReplayTimes;
 use crate::replica_placement::ReplicaPlacement;
 use crate::topology::Topology;
@@ -351,6 +352,9 @@ pub struct ClusterStatus {
     /// The name of the placement of replicas. None: they are scattered freely, or placed by copysets.
     #[n(16)]
     pub placement: Option<String>,
+    /// What has failed in the network, as servers see their neighbours. None: nothing, or nobody has neighbours.
+    #[n(17)]
+    pub outages: Option<Vec<StandingOutage>>,
 }
 
 impl ClusterStatus {

@@ -14,10 +14,12 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 10] = [
     include_str!("../src/copies.rs"),
     include_str!("../src/lease.rs"),
     include_str!("../src/membership.rs"),
+    include_str!("../src/neighbours.rs"),
+    include_str!("../src/outage.rs"),
     include_str!("../src/pubsub.rs"),
     include_str!("../src/recovery.rs"),
     include_str!("../src/shortage.rs"),

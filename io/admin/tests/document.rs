@@ -10,6 +10,7 @@ use ramhold_runtime::{LoopSeen, Stats};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
+use ramhold_wire::outage::{Outage, OutageKind, StandingOutage};
 use ramhold_wire::status::{BackupStatus, DiskFull, GoneReport, ProcessStatus, StreamStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -125,6 +126,15 @@ fn coordinator() -> CoordinatorSeen {
         losses: 0,
         warnings: 1,
         cleared: 0,
+        outages: vec![StandingOutage {
+            outage: Outage {
+                what: OutageKind::Switch,
+                switch: "<0,0>".into(),
+                link: Some("0".into()),
+                servers: vec![ServerId(1), ServerId(2), ServerId(3)],
+            },
+            millis: 5000,
+        }],
     }
 }
 

@@ -13,7 +13,7 @@ use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{AppendRequest, IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::multi::{MultiRequest, encode_item, encode_multi};
 use ramhold_wire::scan::{ScanRequest, decode_page, encode_object_head};
-use ramhold_wire::{copies, lease, membership, pubsub, recovery, status, table};
+use ramhold_wire::{copies, lease, membership, neighbours, pubsub, recovery, status, table};
 
 /// The largest item of a list, in relation to the fewest bytes that encode one. Lists double.
 const HELD_PER_BYTE: usize = 256;
@@ -75,6 +75,8 @@ const OTHERS: &[Through] = &[
     message::<membership::ServerListUpdate>,
     message::<membership::Enlist>,
     message::<membership::SuspectServer>,
+    message::<neighbours::NeighbourReport>,
+    message::<neighbours::ReachNeighbour>,
     message::<membership::MembershipVerify>,
     message::<membership::StreamRegister>,
     message::<membership::HeadRecord>,

@@ -15,6 +15,7 @@ mod resp;
 mod scan;
 mod tables;
 
+use crate::cables::Cables;
 use crate::disk::DiskOptions;
 use crate::network::MILLI;
 use crate::scenario::{Actor, RATE_PPM_MAX};
@@ -97,6 +98,7 @@ impl System for Cluster {
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
                     placement: cluster.placement,
+                    topology: cluster.topology(),
                     // Leases end within a run, and some of them end while requests under them still wait.
                     lease_term_min: Duration::from_secs(1),
                     rebuild: life.store_lost.then(Rebuild::default),
@@ -157,7 +159,12 @@ impl System for Cluster {
             lost_store: true,
             zones: usize::from(self.zones),
             planes: usize::from(self.planes),
+            has_cables: self.cube.is_some(),
         }
+    }
+
+    fn cables(&self, servers: &[usize]) -> Option<Cables> {
+        Cluster::cables(*self, servers)
     }
 
     fn flip_memory(&self, process: &mut Process, rng: &mut Rng) -> bool {

@@ -45,9 +45,11 @@ pub enum FaultKind {
     LoseZone,
     /// On one plane: the way from one server to another is cut, or both ways, or all ways of a server, or the plane is down.
     CutPlane,
+    /// A switch, or a port of a server in one direction or both.
+    CutCable,
 }
 
-const KINDS: [FaultKind; 22] = [
+const KINDS: [FaultKind; 23] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashAtPoint,
@@ -70,6 +72,7 @@ const KINDS: [FaultKind; 22] = [
     FaultKind::FillDisks,
     FaultKind::LoseZone,
     FaultKind::CutPlane,
+    FaultKind::CutCable,
 ];
 
 /// The faults that one seed plays on its cluster.
@@ -104,6 +107,7 @@ impl Swarm {
             FaultKind::LoseStore => tolerance.lost_store,
             FaultKind::LoseZone => tolerance.zones > 0,
             FaultKind::CutPlane => tolerance.planes > 0,
+            FaultKind::CutCable => tolerance.has_cables,
             _ => true,
         };
         let kinds: Vec<FaultKind> = KINDS.into_iter().filter(allowed).filter(|_| rng.chance(1, 2)).collect();
@@ -386,6 +390,27 @@ impl Faults {
                     _ => &[(all, all)],
                 };
                 ways.iter().for_each(|(from, to)| network.cut_plane(plane, from, to));
+                self.heal_at = Some(until);
+            }
+            FaultKind::CutCable => {
+                let (Some(host), Some(cables)) =
+                    (self.rng.pick(&self.servers).copied(), &mut world.network.cables)
+                else {
+                    return;
+                };
+                let level = self.rng.below(cables.level_count() as u64) as usize;
+                match self.rng.below(4) {
+                    0 => cables.cut_switch(host, level),
+                    1 => cables.cut_port(host, level, true, false),
+                    2 => cables.cut_port(host, level, false, true),
+                    _ => cables.cut_port(host, level, true, true),
+                }
+                // Sometimes nothing is left to the server but the coordinator.
+                if self.rng.chance(1, 4) {
+                    (0..cables.level_count()).for_each(|level| cables.cut_port(host, level, true, true));
+                }
+                world.note_fault("cut cable", host);
+                let until = until + self.long_cut();
                 self.heal_at = Some(until);
             }
             FaultKind::CrashCoordinator => {

@@ -23,6 +23,7 @@ pub mod system;
 pub mod workload;
 
 pub mod audit;
+pub mod cables;
 pub mod checker;
 pub mod cluster;
 pub mod history;

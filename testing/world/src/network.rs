@@ -5,6 +5,7 @@
 //!
 //! Not here: connections, and who is told of their end (world).
 
+use crate::cables::Cables;
 use ramhold_base::Rng;
 use std::collections::BTreeSet;
 
@@ -75,11 +76,23 @@ pub struct Network {
     links: Vec<Vec<Link>>,
     /// Ways that are cut on one plane: plane, from, to.
     cut_ways: BTreeSet<(usize, usize, usize)>,
+    /// The switches and cables of the planes; none: each plane is one network to which all are connected.
+    pub cables: Option<Cables>,
+}
+
+/// A way between two hosts, on the connection that one of them has made.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub plane: usize,
+    pub from: usize,
+    pub to: usize,
+    /// From the one that was called to the one that has made the connection.
+    pub is_answer: bool,
 }
 
 impl Network {
     pub fn new(options: NetworkOptions) -> Network {
-        Network { options, links: Vec::new(), cut_ways: BTreeSet::new() }
+        Network { options, links: Vec::new(), cut_ways: BTreeSet::new(), cables: None }
     }
 
     pub fn grow(&mut self, hosts: usize) {
@@ -89,8 +102,15 @@ impl Network {
         }
     }
 
-    pub fn is_cut(&self, plane: usize, from: usize, to: usize) -> bool {
-        self.links[from][to].cut || self.cut_ways.contains(&(plane, from, to))
+    pub fn is_cut(&self, way: Way) -> bool {
+        let Way { plane, from, to, is_answer } = way;
+        let (caller, callee) = if is_answer { (to, from) } else { (from, to) };
+        self.links[from][to].cut
+            || self.cut_ways.contains(&(plane, from, to))
+            || self
+                .cables
+                .as_ref()
+                .is_some_and(|cables| plane > 0 && !cables.leads(caller, callee, plane - 1, is_answer))
     }
 
     /// Cuts on one plane the way from every host of `from` to every host of `to`.
@@ -119,19 +139,20 @@ impl Network {
             *link = Link::default();
         }
         self.cut_ways.clear();
+        self.cables.iter_mut().for_each(Cables::heal);
     }
 
     pub fn latency(&self, rng: &mut Rng) -> u64 {
         rng.between(self.options.latency_min, self.options.latency_max)
     }
 
-    pub fn pass(&self, now: u64, plane: usize, (from, to): (usize, usize), rng: &mut Rng) -> Passage {
+    pub fn pass(&self, now: u64, way: Way, rng: &mut Rng) -> Passage {
         let options = &self.options;
         let mut chance = |ppm: u32| ppm > 0 && rng.chance(u64::from(ppm), 1_000_000);
         let lost = chance(options.loss_ppm);
         let (held, twice) = (chance(options.hold_ppm), chance(options.duplicate_ppm));
         let (corrupt, breaks) = (chance(options.corrupt_ppm), chance(options.break_ppm));
-        let link = self.links[from][to];
+        let link = self.links[way.from][way.to];
         let clog = link.clogged_until.saturating_sub(now);
         let mut delay = self.latency(rng) + clog;
         if held {
@@ -139,7 +160,7 @@ impl Network {
         }
         let again_max = options.hold_max.max(options.again_max);
         let again = twice.then(|| delay + self.latency(rng) + rng.below(again_max.max(1)));
-        let is_cut = self.is_cut(plane, from, to);
+        let is_cut = self.is_cut(way);
         let delay = (!lost && !is_cut).then_some(delay);
         Passage { delay, again: again.filter(|_| !is_cut), corrupt, breaks, held }
     }
@@ -149,17 +170,21 @@ impl Network {
 mod tests {
     use super::*;
 
+    fn way(plane: usize, from: usize, to: usize) -> Way {
+        Way { plane, from, to, is_answer: false }
+    }
+
     #[test]
     fn a_cut_may_go_one_way_and_never_to_oneself() {
         let mut network = Network::new(NetworkOptions::calm());
         network.grow(3);
         network.cut(&[0, 1], &[1, 2]);
         let mut rng = Rng::new(1);
-        assert_eq!(network.pass(0, 0, (0, 1), &mut rng).delay, None);
-        assert!(network.pass(0, 0, (1, 0), &mut rng).delay.is_some());
-        assert!(network.pass(0, 0, (1, 1), &mut rng).delay.is_some());
+        assert_eq!(network.pass(0, way(0, 0, 1), &mut rng).delay, None);
+        assert!(network.pass(0, way(0, 1, 0), &mut rng).delay.is_some());
+        assert!(network.pass(0, way(0, 1, 1), &mut rng).delay.is_some());
         network.heal();
-        assert!(network.pass(0, 0, (0, 1), &mut rng).delay.is_some());
+        assert!(network.pass(0, way(0, 0, 1), &mut rng).delay.is_some());
     }
 
     #[test]
@@ -167,10 +192,11 @@ mod tests {
         let mut network = Network::new(NetworkOptions::calm());
         network.grow(2);
         network.cut_plane(1, &[0], &[0, 1]);
-        let passes = |plane, way| network.pass(0, plane, way, &mut Rng::new(1)).delay.is_some();
+        let passes =
+            |plane, (from, to)| network.pass(0, way(plane, from, to), &mut Rng::new(1)).delay.is_some();
         assert!(!passes(1, (0, 1)) && passes(1, (1, 0)) && passes(0, (0, 1)) && passes(1, (0, 0)));
         network.heal();
-        assert!(network.pass(0, 1, (0, 1), &mut Rng::new(1)).delay.is_some());
+        assert!(network.pass(0, way(1, 0, 1), &mut Rng::new(1)).delay.is_some());
     }
 
     #[test]
@@ -178,7 +204,7 @@ mod tests {
         let mut network = Network::new(NetworkOptions::calm());
         network.grow(2);
         network.clog(0, 1, SECOND);
-        let delay = network.pass(MILLI, 0, (0, 1), &mut Rng::new(1)).delay.unwrap();
+        let delay = network.pass(MILLI, way(0, 0, 1), &mut Rng::new(1)).delay.unwrap();
         assert!(delay >= SECOND - MILLI);
     }
 }

@@ -183,6 +183,7 @@ impl<'a, T: System> Scenario<'a, T> {
                 Role::Server => servers.push(node),
             }
         }
+        world.network.cables = system.cables(&servers);
         let history: SharedHistory = Rc::new(RefCell::new(Vec::new()));
         let next_number = Rc::new(Cell::new(1));
         for index in 0..workload.clients {

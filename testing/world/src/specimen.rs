@@ -108,6 +108,7 @@ impl System for Specimen {
             lost_store: false,
             zones: 0,
             planes: 0,
+            has_cables: false,
         }
     }
 }

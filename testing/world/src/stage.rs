@@ -111,6 +111,7 @@ impl Stage {
                 Role::Server => servers.push(node),
             }
         }
+        world.network.cables = System::cables(&cluster, &servers);
         let address = world.node(coordinator).addr;
         let clients = (0..clients).map(|index| {
             let addr = SocketAddr::from(([10, 9, 0, index as u8 + 1], 1));

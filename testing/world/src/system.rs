@@ -3,6 +3,7 @@
 //! A scenario knows a system only through these traits, so that the same workload, faults and checks run the
 //! real cluster and the specimen.
 
+use crate::cables::Cables;
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome};
 use crate::scenario::Actor;
@@ -174,6 +175,8 @@ pub struct Tolerance {
     pub zones: usize,
     /// The planes of the network from 1 on, on which servers reach each other; each may fail. 0: there are none.
     pub planes: usize,
+    /// Whether the planes have switches and cables, which may fail.
+    pub has_cables: bool,
 }
 
 pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;
@@ -188,6 +191,11 @@ pub trait System {
 
     /// In the order of their start.
     fn members(&self) -> Vec<Member>;
+
+    /// The cables between the hosts of the servers, which are given in the order of `members`.
+    fn cables(&self, _servers: &[usize]) -> Option<Cables> {
+        None
+    }
 
     /// The workload of the clients of one run.
     fn workload(&self, rng: &mut Rng) -> Workload {

@@ -475,6 +475,9 @@ impl<M: Machine> World<M> {
         if self.nodes[node].is_up() {
             self.end_process(node, connection::Parting::Silent);
         }
+        if let Some(cables) = &mut self.network.cables {
+            cables.dark.insert(node);
+        }
         let host = &mut self.nodes[node];
         host.powered = false;
         let torn = host.disks.cut_power(&mut self.rng);
@@ -488,6 +491,9 @@ impl<M: Machine> World<M> {
         let host = &mut self.nodes[node];
         assert!(!host.is_up(), "{} is up", host.name);
         if !host.powered {
+            if let Some(cables) = &mut self.network.cables {
+                cables.dark.remove(&node);
+            }
             host.powered = true;
             // A booted host's monotonic clock begins anew.
             host.clock.origin = booted_at;

@@ -1,6 +1,6 @@
 //! `topology`: where the servers stand in the cluster's network, and what follows from it (H1).
 
-mod links;
+pub mod links;
 
 use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
@@ -35,7 +35,8 @@ Two servers are near each other if they share an edge switch.
 Copies spread over the labels zone, rack and host in every topology
 (docs/operating/zones.md). With links (ramhold server --link) servers reach
 each other over the switch that both share, and over another one while it is
-silent. Placement and recovery by neighbourhoods are not built yet.")]
+silent. Neighbours ping each other, so that a dead one is found in less than
+half a second. Placement by neighbourhoods is not built yet.")]
 pub struct TopologyCommand {
     #[command(subcommand)]
     command: Command,
@@ -79,7 +80,8 @@ Examples:
     /// Show the links of each server, and which of them are silent.
     ///
     /// A link is an address in a further network (ramhold server --link). It is silent between two servers
-    /// while nothing comes back from one to the other on it. They use another link meanwhile.
+    /// while nothing comes back from one to the other on it. They use another link meanwhile. Where servers
+    /// share edge switches, the links, paths and switches that are down are named below.
     #[command(after_help = "\
 Examples:
   ramhold topology links
@@ -118,7 +120,8 @@ impl TopologyCommand {
         let view = View { topology: &cluster.topology, up: &up, network };
         match &self.command {
             Command::Links => {
-                let links = links::Links::ask(&mut client, &up);
+                let outages = cluster.outages.as_deref().unwrap_or_default();
+                let links = links::Links::ask(&mut client, &up, outages);
                 if global.json { output::print_json(&links.json()) } else { output::print(&links.text()) }
             }
             Command::Check { topology, placement, replicas } => {

@@ -475,6 +475,7 @@ impl Cluster {
             warnings: vec!["fewer failure domains than replicas; start more".into()],
             version: "0.1.0".into(),
             cleared: vec![],
+            outages: None,
             copyset_rings: None,
             placement: None,
             topology: Default::default(),

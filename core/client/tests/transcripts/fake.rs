@@ -355,6 +355,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
         warnings: Vec::new(),
         version: String::new(),
         cleared: Vec::new(),
+        outages: None,
         copyset_rings: None,
         placement: None,
         topology: Default::default(),

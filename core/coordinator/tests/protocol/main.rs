@@ -9,6 +9,7 @@ mod full;
 mod gone;
 mod leases;
 mod membership;
+mod neighbours;
 mod read_leases;
 mod rebuilding;
 mod recoveries;

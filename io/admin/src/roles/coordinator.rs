@@ -3,6 +3,7 @@
 use super::Role;
 use crate::page::Page;
 use ramhold_coordinator::CoordinatorSeen;
+use ramhold_wire::outage::OutageKind;
 use ramhold_wire::status::GoneReport;
 use std::time::Duration;
 
@@ -105,6 +106,24 @@ impl Role for CoordinatorSeen {
             "ramhold_cluster_suspicions_cleared",
             "Times that servers which are up were suspected wrongly, since the coordinator began.",
             self.cleared,
+        );
+        let count = |kind: OutageKind| {
+            self.outages.iter().filter(|standing| standing.outage.what == kind).count() as u64
+        };
+        page.by_label(
+            (
+                "ramhold_cluster_outages",
+                "gauge",
+                "Racks, switches, links and paths that are down, as neighbours see it ('ramhold topology links' names them).",
+            ),
+            "kind",
+            [
+                ("rack", count(OutageKind::Rack)),
+                ("switch", count(OutageKind::Switch)),
+                ("link", count(OutageKind::Link)),
+                ("path", count(OutageKind::Path)),
+                ("unknown", count(OutageKind::Unknown)),
+            ],
         );
     }
 }

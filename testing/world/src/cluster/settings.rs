@@ -2,17 +2,21 @@
 //!
 //! A seed draws what varies from run to run. Safety must not depend on any of it.
 
+use crate::cables::Cables;
 use ramhold_backup::{BackupConfig, Buffers};
+use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::{Rng, ShardId};
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::ServerConfig;
+use ramhold_placement::{Grid, GridLabel};
 use ramhold_replication::ReplicationConfig;
 use ramhold_resp::{CrossSlot, RespConfig};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, Label, Link};
+use ramhold_wire::topology::Topology;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -58,6 +62,9 @@ pub struct Cluster {
     pub zones: u8,
     /// The planes of the network from 1 on, on which servers reach each other; 0: they are on the first one alone.
     pub planes: u8,
+    /// The servers are in BCubes of this radix, with a plane for each level, and places are drawn from the seed; with 0
+    /// the servers take the places in order. None: there is no topology.
+    pub cube: Option<(u16, u64)>,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -81,6 +88,7 @@ impl Default for Cluster {
             frames: None,
             zones: 0,
             planes: 0,
+            cube: None,
         }
     }
 }
@@ -133,7 +141,10 @@ impl Cluster {
         };
         // One zone of two suffices for all replicas, so that writes go on while the other is away.
         let servers = if zones == 2 { 2 * (drawn.replicas + 1) } else { drawn.servers };
-        let drawn = Cluster { servers, ..drawn };
+        let cube = self.cube.map(|(radix, _)| (radix, seed));
+        // Six servers or more at nine places are always connected, whatever places are free.
+        let servers = if cube.is_some() { 6 + (seed / 8 % 4) as u8 } else { servers };
+        let drawn = Cluster { servers, cube, ..drawn };
         Cluster { second: drawn.draw_second(seed), ..drawn }
     }
 
@@ -145,7 +156,8 @@ impl Cluster {
         }
         let is_synced = self.synced || rng.chance(1, 2);
         let durability = if is_synced { Durability::Synced } else { Durability::Buffered };
-        let replicas = rng.between(u64::from(self.replicas), u64::from(self.servers) - 1) as u8;
+        let most = (self.servers - 1).min(REPLICA_COUNT_MAX);
+        let replicas = rng.between(u64::from(self.replicas), u64::from(most)) as u8;
         let is_other = is_synced != self.synced || replicas != self.replicas;
         is_other.then_some((durability, replicas))
     }
@@ -195,7 +207,10 @@ impl Cluster {
     /// The further addresses of a server, by its index from 0.
     pub(super) fn links(self, index: u8) -> Vec<Link> {
         let link = |plane: u8| Link {
-            name: format!("plane-{plane}"),
+            name: match self.cube {
+                Some(_) => (plane - 1).to_string(),
+                None => format!("plane-{plane}"),
+            },
             address: Address(SocketAddr::from(([10, 1, plane, index + 1], 7401))),
         };
         (1..=self.planes).map(link).collect()
@@ -204,7 +219,32 @@ impl Cluster {
     fn labels(self, addr: SocketAddr, host: &str) -> Vec<Label> {
         let label = |name: &str, value: String| Label { name: name.into(), value };
         let zone = (self.zones > 0).then(|| label("zone", format!("z{}", server_index(addr) % self.zones)));
-        [label("host", host.into())].into_iter().chain(zone).collect()
+        let place = self
+            .places()
+            .map(|(grid, places)| label("bcube", grid.name(&places[usize::from(server_index(addr))])));
+        [label("host", host.into())].into_iter().chain(zone).chain(place).collect()
+    }
+
+    /// The topology that the coordinator is given.
+    pub(super) fn topology(self) -> Option<Topology> {
+        self.cube.map(|(radix, _)| Topology::Bcube { radix, order: u16::from(self.planes) - 1 })
+    }
+
+    /// The places in the order of the servers that take them.
+    fn places(self) -> Option<(Grid, Vec<GridLabel>)> {
+        let grid = Grid::of(&self.topology()?).expect("a grid");
+        let mut places: Vec<GridLabel> = grid.labels().collect();
+        if let Some((_, seed)) = self.cube.filter(|(_, seed)| *seed > 0) {
+            Rng::new(seed ^ 0xCAB1_E500).shuffle(&mut places);
+        }
+        Some((grid, places))
+    }
+
+    /// The cables between the hosts of the servers, which are given in their order.
+    pub fn cables(self, hosts: &[usize]) -> Option<Cables> {
+        let (grid, places) = self.places()?;
+        let places: Vec<(usize, GridLabel)> = hosts.iter().copied().zip(places).collect();
+        Some(Cables::new(grid, &places))
     }
 
     pub(super) fn server_config(self, addr: SocketAddr, host: &str) -> ServerConfig {

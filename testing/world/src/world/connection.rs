@@ -8,6 +8,7 @@ use super::World;
 use super::event::{Happening, Side};
 use super::node::Pending;
 use super::stream::Stream;
+use crate::network::Way;
 use ramhold_base::{ConnId, Lost, Machine, Peer};
 use std::net::SocketAddr;
 
@@ -166,9 +167,9 @@ impl<M: Machine> World<M> {
             self.queue.push(at, Happening::Arrive { connection, side, bytes: copy });
             return;
         }
-        let plane = self.connections[connection].plane;
-        let passage = self.network.pass(self.now, plane, (from, to), &mut self.rng);
-        if self.network.is_cut(plane, from, to) {
+        let way = self.way(connection, from, to);
+        let passage = self.network.pass(self.now, way, &mut self.rng);
+        if self.network.is_cut(way) {
             self.fall_silent(connection, from_side);
         }
         if passage.breaks {
@@ -238,7 +239,7 @@ impl<M: Machine> World<M> {
     pub(super) fn arrive(&mut self, connection: usize, side: Side, bytes: Vec<u8>) {
         let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
         let to = self.host_at(connection, side).expect("a frame arrives at somebody");
-        if self.network.is_cut(self.connections[connection].plane, from, to) {
+        if self.network.is_cut(self.way(connection, from, to)) {
             self.lose_bytes(connection, side);
             self.fall_silent(connection, side.other());
             return self.give_back(bytes);
@@ -275,11 +276,8 @@ impl<M: Machine> World<M> {
             None if powered => {
                 c.dead = true;
                 let latency = self.network.latency(&mut self.rng);
-                if self.network.is_cut(
-                    self.connections[connection].plane,
-                    to,
-                    self.connections[connection].caller,
-                ) {
+                let caller = self.connections[connection].caller;
+                if self.network.is_cut(self.way(connection, to, caller)) {
                     self.fall_silent(connection, Side::Caller);
                 } else {
                     let end = Happening::End { connection, side: Side::Caller, how: Lost::Refused };
@@ -305,6 +303,12 @@ impl<M: Machine> World<M> {
         }
     }
 
+    /// The way from one of the two hosts of a connection to the other.
+    pub(super) fn way(&self, connection: usize, from: usize, to: usize) -> Way {
+        let c = &self.connections[connection];
+        Way { plane: c.plane, from, to, is_answer: to == c.caller && from != to }
+    }
+
     /// This end has sent something that will never be acknowledged: it will find the connection broken.
     pub(super) fn fall_silent(&mut self, connection: usize, side: Side) {
         if side == Side::Caller {
@@ -324,7 +328,7 @@ impl<M: Machine> World<M> {
         else {
             return;
         };
-        let is_cut = self.network.is_cut(self.connections[connection].plane, from, to);
+        let is_cut = self.network.is_cut(self.way(connection, from, to));
         let delay = if is_cut { delay + self.network.options.silence } else { delay };
         self.queue.push(self.now + delay, Happening::End { connection, side, how: Lost::Broken });
     }

@@ -58,9 +58,9 @@ impl<M: Machine> World<M> {
             rest = later;
             let mut delay = self.network.options.latency_min;
             if from != to {
-                let plane = self.connections[connection].plane;
-                let passage = self.network.pass(self.now, plane, (from, to), &mut self.rng);
-                if self.network.is_cut(plane, from, to) {
+                let way = self.way(connection, from, to);
+                let passage = self.network.pass(self.now, way, &mut self.rng);
+                if self.network.is_cut(way) {
                     self.lose_bytes(connection, side);
                     return self.fall_silent(connection, side.other());
                 }

@@ -128,6 +128,16 @@ pub struct Server {
         value_parser = parse_link
     )]
     pub link: Vec<(String, SocketAddr)>,
+    /// How long a neighbour may be silent before it is looked for on other ways, 100ms to 5s. Neighbours are
+    /// the servers that share an edge switch with this one, by the coordinator's --topology.
+    #[arg(
+        long, help_heading = "Roles and failure domains",
+        env = "RAMHOLD_NEIGHBOUR_TIMEOUT",
+        value_name = "TIME",
+        default_value = "300ms",
+        value_parser = parse_neighbour_timeout
+    )]
+    pub neighbour_timeout: Duration,
     /// Hold no replicas of other servers.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_BACKUP")]
     pub no_backup: bool,
@@ -237,6 +247,13 @@ fn parse_label(text: &str) -> Result<Label, String> {
         return Err(format!("the name and the value of a label have 1 to {LABEL_BYTES_MAX} bytes: '{text}'"));
     }
     Ok(Label { name: name.to_owned(), value: value.to_owned() })
+}
+
+/// Less than a few pings would call every busy server silent.
+fn parse_neighbour_timeout(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    let range = Duration::from_millis(100)..=Duration::from_secs(5);
+    if range.contains(&time) { Ok(time) } else { Err("it must be from 100ms to 5s".into()) }
 }
 
 /// Port 0: the port that the server listens at.

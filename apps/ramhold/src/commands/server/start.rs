@@ -172,7 +172,10 @@ impl Prepared {
                 directory: arguments.dir().display().to_string(),
                 mode: self.mode_text(),
             },
-            detector: DetectorConfig::default(),
+            detector: DetectorConfig {
+                neighbour_timeout: arguments.neighbour_timeout,
+                ..DetectorConfig::default()
+            },
             resp: self.resp.clone(),
             memory_bytes: self.memory.total_bytes,
             read_speed: self.read_speed.megabytes_per_second,

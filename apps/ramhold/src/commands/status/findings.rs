@@ -12,6 +12,7 @@ use ramhold_client::{
     ClusterTime, CopyingStatus, GoneReport, ProcessStatus, RecoveryReport, ServerEntry, ServerId,
     ServerState, SilentLink,
 };
+use ramhold_wire::outage::{OutageKind, StandingOutage};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,6 +80,11 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
         let what = format!("{} more servers are gone", gone.len() - COUNT_MAX);
         found.push(finding(Grade::Degraded, what, "'ramhold status --json' names all"));
     }
+    found.extend(cluster.outages.iter().flatten().take(COUNT_MAX).map(of_outage));
+    if let Some(more) = cluster.outages.iter().flatten().count().checked_sub(COUNT_MAX + 1) {
+        let what = format!("{} more links, paths or switches are down", more + 1);
+        found.push(finding(Grade::Degraded, what, "'ramhold topology links' names all"));
+    }
     found.extend(of_waiting(picture));
     for server in &cluster.servers {
         match picture.processes.get(&server.id) {
@@ -87,7 +93,13 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
                 format!("{} at {} does not tell its figures: {why}", server.id, server.address.0),
                 "check whether it is stopped or cut off from the network; if it is dead, the cluster notices by itself",
             )),
-            Some(Ok(process)) => of_server(server, process, &mut found),
+            Some(Ok(process)) => {
+                of_server(server, process, &mut found);
+                // An outage explains the silences that servers tell of.
+                if cluster.outages.is_none() {
+                    found.extend(of_silent_links(server.id, process));
+                }
+            }
             None => {}
         }
     }
@@ -177,6 +189,28 @@ pub fn since_text(since: ClusterTime, now: ClusterTime) -> String {
 /// The most silent links that are named for one server.
 const SILENT_TOLD_MAX: usize = 3;
 
+fn of_outage(standing: &StandingOutage) -> Finding {
+    let seconds = standing.millis / 1000;
+    let text = bytes_for_eyes(standing.outage.to_string().as_bytes());
+    let action = match standing.outage.what {
+        OutageKind::Rack => "look at its power and its switch; its data is recovered elsewhere",
+        _ => "look at its cables and its power; servers use other ways, and nobody is recovered for it",
+    };
+    finding(Grade::Degraded, format!("{text}, for {seconds} s"), action)
+}
+
+/// Links on which a server hears nothing.
+fn of_silent_links(id: ServerId, process: &ProcessStatus) -> Option<Finding> {
+    let silent = process.silent_links.as_ref().filter(|silent| !silent.is_empty())?;
+    let of = |silent: &SilentLink| format!("{} to {}", silent.link.escape_debug(), silent.server);
+    let some: Vec<String> = silent.iter().take(SILENT_TOLD_MAX).map(of).collect();
+    let more = silent.len() - some.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let text = format!("{id} hears nothing on links {}{more}", some.join(", "));
+    let action = "look at the cables and switches; 'ramhold topology links' shows all";
+    Some(finding(Grade::Degraded, text, action))
+}
+
 /// Findings of one server: why it does not acknowledge, or is not safe.
 fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Finding>) {
     let id = server.id;
@@ -191,15 +225,6 @@ fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Find
             format!("{id} has {unspread} segments with all copies in one zone or rack"),
             "nothing, a replica of each moves to another zone or rack by itself",
         ));
-    }
-    if let Some(silent) = process.silent_links.as_ref().filter(|silent| !silent.is_empty()) {
-        let of = |silent: &SilentLink| format!("{} to {}", silent.link.escape_debug(), silent.server);
-        let some: Vec<String> = silent.iter().take(SILENT_TOLD_MAX).map(of).collect();
-        let more = silent.len() - some.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let text = format!("{id} hears nothing on links {}{more}", some.join(", "));
-        let action = "look at the cables and switches; 'ramhold topology links' shows all";
-        found.push(finding(Grade::Degraded, text, action));
     }
     if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
         let action = "remove objects, let them expire, or start more servers";

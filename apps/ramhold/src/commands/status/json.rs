@@ -32,6 +32,7 @@ pub fn picture(picture: &Picture) -> Value {
         "topology": cluster.topology.to_string(),
         "warnings": cluster.warnings,
         "losses": cluster.losses.iter().map(loss).collect::<Vec<_>>(),
+        "outages": cluster.outages.iter().flatten().map(crate::commands::topology::links::outage_json).collect::<Vec<_>>(),
         "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),
         "servers": servers.collect::<Vec<_>>(),
         "tables": picture.tables.iter().map(table::describe::summary_json).collect::<Vec<_>>(),

@@ -85,6 +85,9 @@ struct Arguments {
     /// The servers reach each other on two networks of their own, each of which fails in parts or as a whole.
     #[arg(long)]
     links: bool,
+    /// The servers are in a BCube(3, 1), at some of its places, with a network for each level. Its switches and ports fail.
+    #[arg(long)]
+    cubes: bool,
     /// Gives every seed Redis clients among the others, not only one of three.
     #[arg(long)]
     resp: bool,
@@ -213,7 +216,8 @@ fn main() -> ExitCode {
             tight: arguments.tight,
             resp: arguments.resp,
             zones: u8::from(arguments.zones),
-            planes: 2 * u8::from(arguments.links),
+            planes: 2 * u8::from(arguments.links || arguments.cubes),
+            cube: arguments.cubes.then_some((3, 0)),
             ..Cluster::default()
         })
     };
@@ -274,8 +278,9 @@ fn main() -> ExitCode {
             let zones = if arguments.zones { " --zones" } else { "" };
             let resp = if arguments.resp { " --resp" } else { "" };
             let links = if arguments.links { " --links" } else { "" };
+            let cubes = if arguments.cubes { " --cubes" } else { "" };
             println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{resp}{planted}",
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{cubes}{resp}{planted}",
                 arguments.seconds
             );
             tally.add_failure(seed, &why);

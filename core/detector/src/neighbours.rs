@@ -1,0 +1,622 @@
+//! What a server sees of its neighbours: who answers, and whether another way leads to who does not.
+//!
+//! Each neighbour is pinged on the shared link at every beat. One that stays silent is looked for: at its other addresses,
+//! and by way of servers that are asked. The machine says whom to ping and to ask, is told what was answered, and makes
+//! reports for the coordinator.
+//!
+//! Invariants:
+//! - only an answer of a helper that does not reach a neighbour makes it lost; helpers that are silent say nothing;
+//! - a server that hears less than half of its neighbours calls nobody lost;
+//! - time in which this process stood still counts against nobody.
+//!
+//! Not here: messages (node), verdicts (coordinator). Protocol: docs/protocols/neighbours.md. Catalogue: H3, F1.
+//! Source: RAMCUBE 3.3.
+
+use ramhold_base::map::FastMap;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Instant, ServerId};
+use ramhold_placement::Network;
+use ramhold_wire::View;
+use ramhold_wire::neighbours::{NeighbourReach, NeighbourReport, SilentNeighbour};
+use ramhold_wire::topology::Topology;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How often each neighbour is pinged.
+pub const BEAT_INTERVAL: Duration = Duration::from_millis(50);
+/// How long one look for a silent neighbour takes.
+pub const LOOK_TIME: Duration = Duration::from_millis(100);
+/// How often a neighbour that stays silent is looked for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(300);
+/// Who has not answered for this long may be the one of many: this server itself may be cut off.
+const DOUBT_AFTER: Duration = Duration::from_millis(150);
+/// A silence that lasts is told again after this time.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+/// A beat that is late by this much was late because this process stood still.
+const STALL: Duration = Duration::from_millis(100);
+/// How long a neighbour may be silent while large answers come from it.
+const BULK_PATIENCE: Duration = Duration::from_secs(2);
+/// The servers that are asked in one look.
+const HELPER_COUNT: usize = 2;
+
+/// The pings and questions of one moment.
+#[derive(Debug, Default)]
+pub struct Orders {
+    pub pings: Vec<(ServerId, SocketAddr)>,
+    pub questions: Vec<Question>,
+}
+
+/// Helper, do you reach this server?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    pub helper: ServerId,
+    pub about: ServerId,
+    /// The number of the look.
+    pub look: u64,
+}
+
+#[derive(Debug)]
+struct Beat {
+    /// None: the neighbour's first address.
+    link: Option<String>,
+    address: SocketAddr,
+    /// When the first ping was sent that is not answered.
+    unanswered: Option<Instant>,
+    bulk_until: Instant,
+}
+
+impl Beat {
+    fn is_unanswered_for(&self, now: Instant, patience: Duration) -> bool {
+        self.unanswered.is_some_and(|since| since + patience <= now)
+    }
+
+    fn is_silent(&self, now: Instant, patience: Duration) -> bool {
+        self.is_unanswered_for(now, patience) && self.bulk_until <= now
+    }
+}
+
+/// The search for a neighbour that is silent.
+#[derive(Debug)]
+struct Look {
+    number: u64,
+    /// Counts the looks for this neighbour, so that each asks other helpers.
+    turn: usize,
+    begun: Instant,
+    is_open: bool,
+    /// A helper has answered that it does not reach the neighbour.
+    is_denied: bool,
+    /// The result of the last look that is over.
+    reach: NeighbourReach,
+}
+
+#[derive(Debug)]
+struct Neighbour {
+    server: ServerId,
+    beats: Vec<Beat>,
+    /// Its other addresses.
+    others: Vec<SocketAddr>,
+    /// Servers to be asked about it, the best first.
+    helpers: Vec<ServerId>,
+    look: Option<Look>,
+}
+
+impl Neighbour {
+    /// Whether it has not answered lately, whichever way.
+    fn is_doubtful(&self, now: Instant) -> bool {
+        let found = self.look.as_ref().is_some_and(|look| look.reach == NeighbourReach::Elsewhere);
+        !found && self.beats.iter().all(|beat| beat.is_unanswered_for(now, DOUBT_AFTER))
+    }
+
+    fn is_heard(&self, now: Instant) -> bool {
+        self.beats.iter().any(|beat| !beat.is_unanswered_for(now, DOUBT_AFTER))
+    }
+}
+
+#[derive(Debug)]
+pub struct Neighbours {
+    timeout: Duration,
+    /// The list and the topology that the neighbours are of.
+    of: Option<(u64, Topology)>,
+    watched: Vec<Neighbour>,
+    next_beat: Instant,
+    look_count: u64,
+    /// The last report, and when it was made.
+    told: NeighbourReport,
+    told_at: Instant,
+}
+
+impl Neighbours {
+    /// `timeout`: how long a neighbour may be silent on a link.
+    pub fn new(timeout: Duration) -> Neighbours {
+        Neighbours {
+            timeout,
+            of: None,
+            watched: Vec::new(),
+            next_beat: Instant::ZERO,
+            look_count: 0,
+            told: NeighbourReport::default(),
+            told_at: Instant::ZERO,
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Takes over a new server list. Neighbours that are still there keep their state.
+    pub fn follow(&mut self, view: &View) {
+        let is_known =
+            self.of.as_ref().is_some_and(|of| (of.0, &of.1) == (view.list.version(), &view.topology));
+        if is_known {
+            return;
+        }
+        self.of = Some((view.list.version(), view.topology.clone()));
+        let network = Network::new(&view.topology, view.list.up());
+        let mut before: FastMap<ServerId, Neighbour> =
+            std::mem::take(&mut self.watched).into_iter().map(|known| (known.server, known)).collect();
+        let own_near = network.near(view.me);
+        for server in network.watched(view.me) {
+            let Some(entry) = view.list.entry(server) else { continue };
+            let shared = network.shared_links(view.me, server);
+            let mut beats: Vec<(Option<String>, SocketAddr)> =
+                shared.iter().map(|link| (Some(link.name.clone()), link.address.0)).collect();
+            if beats.is_empty() {
+                beats.push((None, entry.address.0));
+            }
+            let paths = ramhold_placement::path_order(view, server);
+            let mut others: Vec<SocketAddr> = paths.iter().map(|link| link.address.0).collect();
+            others.retain(|address| beats.iter().all(|(_, beat)| beat != address));
+            // Those near it on another switch come by another way; then its other neighbours, then anybody.
+            let near = network.near(server);
+            let (common, apart): (Vec<ServerId>, Vec<ServerId>) =
+                near.iter().filter(|id| **id != view.me).partition(|id| own_near.contains(id));
+            let mut helpers = [apart, common].concat();
+            if helpers.len() < 2 * HELPER_COUNT {
+                let up = view.list.up().map(|entry| entry.id);
+                let further = up.filter(|id| *id != view.me && *id != server && !near.contains(id));
+                helpers.extend(further.take(2 * HELPER_COUNT));
+            }
+            let mut known = before.remove(&server);
+            let mut beat = |(link, address): (Option<String>, SocketAddr)| {
+                let known = known.as_mut().map(|known| &mut known.beats);
+                let same =
+                    |beats: &mut Vec<Beat>| beats.iter().position(|b| b.link == link && b.address == address);
+                match known.and_then(|beats| same(beats).map(|at| beats.swap_remove(at))) {
+                    Some(beat) => beat,
+                    None => Beat { link, address, unanswered: None, bulk_until: Instant::ZERO },
+                }
+            };
+            let beats = beats.into_iter().map(&mut beat).collect();
+            let look = known.and_then(|known| known.look);
+            self.watched.push(Neighbour { server, beats, others, helpers, look });
+        }
+    }
+
+    /// Sends beats, and begins and ends looks.
+    pub fn tick(&mut self, now: Instant) -> Orders {
+        let mut orders = Orders::default();
+        if !self.is_on() {
+            return orders;
+        }
+        if now.since(self.next_beat) > STALL {
+            self.forgive(now);
+        }
+        if self.next_beat <= now {
+            self.next_beat = now + BEAT_INTERVAL;
+            for neighbour in &mut self.watched {
+                for beat in &mut neighbour.beats {
+                    beat.unanswered.get_or_insert(now);
+                    orders.pings.push((neighbour.server, beat.address));
+                }
+            }
+        }
+        for at in 0..self.watched.len() {
+            self.advance(now, at, &mut orders);
+        }
+        orders
+    }
+
+    /// This process stood still, so what was not answered meanwhile counts from now on.
+    fn forgive(&mut self, now: Instant) {
+        for neighbour in &mut self.watched {
+            for beat in &mut neighbour.beats {
+                beat.unanswered = beat.unanswered.map(|_| now);
+            }
+            neighbour.look = None;
+        }
+    }
+
+    fn advance(&mut self, now: Instant, at: usize, orders: &mut Orders) {
+        let timeout = self.timeout;
+        let neighbour = &mut self.watched[at];
+        if !neighbour.beats.iter().any(|beat| beat.is_silent(now, timeout)) {
+            neighbour.look = None;
+            return;
+        }
+        if neighbour.is_heard(now) {
+            // Another link that both share works.
+            let reach = NeighbourReach::Elsewhere;
+            neighbour.look =
+                Some(Look { number: 0, turn: 0, begun: now, is_open: false, is_denied: false, reach });
+            return;
+        }
+        let (reach, turn) = match &mut neighbour.look {
+            Some(look) if look.is_open => {
+                if now < look.begun + LOOK_TIME {
+                    return;
+                }
+                look.is_open = false;
+                if look.is_denied {
+                    look.reach = NeighbourReach::Lost;
+                    return;
+                }
+                if look.reach == NeighbourReach::Elsewhere {
+                    look.reach = NeighbourReach::Unknown;
+                }
+                (look.reach, look.turn + 1)
+            }
+            Some(look) if now < look.begun + LOOK_INTERVAL => return,
+            Some(look) => (look.reach, look.turn + 1),
+            None => (NeighbourReach::Unknown, 0),
+        };
+        self.look_count += 1;
+        let look = self.look_count;
+        neighbour.look =
+            Some(Look { number: look, turn, begun: now, is_open: true, is_denied: false, reach });
+        let server = neighbour.server;
+        orders.pings.extend(neighbour.others.iter().map(|address| (server, *address)));
+        let helpers = neighbour.helpers.clone();
+        let asked = self.in_turn(now, &helpers, turn);
+        orders.questions.extend(asked.into_iter().map(|helper| Question { helper, about: server, look }));
+    }
+
+    /// Helpers in turn, without those that are silent themselves.
+    fn in_turn(&self, now: Instant, helpers: &[ServerId], turn: usize) -> Vec<ServerId> {
+        let is_silent = |id: &ServerId| self.watched.iter().any(|n| n.server == *id && !n.is_heard(now));
+        let fit: Vec<ServerId> = helpers.iter().filter(|id| !is_silent(id)).copied().collect();
+        let from = turn * HELPER_COUNT % fit.len().max(1);
+        fit.iter().cycle().skip(from).take(HELPER_COUNT.min(fit.len())).copied().collect()
+    }
+
+    /// A neighbour has answered a ping at this address.
+    pub fn on_pong(&mut self, server: ServerId, address: SocketAddr) {
+        let Some(neighbour) = self.watched.iter_mut().find(|n| n.server == server) else { return };
+        match neighbour.beats.iter_mut().find(|beat| beat.address == address) {
+            Some(beat) => beat.unanswered = None,
+            None => neighbour.found(),
+        }
+    }
+
+    /// A helper has answered.
+    pub fn on_helper(&mut self, question: Question, reached: bool) {
+        let Some(neighbour) = self.watched.iter_mut().find(|n| n.server == question.about) else { return };
+        let Some(look) = neighbour.look.as_mut().filter(|look| look.number == question.look) else { return };
+        if reached {
+            neighbour.found();
+        } else {
+            look.is_denied = true;
+        }
+    }
+
+    /// Large answers may be under way from an address, behind which a pong waits.
+    pub fn expect_bulk(&mut self, now: Instant, address: SocketAddr) {
+        let beats = self.watched.iter_mut().flat_map(|neighbour| &mut neighbour.beats);
+        for beat in beats.filter(|beat| beat.address == address) {
+            beat.bulk_until = now + BULK_PATIENCE;
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let look = |neighbour: &Neighbour| {
+            let look = neighbour.look.as_ref()?;
+            look.is_open.then_some(look.begun + LOOK_TIME)
+        };
+        let looks = self.watched.iter().filter_map(look);
+        self.is_on().then(|| looks.fold(self.next_beat, Instant::min))
+    }
+
+    /// The report that is to be sent now, if there is one.
+    pub fn report(&mut self, now: Instant) -> Option<NeighbourReport> {
+        let doubtful = self.watched.iter().filter(|neighbour| neighbour.is_doubtful(now)).count();
+        let mut is_cut_off = 2 * doubtful > self.watched.len() && !planted(Defect::CutOffAccuses);
+        let told = |neighbour: &Neighbour| {
+            let look = neighbour.look.as_ref()?;
+            let silent = neighbour.beats.iter().filter(|beat| beat.is_silent(now, self.timeout));
+            let reach = match look.reach {
+                NeighbourReach::Lost if is_cut_off => NeighbourReach::Unknown,
+                reach => reach,
+            };
+            let links = silent.filter_map(|beat| beat.link.clone()).collect();
+            Some(SilentNeighbour { server: neighbour.server, links, reach })
+        };
+        let silent: Vec<SilentNeighbour> = self.watched.iter().filter_map(told).collect();
+        is_cut_off &= !silent.is_empty();
+        let is_new = (&silent, is_cut_off) != (&self.told.silent, self.told.is_cut_off);
+        if !is_new && (silent.is_empty() || now < self.told_at + REPORT_INTERVAL) {
+            return None;
+        }
+        self.told = NeighbourReport { number: self.told.number + 1, silent, is_cut_off };
+        self.told_at = now;
+        Some(self.told.clone())
+    }
+}
+
+impl Neighbour {
+    /// Another way leads to it.
+    fn found(&mut self) {
+        if let Some(look) = &mut self.look {
+            look.reach = NeighbourReach::Elsewhere;
+            look.is_open = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_wire::control::Address;
+    use ramhold_wire::membership::{Label, Link, ServerEntry, ServerListUpdate, ServerState};
+    use std::collections::BTreeSet;
+
+    fn at(millis: u64) -> Instant {
+        Instant((10_000 + millis) * 1_000_000)
+    }
+
+    fn address(server: u64, link: u64) -> SocketAddr {
+        SocketAddr::from(([10, link as u8, 0, server as u8], 7401))
+    }
+
+    /// Server 1 among others.
+    struct Rig {
+        neighbours: Neighbours,
+        view: View,
+        now: u64,
+        /// Servers that answer nobody.
+        dead: BTreeSet<u64>,
+        /// Addresses from which nothing comes back.
+        cut: BTreeSet<SocketAddr>,
+        /// Helpers say that they reach nobody, or do not answer.
+        helpers_deny: bool,
+        helpers_answer: bool,
+        asked: Vec<Question>,
+        reports: Vec<(u64, NeighbourReport)>,
+    }
+
+    impl Rig {
+        fn new(topology: &str, places: &[&str], links: u64) -> Rig {
+            let entry = |(index, place): (usize, &&str)| {
+                let server = index as u64 + 1;
+                let link = |link: u64| Link {
+                    name: (link - 1).to_string(),
+                    address: Address(address(server, link)),
+                };
+                let label = |name: &str, value: &str| Label { name: name.into(), value: value.into() };
+                ServerEntry {
+                    id: ServerId(server),
+                    address: Address(address(server, 0)),
+                    labels: vec![label("zone", "z"), label(label_name(topology), place)],
+                    state: ServerState::Up,
+                    master: true,
+                    backup: true,
+                    read_speed: 1,
+                    directory: Default::default(),
+                    kept: false,
+                    replicates: false,
+                    replicates_only: None,
+                    redis_cluster_port: None,
+                    links: (links > 0).then(|| (1..=links).map(link).collect()),
+                }
+            };
+            let mut view = View::new(address(0, 0));
+            view.me = ServerId(1);
+            view.topology = topology.parse().unwrap();
+            let update = ServerListUpdate {
+                from: 0,
+                to: 1,
+                changed: places.iter().enumerate().map(entry).collect(),
+                removed: Vec::new(),
+                issued: ServerId(places.len() as u64),
+                time: Default::default(),
+                coordinator: None,
+                copyset_rings: None,
+                placement: None,
+                topology: view.topology.clone(),
+            };
+            view.list.apply(&update);
+            Rig {
+                neighbours: Neighbours::new(Duration::from_millis(300)),
+                view,
+                now: 0,
+                dead: BTreeSet::new(),
+                cut: BTreeSet::new(),
+                helpers_deny: true,
+                helpers_answer: true,
+                asked: Vec::new(),
+                reports: Vec::new(),
+            }
+        }
+
+        /// BCube(4, 1), the server at 00 and the others with an id by their places.
+        fn cube() -> Rig {
+            let places: Vec<String> = (0..16).map(|place| format!("{}{}", place / 4, place % 4)).collect();
+            let places: Vec<&str> = places.iter().map(String::as_str).collect();
+            Rig::new("bcube:4,1", &places, 2)
+        }
+
+        fn run(&mut self, millis: u64) {
+            for _ in 0..millis {
+                self.now += 1;
+                let now = at(self.now);
+                self.neighbours.follow(&self.view);
+                if self.neighbours.deadline().is_none_or(|deadline| deadline > now) {
+                    continue;
+                }
+                let orders = self.neighbours.tick(now);
+                for (server, address) in orders.pings {
+                    if !self.dead.contains(&server.raw()) && !self.cut.contains(&address) {
+                        self.neighbours.on_pong(server, address);
+                    }
+                }
+                for question in orders.questions {
+                    self.asked.push(question);
+                    if self.helpers_answer && !self.dead.contains(&question.helper.raw()) {
+                        let reached = !self.helpers_deny && !self.dead.contains(&question.about.raw());
+                        self.neighbours.on_helper(question, reached);
+                    }
+                }
+                self.reports.extend(self.neighbours.report(now).map(|report| (self.now, report)));
+            }
+        }
+
+        /// What was last told of a server.
+        fn reach(&self, server: u64) -> Option<NeighbourReach> {
+            let (_, report) = self.reports.last()?;
+            report.silent.iter().find(|silent| silent.server.raw() == server).map(|silent| silent.reach)
+        }
+
+        /// When it was first told as this.
+        fn first(&self, reach: NeighbourReach) -> Option<u64> {
+            let tells = |report: &NeighbourReport| report.silent.iter().any(|silent| silent.reach == reach);
+            self.reports.iter().find(|(_, report)| tells(report)).map(|(at, _)| *at)
+        }
+    }
+
+    fn label_name(topology: &str) -> &str {
+        match topology.split_once(':') {
+            Some((name, _)) => name,
+            None => "rack",
+        }
+    }
+
+    use NeighbourReach::{Elsewhere, Lost, Unknown};
+
+    // H3
+    #[test]
+    fn a_dead_neighbour_is_told_after_300_ms_and_lost_after_400() {
+        let mut rig = Rig::cube();
+        rig.run(1000);
+        assert_eq!(rig.reports, []);
+        rig.dead.insert(2);
+        rig.run(600);
+        let (first, lost) = (rig.first(Unknown).unwrap(), rig.first(Lost).unwrap());
+        assert!((1300..=1350).contains(&first), "{first}");
+        assert!((first + 100..=first + 110).contains(&lost), "{lost}");
+        assert_eq!(rig.reports[0].1.silent[0].links, ["0"]);
+        // Servers near it on the other switch were asked: 11, 21, 31 are near 01.
+        let helpers: BTreeSet<u64> = rig.asked.iter().map(|question| question.helper.raw()).collect();
+        assert!(helpers.is_subset(&[6, 10, 14].into()), "{helpers:?}");
+    }
+
+    // H3
+    #[test]
+    fn a_neighbour_on_another_way_is_elsewhere_and_never_lost() {
+        for by_helper in [false, true] {
+            let mut rig = Rig::cube();
+            rig.helpers_deny = !by_helper;
+            rig.run(200);
+            rig.cut.insert(address(2, 1));
+            if by_helper {
+                rig.cut.insert(address(2, 2));
+            }
+            rig.run(3000);
+            assert_eq!((rig.reach(2), rig.first(Lost)), (Some(Elsewhere), None));
+            // It dies, and the server that knows another way notices.
+            let died = rig.now;
+            rig.dead.insert(2);
+            rig.run(600);
+            assert!(rig.first(Lost).is_some_and(|lost| lost <= died + 500));
+            rig.dead.clear();
+            rig.cut.clear();
+            rig.run(100);
+            let (_, last) = rig.reports.last().unwrap();
+            assert_eq!((last.silent.len(), last.is_cut_off), (0, false));
+        }
+    }
+
+    // H3
+    #[test]
+    fn a_helper_that_is_silent_is_no_evidence() {
+        let mut rig = Rig::cube();
+        rig.helpers_answer = false;
+        rig.run(200);
+        rig.dead.insert(2);
+        rig.run(3000);
+        assert_eq!((rig.reach(2), rig.first(Lost)), (Some(Unknown), None));
+        let helpers: BTreeSet<u64> = rig.asked.iter().map(|question| question.helper.raw()).collect();
+        assert_eq!(helpers, [3, 4, 6, 10, 14].into(), "each look asks others");
+        rig.helpers_answer = true;
+        rig.run(300);
+        assert_eq!(rig.reach(2), Some(Lost));
+    }
+
+    // H3
+    #[test]
+    fn who_hears_less_than_half_accuses_nobody() {
+        let mut rig = Rig::cube();
+        rig.run(200);
+        for (link, servers) in [(1, [2, 3, 4]), (2, [5, 9, 13])] {
+            rig.cut.extend(servers.map(|server| address(server, link)));
+            rig.cut.extend(servers.map(|server| address(server, 3 - link)));
+        }
+        rig.run(3000);
+        assert_eq!(rig.first(Lost), None);
+        assert!(rig.reports.last().unwrap().1.is_cut_off);
+        // Half of them may be gone.
+        let mut rig = Rig::cube();
+        rig.run(200);
+        rig.dead.extend([2, 3, 4]);
+        rig.run(1000);
+        assert_eq!(rig.reach(2), Some(Lost));
+        assert!(!rig.reports.last().unwrap().1.is_cut_off);
+    }
+
+    // F1
+    #[test]
+    fn a_process_that_stood_still_accuses_nobody() {
+        let mut rig = Rig::cube();
+        rig.run(220);
+        // Pings are under way when it stops; their answers are not read before the next tick.
+        rig.dead.extend(2..=16);
+        rig.run(40);
+        rig.now += 2000;
+        rig.run(1);
+        rig.dead.clear();
+        rig.run(1000);
+        assert_eq!(rig.reports, []);
+    }
+
+    // H3
+    #[test]
+    fn racks_and_flat_clusters() {
+        let mut rig = Rig::new("zones", &["r", "r", "r", "q"], 0);
+        rig.run(200);
+        rig.dead.extend([3, 4]);
+        rig.run(600);
+        assert_eq!((rig.reach(3), rig.reach(4)), (Some(Lost), None));
+        assert!(rig.reports[0].1.silent[0].links.is_empty());
+        let mut flat = Rig::new("flat", &["r", "r", "r"], 0);
+        flat.dead.insert(2);
+        flat.run(2000);
+        assert!(!flat.neighbours.is_on() && flat.reports.is_empty());
+        // With two links, one that is silent is told, and the other one shows that the server is there.
+        let mut two = Rig::new("zones", &["r", "r", "r"], 2);
+        two.cut.insert(address(2, 2));
+        two.run(1000);
+        let (_, last) = two.reports.last().unwrap();
+        assert_eq!((last.silent[0].links.clone(), last.silent[0].reach), (vec!["1".to_string()], Elsewhere));
+        assert_eq!(two.asked, []);
+    }
+
+    // H3
+    #[test]
+    fn large_answers_are_waited_for() {
+        let mut rig = Rig::cube();
+        rig.run(200);
+        rig.neighbours.expect_bulk(at(rig.now), address(2, 1));
+        rig.dead.insert(2);
+        rig.run(1900);
+        assert_eq!(rig.reports, []);
+        rig.run(600);
+        assert_eq!(rig.reach(2), Some(Lost));
+    }
+}
