@@ -19,6 +19,7 @@ use crate::reclassing;
 use crate::reign::{Ending, Reign, Stored};
 use crate::seen::CoordinatorSeen;
 use crate::state::State;
+use crate::verify::LATE_MAX;
 use ramhold_base::time::earliest;
 use ramhold_base::{
     ConnId, Effects, Input, Instant, Machine, Peer, ServerId, Status, StoreResult, StoreToken, Term,
@@ -192,6 +193,8 @@ impl Machine for Coordinator {
         let late = self.promised.map_or(Duration::ZERO, |at| now.since(at));
         if late > self.desk.config.ping_timeout / 2 {
             self.parts.verification.on_stall(now);
+        } else if late > LATE_MAX {
+            self.parts.verification.on_late(now);
         }
         if late > LEASE_STALL {
             self.parts.leases.resume(now, &self.desk);

@@ -1,11 +1,12 @@
 //! What servers tell of their neighbours: accusations, servers that are isolated, and what has failed in the network.
 //!
-//! Reports are kept as they are told, and for a short time only: whoever still sees a silence tells it again. A new
+//! Reports are kept as they are told, and count for a short time only: whoever still sees a silence tells it again. A new
 //! silence, or a new accusation, goes to the verification, which pings the server itself. Everything else is found out
 //! from the reports at hand every now and then.
 //!
 //! Invariants:
 //! - a report counts only for neighbours that its sender pings;
+//! - a neighbour accuses a server once, until it has heard it again;
 //! - an outage of a link, a path or a switch leads to no recovery;
 //! - at most one server that is isolated is being recovered.
 //!
@@ -14,12 +15,13 @@
 
 use crate::death::Affected;
 use crate::desk::Desk;
+use crate::links::Links;
 use crate::verify::Verification;
 use ramhold_base::limits::{LABEL_BYTES_MAX, LINK_COUNT_MAX};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, Level, Peer, RecoveryId, ServerId, Status};
+use ramhold_base::{Instant, Level, Peer, ServerId, Status};
 use ramhold_detector::causes;
-use ramhold_placement::Network;
+use ramhold_placement::{Network, Wiring};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::neighbours::{NeighbourReach, NeighbourReport, SilentNeighbour, WATCHED_MAX};
@@ -34,6 +36,8 @@ const REPORT_LIFE: Duration = Duration::from_secs(2);
 const ISOLATED_AFTER: Duration = Duration::from_secs(3);
 /// The fewest neighbours whose word makes a server isolated.
 const WITNESSES_MIN: usize = 2;
+/// The first word of the cause with which a server is declared dead that is isolated.
+const ISOLATED: &str = "isolated";
 /// An outage that has stood for this long is an event.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// How often the reports are looked at while there are any.
@@ -45,20 +49,20 @@ const OUTAGE_COUNT_MAX: usize = 256;
 pub(crate) struct Neighbourhoods {
     reports: BTreeMap<ServerId, Told>,
     /// Who pings whom, and the list and topology of which that is.
-    watched: BTreeMap<ServerId, BTreeSet<ServerId>>,
+    wiring: Wiring,
     of: Option<(u64, Topology)>,
     outages: BTreeMap<Outage, Standing>,
-    /// The recovery of the last server that was isolated.
-    isolated: Option<RecoveryId>,
     look_at: Instant,
 }
 
-/// The last report of a server; nothing is silent when it is too old.
+/// The last report of a server.
 #[derive(Debug)]
 struct Told {
     number: u64,
     heard: Instant,
     is_cut_off: bool,
+    /// It was not repeated in time, and does not count until it is.
+    is_over: bool,
     silent: BTreeMap<ServerId, Silence>,
 }
 
@@ -66,6 +70,8 @@ struct Told {
 struct Silence {
     told: SilentNeighbour,
     lost_since: Option<Instant>,
+    /// The reporter has accused the server since it last heard it.
+    has_accused: bool,
 }
 
 #[derive(Debug)]
@@ -78,10 +84,9 @@ impl Default for Neighbourhoods {
     fn default() -> Neighbourhoods {
         Neighbourhoods {
             reports: BTreeMap::new(),
-            watched: BTreeMap::new(),
+            wiring: Wiring::default(),
             of: None,
             outages: BTreeMap::new(),
-            isolated: None,
             look_at: Instant::FAR,
         }
     }
@@ -92,7 +97,7 @@ impl Neighbourhoods {
         &mut self,
         now: Instant,
         desk: &mut Desk,
-        verification: &mut Verification,
+        (verification, links): (&mut Verification, &Links),
         to: Peer,
         header: &Header,
         message: NeighbourReport,
@@ -101,11 +106,7 @@ impl Neighbourhoods {
         if by.is_none() {
             return Err(Status::NotAllowed);
         }
-        let is_sound = |silent: &SilentNeighbour| {
-            silent.links.len() <= LINK_COUNT_MAX
-                && silent.links.iter().all(|name| name.len() <= LABEL_BYTES_MAX)
-        };
-        if message.silent.len() > WATCHED_MAX || !message.silent.iter().all(is_sound) {
+        if !is_sound(&message) {
             return Err(Status::BadRequest);
         }
         self.follow(desk);
@@ -113,45 +114,46 @@ impl Neighbourhoods {
         if self.reports.get(&by).is_some_and(|before| before.number >= message.number) {
             return Ok(());
         }
-        let mut silences = self.reports.remove(&by).map(|before| before.silent).unwrap_or_default();
-        let is_neighbour = |id: ServerId| self.watched.get(&by).is_some_and(|watched| watched.contains(&id));
+        let before = self.reports.remove(&by);
+        // What was not repeated in time begins anew.
+        let was_over = before.as_ref().is_some_and(|before| before.is_over);
+        let mut silences = before.map(|before| before.silent).unwrap_or_default();
         let mut silent = BTreeMap::new();
-        for told in message.silent {
+        for told in message.silent.into_iter().filter(|told| self.wiring.watches(by, told.server)) {
             let server = told.server;
-            if !is_neighbour(server) {
-                continue;
-            }
             let known = silences.remove(&server);
-            let is_lost = told.reach == NeighbourReach::Lost || planted(Defect::LinkDownConvicts);
-            let was_lost = known.as_ref().and_then(|known| known.lost_since);
-            match (is_lost, was_lost) {
-                (true, None) => verification.on_accused(now, desk, server, by),
-                (false, Some(_)) => verification.on_heard_again(server, by),
-                (false, None) if known.is_none() => verification.on_first_word(now, desk, server, by),
-                _ => {}
+            if known.is_none() {
+                verification.on_first_word(now, desk, server, by);
             }
-            let lost_since = is_lost.then(|| was_lost.unwrap_or(now));
-            silent.insert(server, Silence { told, lost_since });
+            let has_accused = known.as_ref().is_some_and(|known| known.has_accused);
+            let since = known.and_then(|known| known.lost_since).filter(|_| !was_over);
+            let is_lost = told.reach == NeighbourReach::Lost || planted(Defect::LinkDownConvicts);
+            if is_lost && !has_accused {
+                verification.on_accused(now, desk, links, server, by);
+            } else if !is_lost {
+                verification.withdraw(server, by);
+            }
+            let has_accused = is_lost || (has_accused && told.reach == NeighbourReach::Unknown);
+            let lost_since = is_lost.then(|| since.unwrap_or(now));
+            silent.insert(server, Silence { told, lost_since, has_accused });
         }
-        for server in silences.into_keys() {
-            verification.on_heard_again(server, by);
-        }
-        let told = Told { number: message.number, heard: now, is_cut_off: message.is_cut_off, silent };
-        self.reports.insert(by, told);
+        silences.keys().for_each(|server| verification.withdraw(*server, by));
+        let (number, is_cut_off) = (message.number, message.is_cut_off);
+        self.reports.insert(by, Told { number, heard: now, is_cut_off, is_over: false, silent });
         self.look_at = self.look_at.min(now + LOOK_INTERVAL);
         Ok(())
     }
 
     /// Takes over a new server list.
     fn follow(&mut self, desk: &Desk) {
-        let (version, topology) = (desk.state.meta.list_version, &desk.state.meta.topology);
-        if self.of.as_ref().is_some_and(|of| (of.0, &of.1) == (version, topology)) {
+        if self.follows(desk) {
             return;
         }
-        self.of = Some((version, topology.clone()));
+        let topology = &desk.state.meta.topology;
+        self.of = Some((desk.state.meta.list_version, topology.clone()));
         let network = Network::new(topology, desk.state.all_up().map(|record| &record.entry));
-        let up = desk.state.all_up().map(|record| record.entry.id);
-        self.watched = up.map(|id| (id, network.watched(id).into_iter().collect())).collect();
+        let racks = Network::new(topology, desk.state.servers.values().map(|record| &record.entry)).racks();
+        self.wiring = Wiring::of(&network, desk.state.all_up().map(|record| record.entry.id), racks);
         if !planted(Defect::EvidenceOutlivesServer) {
             self.reports.retain(|by, _| desk.state.is_up(*by));
         }
@@ -160,8 +162,15 @@ impl Neighbourhoods {
         }
     }
 
-    pub(crate) fn wake(&self) -> Instant {
-        self.look_at
+    fn follows(&self, desk: &Desk) -> bool {
+        let meta = &desk.state.meta;
+        self.of.as_ref().is_some_and(|of| (of.0, &of.1) == (meta.list_version, &meta.topology))
+    }
+
+    /// A rack may be down though nobody is left who could tell.
+    pub(crate) fn wake(&self, desk: &Desk) -> Instant {
+        let has_neighbours = desk.state.meta.topology != Topology::Flat;
+        if has_neighbours && !self.follows(desk) { Instant::ZERO } else { self.look_at }
     }
 
     pub(crate) fn advance(
@@ -171,20 +180,31 @@ impl Neighbourhoods {
         verification: &mut Verification,
         affected: &mut Affected<'_>,
     ) {
-        if now < self.look_at {
+        if now < self.wake(desk) {
             return;
         }
         self.follow(desk);
-        for told in self.reports.values_mut().filter(|told| now.since(told.heard) >= REPORT_LIFE) {
-            told.silent.clear();
-            told.is_cut_off = false;
+        for (by, told) in self.reports.iter_mut().filter(|(_, told)| !told.is_over) {
+            told.is_over = now.since(told.heard) >= REPORT_LIFE;
+            if told.is_over {
+                told.silent.keys().for_each(|server| verification.withdraw(*server, *by));
+            }
         }
         if !verification.is_starting() {
             self.end_isolated(now, desk, verification, affected);
         }
         self.judge_outages(now, desk, verification);
-        let is_quiet = self.outages.is_empty() && self.reports.values().all(|told| told.silent.is_empty());
+        let is_quiet =
+            self.outages.is_empty() && self.standing_reports().all(|(_, told)| told.silent.is_empty());
         self.look_at = if is_quiet { Instant::FAR } else { now + LOOK_INTERVAL };
+    }
+
+    fn standing_reports(&self) -> impl Iterator<Item = (ServerId, &Told)> {
+        self.reports.iter().filter(|(_, told)| !told.is_over).map(|(by, told)| (*by, told))
+    }
+
+    fn standing_report(&self, by: ServerId) -> Option<&Told> {
+        self.reports.get(&by).filter(|told| !told.is_over)
     }
 
     /// Declares a server dead that answers this coordinator and none of its neighbours: one at a time.
@@ -195,13 +215,11 @@ impl Neighbourhoods {
         verification: &mut Verification,
         affected: &mut Affected<'_>,
     ) {
-        let is_open = |id: &RecoveryId| desk.state.recoveries.get(id).is_some_and(|record| !record.done);
-        if self.isolated.as_ref().is_some_and(is_open) {
+        if desk.state.recoveries.values().any(|record| !record.done && record.cause.starts_with(ISOLATED)) {
             return;
         }
-        self.isolated = None;
         let lost: BTreeSet<ServerId> =
-            self.reports.values().flat_map(|told| told.silent.keys().copied()).collect();
+            self.standing_reports().flat_map(|(_, told)| told.silent.keys().copied()).collect();
         let is_well = |id: &ServerId| desk.state.is_up(*id) && !verification.suspects.contains_key(id);
         let mut well = lost.into_iter().filter(is_well);
         let Some((server, witnesses)) = well.find_map(|id| Some((id, self.isolated_for(id, now)?))) else {
@@ -209,20 +227,19 @@ impl Neighbourhoods {
         };
         let names: Vec<String> = witnesses.iter().map(ToString::to_string).collect();
         let cause = format!(
-            "isolated: it answers the coordinator, but for {} s none of its neighbours {}",
+            "{ISOLATED}: it answers the coordinator, but for {} s none of its neighbours {}",
             ISOLATED_AFTER.as_secs(),
             names.join(", ")
         );
-        self.isolated = Some(verification.declare_crashed(now, desk, affected, server, &cause));
+        verification.declare_crashed(now, desk, affected, server, &cause);
     }
 
     /// The neighbours that have not heard a server for so long that it is isolated.
     fn isolated_for(&self, server: ServerId, now: Instant) -> Option<Vec<ServerId>> {
-        let by = self.watched.iter().filter(|(_, watched)| watched.contains(&server)).map(|(by, _)| *by);
-        let hears_others = |by: &ServerId| self.reports.get(by).is_none_or(|told| !told.is_cut_off);
-        let witnesses: Vec<ServerId> = by.filter(hears_others).collect();
+        let hears_others = |by: &ServerId| self.standing_report(*by).is_none_or(|told| !told.is_cut_off);
+        let witnesses: Vec<ServerId> = self.wiring.watchers(server).filter(hears_others).collect();
         let has_lost = |by: &ServerId| {
-            let since = self.reports.get(by)?.silent.get(&server)?.lost_since?;
+            let since = self.standing_report(*by)?.silent.get(&server)?.lost_since?;
             (since + ISOLATED_AFTER <= now).then_some(())
         };
         let least = if planted(Defect::OneWitnessIsolates) { 1 } else { WITNESSES_MIN };
@@ -237,32 +254,27 @@ impl Neighbourhoods {
             silent: told.silent.values().map(|silence| silence.told.clone()).collect(),
             is_cut_off: told.is_cut_off,
         };
-        let reports = self.reports.iter().map(|(by, told)| (*by, report(told))).collect();
-        let entries = || desk.state.servers.values().map(|record| &record.entry);
-        let mut down: BTreeSet<ServerId> =
-            entries().map(|entry| entry.id).filter(|id| !desk.state.is_up(*id)).collect();
-        down.extend(verification.unanswered(now));
-        let network = Network::new(&desk.state.meta.topology, entries());
-        let found = causes(&network, &reports, &down);
-        let over: Vec<Outage> =
-            self.outages.keys().filter(|outage| !found.contains(*outage)).cloned().collect();
-        for outage in over {
-            if self.outages.remove(&outage).is_some_and(|standing| standing.is_told) {
+        let reports = self.standing_reports().map(|(by, told)| (by, report(told))).collect();
+        let dead = desk.state.servers.values().map(|record| record.entry.id);
+        let dead = dead.filter(|id| !desk.state.is_up(*id)).collect();
+        let unanswered = verification.unanswered(now).collect();
+        let mut found = causes(&self.wiring, &reports, &dead, &unanswered);
+        // The death of a server has its own line.
+        found.retain(|outage| outage.what != OutageKind::Server);
+        for (outage, standing) in self.outages.extract_if(.., |outage, _| !found.contains(outage)) {
+            if standing.is_told {
                 desk.outbox.report(Level::Info, format!("over: {outage}"));
             }
         }
         for outage in found {
             self.outages.entry(outage).or_insert(Standing { since: now, is_told: false });
         }
-        // The death of a server has its own line.
-        let settled = |(outage, standing): (&Outage, &mut Standing)| {
-            let is_due = outage.what == OutageKind::Rack || standing.since + SETTLE_TIME <= now;
-            let is_news = is_due && outage.what != OutageKind::Server && !standing.is_told;
-            standing.is_told |= is_news;
-            is_news.then(|| outage.to_string())
-        };
-        for text in self.outages.iter_mut().filter_map(settled) {
-            desk.outbox.report(Level::Warn, text);
+        for (outage, standing) in self.outages.iter_mut().filter(|(_, standing)| !standing.is_told) {
+            // All servers of a rack were declared dead: there is nothing to wait for.
+            standing.is_told = outage.what == OutageKind::Rack || standing.since + SETTLE_TIME <= now;
+            if standing.is_told {
+                desk.outbox.report(Level::Warn, outage.to_string());
+            }
         }
     }
 
@@ -277,4 +289,14 @@ impl Neighbourhoods {
             .collect();
         Some(told).filter(|told| !told.is_empty())
     }
+}
+
+fn is_sound(report: &NeighbourReport) -> bool {
+    let is_small = |silent: &SilentNeighbour| {
+        silent.links.len() <= LINK_COUNT_MAX && silent.links.iter().all(|name| name.len() <= LABEL_BYTES_MAX)
+    };
+    let named: BTreeSet<ServerId> = report.silent.iter().map(|silent| silent.server).collect();
+    report.silent.len() <= WATCHED_MAX
+        && named.len() == report.silent.len()
+        && report.silent.iter().all(is_small)
 }

@@ -108,7 +108,7 @@ impl Parts {
             self.copies.wake(&self.links),
             self.links.wake(desk),
             self.verification.wake(desk, &self.links),
-            self.neighbours.wake(),
+            self.neighbours.wake(desk),
             self.progress.wake(desk),
             self.recoveries.wake(desk),
             self.recoveries.watches.wake(),

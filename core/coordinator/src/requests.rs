@@ -140,8 +140,8 @@ impl Parts {
                 self.verification.on_suspect_server(now, desk, to, header, &decode(body)?)
             }
             ForCoordinator::NeighbourReport => {
-                let Parts { neighbours, verification, .. } = &mut *self;
-                neighbours.on_report(now, desk, verification, to, header, decode(body)?)
+                let Parts { neighbours, verification, links, .. } = &mut *self;
+                neighbours.on_report(now, desk, (verification, links), to, header, decode(body)?)
             }
             ForCoordinator::MembershipVerify => {
                 self.full_disks.on_membership_verify(now, desk, to, header, decode(body)?)

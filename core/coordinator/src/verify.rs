@@ -33,6 +33,8 @@ use std::time::Duration;
 const ACCUSERS_MIN: usize = 2;
 /// How long a server that they accuse may leave the coordinator's ping unanswered.
 const ACCUSED_TIMEOUT: Duration = Duration::from_millis(100);
+/// A step that is late by this much may come before an answer that is there already.
+pub(crate) const LATE_MAX: Duration = Duration::from_millis(50);
 
 /// Which servers are pinged, suspected, and were suspected wrongly.
 #[derive(Debug)]
@@ -67,16 +69,18 @@ pub(crate) struct Suspect {
 }
 
 impl Suspect {
-    /// When the word of its neighbours convicts it; none: they are too few.
-    fn accused_at(&self) -> Option<Instant> {
+    /// When the word of its neighbours convicts it; none: they are too few, or nobody has answered a ping since it was
+    /// asked. `heard`: when any server last did.
+    fn accused_at(&self, heard: Instant) -> Option<Instant> {
         let least = if planted(Defect::OneAccuserConvicts) { 1 } else { ACCUSERS_MIN };
-        (self.accusers.len() >= least).then_some(self.asked + ACCUSED_TIMEOUT)
+        let is_accused = self.accusers.len() >= least && heard > self.asked;
+        is_accused.then_some(self.asked + ACCUSED_TIMEOUT)
     }
 
     /// When there is something to do about it.
-    fn due(&self, verify_timeout: Duration) -> Instant {
+    fn due(&self, verify_timeout: Duration, heard: Instant) -> Instant {
         let due = self.next_ping.min(self.begun + verify_timeout);
-        self.accused_at().map_or(due, |at| at.min(due))
+        self.accused_at(heard).map_or(due, |at| at.min(due))
     }
 }
 
@@ -165,6 +169,14 @@ impl Verification {
         Ok(())
     }
 
+    /// This process was a little late, so answers may wait to be read. The short time in which silence convicts begins anew.
+    pub(crate) fn on_late(&mut self, now: Instant) {
+        for suspect in self.suspects.values_mut().filter(|suspect| !suspect.accusers.is_empty()) {
+            suspect.asked = now;
+            suspect.next_ping = now;
+        }
+    }
+
     /// This process stood still (stopped, starved, suspended), so silence in that time proves nothing.
     pub(crate) fn on_stall(&mut self, now: Instant) {
         for suspect in self.suspects.values_mut() {
@@ -181,15 +193,24 @@ impl Verification {
     }
 
     /// A neighbour has lost every path to a server. If the server answers, that is no accusation any more.
-    pub(crate) fn on_accused(&mut self, now: Instant, desk: &Desk, server: ServerId, by: ServerId) {
+    pub(crate) fn on_accused(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        links: &Links,
+        server: ServerId,
+        by: ServerId,
+    ) {
         self.on_first_word(now, desk, server, by);
         if let Some(suspect) = self.suspects.get_mut(&server) {
             suspect.accusers.insert(by);
+            // The accuser's answer will show that pings of this coordinator are answered at all.
+            self.ping_other(now, desk, links, by);
         }
     }
 
-    /// A neighbour has taken an accusation back.
-    pub(crate) fn on_heard_again(&mut self, server: ServerId, by: ServerId) {
+    /// A neighbour does not accuse a server any more.
+    pub(crate) fn withdraw(&mut self, server: ServerId, by: ServerId) {
         if let Some(suspect) = self.suspects.get_mut(&server) {
             suspect.accusers.remove(&by);
         }
@@ -197,7 +218,8 @@ impl Verification {
 
     /// Suspects that have not answered for so long that accusations count.
     pub(crate) fn unanswered(&self, now: Instant) -> impl Iterator<Item = ServerId> {
-        let late = self.suspects.iter().filter(move |(_, s)| s.asked + ACCUSED_TIMEOUT <= now);
+        let is_late = move |s: &Suspect| !s.unproven && s.asked + ACCUSED_TIMEOUT <= now;
+        let late = self.suspects.iter().filter(move |(_, s)| self.start_check.is_none() && is_late(s));
         late.map(|(id, _)| *id)
     }
 
@@ -206,7 +228,7 @@ impl Verification {
         let due: Vec<ServerId> = self
             .suspects
             .iter()
-            .filter(|(_, s)| s.due(desk.config.verify_timeout) <= now)
+            .filter(|(_, s)| s.due(desk.config.verify_timeout, self.heard) <= now)
             .map(|(id, _)| *id)
             .collect();
         for id in due {
@@ -219,7 +241,7 @@ impl Verification {
         let timeout = desk.config.verify_timeout;
         let Some(address) = desk.state.up(id).map(|s| s.entry.address.0) else { return };
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
-        if suspect.accused_at().is_some_and(|at| at <= now) {
+        if suspect.accused_at(self.heard).is_some_and(|at| at <= now) {
             let names: Vec<String> = suspect.accusers.iter().map(ToString::to_string).collect();
             let why = format!(
                 "its neighbours {} have lost every path to it, and no ping is answered within {} ms",
@@ -261,6 +283,11 @@ impl Verification {
         self.ping_at = now + desk.config.ping_interval;
         let Some(id) = links.after(self.ping_last) else { return };
         self.ping_last = id;
+        self.ping_other(now, desk, links, id);
+    }
+
+    /// Pings a server that need not be a suspect.
+    fn ping_other(&self, now: Instant, desk: &mut Desk, links: &Links, id: ServerId) {
         if let Some(address) = desk.state.up(id).map(|s| s.entry.address.0) {
             desk.ping(
                 now,
@@ -272,7 +299,7 @@ impl Verification {
     }
 
     pub(crate) fn wake(&self, desk: &Desk, links: &Links) -> Instant {
-        let verdict = |s: &Suspect| s.due(desk.config.verify_timeout);
+        let verdict = |s: &Suspect| s.due(desk.config.verify_timeout, self.heard);
         let ping_at = if links.is_empty() { Instant::FAR } else { self.ping_at };
         self.suspects.values().map(verdict).min().unwrap_or(Instant::FAR).min(ping_at)
     }

@@ -10,130 +10,162 @@
 //! Protocol: docs/protocols/neighbours.md, "What has failed". Catalogue: H3, H4. Source: RAMCUBE 3.3.
 
 use ramhold_base::ServerId;
-use ramhold_placement::{EdgeSwitch, Network};
-use ramhold_wire::neighbours::{NeighbourReach, NeighbourReport};
+use ramhold_placement::{EdgeSwitch, Pair, Wiring, pair};
+use ramhold_wire::neighbours::{NeighbourReach, NeighbourReport, SilentNeighbour};
 use ramhold_wire::outage::{Outage, OutageKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Two lost servers are needed to call a server down: one may be wrong.
 const ACCUSERS_MIN: usize = 2;
 
-/// The causes of the silences that servers tell of. `network`: the servers that are up, or have just died. `down`: those
-/// of them that do not answer the coordinator.
+/// The causes of the silences that servers tell of. `dead`: the servers of racks that were declared dead.
+/// `unanswered`: those that do not answer the coordinator, and may be dead.
 pub fn causes(
-    network: &Network<'_>,
+    wiring: &Wiring,
     reports: &BTreeMap<ServerId, NeighbourReport>,
-    down: &BTreeSet<ServerId>,
+    dead: &BTreeSet<ServerId>,
+    unanswered: &BTreeSet<ServerId>,
 ) -> BTreeSet<Outage> {
-    let seen = Seen { reports };
-    let mut lost = down.clone();
-    lost.extend(seen.silent_servers().into_iter().filter(|server| seen.is_lost(*server)));
-    let mut unknown = seen.silent_servers();
-    unknown.retain(|server| !lost.contains(server) && seen.is_unknown(*server, &lost));
+    let seen = Seen::of(reports);
+    let mut lost: BTreeSet<ServerId> = dead.union(unanswered).copied().collect();
+    lost.extend(seen.told.keys().filter(|server| seen.is_lost(**server)));
+    let is_unknown = |server: &ServerId| !lost.contains(server) && seen.is_unknown(*server, &lost);
+    let unknown: BTreeSet<ServerId> = seen.told.keys().copied().filter(is_unknown).collect();
     let mut causes = BTreeSet::new();
-    let mut told = BTreeSet::new();
-    for (rack, servers) in network.racks() {
-        if servers.len() > 1 && servers.iter().all(|server| lost.contains(server)) {
-            told.extend(servers.iter().copied());
-            causes.insert(Outage { what: OutageKind::Rack, switch: rack, link: None, servers });
+    let mut told: BTreeSet<ServerId> = BTreeSet::new();
+    for (rack, servers) in wiring.racks() {
+        if servers.len() > 1 && servers.iter().all(|server| dead.contains(server)) {
+            told.extend(servers);
+            let (switch, servers) = (rack.to_owned(), servers.to_vec());
+            causes.insert(Outage { what: OutageKind::Rack, switch, link: None, servers });
         }
     }
     for server in lost.difference(&told) {
         let (switch, link) = Default::default();
         causes.insert(Outage { what: OutageKind::Server, switch, link, servers: vec![*server] });
     }
-    for switch in network.switches() {
-        let is_plain = |server: &&ServerId| !lost.contains(server) && !unknown.contains(server);
-        let on_it: Vec<ServerId> = switch.servers.iter().filter(is_plain).copied().collect();
-        let outage =
-            |what, servers| Outage { what, switch: switch.name.clone(), link: switch.link.clone(), servers };
-        for server in switch.servers.iter().filter(|server| unknown.contains(server)) {
-            if on_it.iter().any(|other| seen.is_silent(&switch, *other, *server)) {
-                causes.insert(outage(OutageKind::Unknown, vec![*server]));
-            }
-        }
-        let silent: BTreeSet<(ServerId, ServerId)> =
-            pairs(&on_it).filter(|(one, other)| seen.is_silent(&switch, *one, *other)).collect();
-        if silent.is_empty() {
-            continue;
-        }
-        if on_it.len() > 2 && silent.len() == pairs(&on_it).count() {
-            causes.insert(outage(OutageKind::Switch, switch.servers.clone()));
-            continue;
-        }
-        let is_in = |server: ServerId, pair: &(ServerId, ServerId)| pair.0 == server || pair.1 == server;
-        let reaches_nobody =
-            |server: &ServerId| silent.iter().filter(|pair| is_in(*server, pair)).count() == on_it.len() - 1;
-        let alone: BTreeSet<ServerId> =
-            on_it.iter().filter(|server| on_it.len() > 2 && reaches_nobody(server)).copied().collect();
-        causes.extend(alone.iter().map(|server| outage(OutageKind::Link, vec![*server])));
-        let unexplained = silent.iter().filter(|(one, other)| !alone.contains(one) && !alone.contains(other));
-        causes.extend(unexplained.map(|(one, other)| outage(OutageKind::Path, vec![*one, *other])));
+    for (at, silent) in seen.by_switch(wiring, &lost) {
+        causes_on(&wiring.switches()[at], &silent, &lost, &unknown, &mut causes);
     }
     causes
 }
 
-fn pairs(servers: &[ServerId]) -> impl Iterator<Item = (ServerId, ServerId)> + '_ {
-    servers.iter().enumerate().flat_map(|(at, one)| servers[at + 1..].iter().map(|other| (*one, *other)))
-}
-
-struct Seen<'a> {
-    reports: &'a BTreeMap<ServerId, NeighbourReport>,
-}
-
-impl Seen<'_> {
-    fn silent_servers(&self) -> BTreeSet<ServerId> {
-        self.reports.values().flat_map(|report| &report.silent).map(|silent| silent.server).collect()
+/// The causes of the silences on one switch.
+fn causes_on(
+    switch: &EdgeSwitch,
+    silent: &BTreeSet<Pair>,
+    lost: &BTreeSet<ServerId>,
+    unknown: &BTreeSet<ServerId>,
+    causes: &mut BTreeSet<Outage>,
+) {
+    let outage = |what, servers: Vec<ServerId>| Outage {
+        what,
+        switch: switch.name.clone(),
+        link: switch.link.clone(),
+        servers,
+    };
+    let of_unknown = silent.iter().flat_map(|(one, other)| [one, other]).filter(|id| unknown.contains(id));
+    causes.extend(of_unknown.map(|server| outage(OutageKind::Unknown, vec![*server])));
+    let is_plain = |server: &ServerId| !lost.contains(server) && !unknown.contains(server);
+    let are_plain = |pair: &&Pair| is_plain(&pair.0) && is_plain(&pair.1);
+    let silent: BTreeSet<Pair> = silent.iter().filter(are_plain).copied().collect();
+    if silent.is_empty() {
+        return;
     }
+    let on_it = switch.servers.iter().filter(|server| is_plain(server)).count();
+    // How many of its pairs each server has, and how many of them are silent.
+    let mut counts: BTreeMap<ServerId, (usize, usize)> = BTreeMap::new();
+    let mut pairs = 0;
+    for pair in switch.pairs.iter().filter(are_plain) {
+        pairs += 1;
+        for server in [pair.0, pair.1] {
+            let count = counts.entry(server).or_default();
+            count.0 += 1;
+            count.1 += usize::from(silent.contains(pair));
+        }
+    }
+    if on_it > 2 && silent.len() == pairs {
+        causes.insert(outage(OutageKind::Switch, switch.servers.iter().copied().collect()));
+        return;
+    }
+    let reaches_nobody = |(server, (all, silent)): (&ServerId, &(usize, usize))| {
+        (on_it > 2 && all == silent).then_some(*server)
+    };
+    let alone: BTreeSet<ServerId> = counts.iter().filter_map(reaches_nobody).collect();
+    causes.extend(alone.iter().map(|server| outage(OutageKind::Link, vec![*server])));
+    let unexplained = silent.iter().filter(|(one, other)| !alone.contains(one) && !alone.contains(other));
+    causes.extend(unexplained.map(|(one, other)| outage(OutageKind::Path, vec![*one, *other])));
+}
 
-    /// What others tell of a silent server.
-    fn told_of(
-        &self,
-        server: ServerId,
-    ) -> impl Iterator<Item = (ServerId, &NeighbourReport, NeighbourReach)> {
-        self.reports.iter().filter_map(move |(by, report)| {
-            let silent = report.silent.iter().find(|silent| silent.server == server)?;
-            Some((*by, report, silent.reach))
-        })
+/// What one server tells of another.
+struct Word<'a> {
+    by: ServerId,
+    by_one_cut_off: bool,
+    silent: &'a SilentNeighbour,
+}
+
+/// All words, by the server that they are of.
+struct Seen<'a> {
+    told: BTreeMap<ServerId, Vec<Word<'a>>>,
+    /// Servers that reach a silent one on another way, and so are there.
+    reaching: BTreeSet<ServerId>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(reports: &'a BTreeMap<ServerId, NeighbourReport>) -> Seen<'a> {
+        let mut seen = Seen { told: BTreeMap::new(), reaching: BTreeSet::new() };
+        for (by, report) in reports {
+            for silent in &report.silent {
+                let word = Word { by: *by, by_one_cut_off: report.is_cut_off, silent };
+                seen.told.entry(silent.server).or_default().push(word);
+                if silent.reach == NeighbourReach::Elsewhere {
+                    seen.reaching.insert(*by);
+                }
+            }
+        }
+        seen
     }
 
     fn is_lost(&self, server: ServerId) -> bool {
-        self.told_of(server).filter(|(_, _, reach)| *reach == NeighbourReach::Lost).count() >= ACCUSERS_MIN
+        let words = self.told.get(&server).into_iter().flatten();
+        words.filter(|word| word.silent.reach == NeighbourReach::Lost).count() >= ACCUSERS_MIN
     }
 
     /// Whether all who look for a silent server know nothing. Those who are themselves cut off, or lost, do not count.
     fn is_unknown(&self, server: ServerId, lost: &BTreeSet<ServerId>) -> bool {
-        let mut told =
-            self.told_of(server).filter(|(by, report, _)| !report.is_cut_off && !lost.contains(by));
-        let reaches_others = self
-            .reports
-            .get(&server)
-            .is_some_and(|own| own.silent.iter().any(|silent| silent.reach == NeighbourReach::Elsewhere));
-        let mut looked = told.by_ref().peekable();
-        !reaches_others
-            && looked.peek().is_some()
-            && looked.all(|(_, _, reach)| reach == NeighbourReach::Unknown)
+        let words = self.told.get(&server).into_iter().flatten();
+        let mut counted = words.filter(|word| !word.by_one_cut_off && !lost.contains(&word.by)).peekable();
+        !self.reaching.contains(&server)
+            && counted.peek().is_some()
+            && counted.all(|word| word.silent.reach == NeighbourReach::Unknown)
     }
 
-    /// Whether one of two servers does not hear the other over a switch.
-    fn is_silent(&self, switch: &EdgeSwitch, one: ServerId, other: ServerId) -> bool {
-        let tells = |by: ServerId, of: ServerId| {
-            let silent = self.reports.get(&by).map(|report| &report.silent[..]).unwrap_or_default();
-            silent.iter().find(|silent| silent.server == of).is_some_and(|silent| match &switch.link {
-                Some(link) => silent.links.contains(link),
-                None => silent.links.is_empty(),
-            })
-        };
-        tells(one, other) || tells(other, one)
+    /// The pairs of which one does not hear the other, by the place of their switch. Nothing is said of lost servers.
+    fn by_switch(&self, wiring: &Wiring, lost: &BTreeSet<ServerId>) -> BTreeMap<usize, BTreeSet<Pair>> {
+        let mut silent: BTreeMap<usize, BTreeSet<Pair>> = BTreeMap::new();
+        for (server, words) in self.told.iter().filter(|(server, _)| !lost.contains(server)) {
+            for word in words.iter().filter(|word| !lost.contains(&word.by)) {
+                let between = pair(word.by, *server);
+                let mut links: Vec<Option<&str>> =
+                    word.silent.links.iter().map(|link| Some(link.as_str())).collect();
+                if links.is_empty() {
+                    links.push(None);
+                }
+                for at in links.into_iter().filter_map(|link| wiring.switch_on(between, link)) {
+                    silent.entry(at).or_default().insert(between);
+                }
+            }
+        }
+        silent
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramhold_placement::Network;
     use ramhold_wire::control::Address;
     use ramhold_wire::membership::{Label, Link, ServerEntry, ServerState};
-    use ramhold_wire::neighbours::SilentNeighbour;
     use ramhold_wire::topology::Topology;
 
     /// BCube(4, 1): server `ab` has the id `1 + 4a + b`, and a link for each level.
@@ -182,12 +214,13 @@ mod tests {
             self
         }
 
-        fn causes(&self, down: &[ServerId]) -> Vec<String> {
+        fn causes(&self, dead: &[ServerId]) -> Vec<String> {
             let servers = servers();
             let topology: Topology = "bcube:4,1".parse().unwrap();
             let network = Network::new(&topology, servers.iter());
-            let down = down.iter().copied().collect();
-            causes(&network, &self.0, &down).iter().map(ToString::to_string).collect()
+            let wiring = Wiring::of(&network, servers.iter().map(|server| server.id), network.racks());
+            let dead = dead.iter().copied().collect();
+            causes(&wiring, &self.0, &dead, &BTreeSet::new()).iter().map(ToString::to_string).collect()
         }
     }
 

@@ -19,6 +19,7 @@ use ramhold_placement::Network;
 use ramhold_wire::View;
 use ramhold_wire::neighbours::{NeighbourReach, NeighbourReport, SilentNeighbour};
 use ramhold_wire::topology::Topology;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ const STALL: Duration = Duration::from_millis(100);
 const BULK_PATIENCE: Duration = Duration::from_secs(2);
 /// The servers that are asked in one look.
 const HELPER_COUNT: usize = 2;
+/// The servers of each kind that are asked in turn.
+const HELPER_CHOICE: usize = 8;
 
 /// The pings and questions of one moment.
 #[derive(Debug, Default)]
@@ -66,12 +69,9 @@ struct Beat {
 }
 
 impl Beat {
-    fn is_unanswered_for(&self, now: Instant, patience: Duration) -> bool {
-        self.unanswered.is_some_and(|since| since + patience <= now)
-    }
-
+    /// While large answers come from there, it is not known.
     fn is_silent(&self, now: Instant, patience: Duration) -> bool {
-        self.is_unanswered_for(now, patience) && self.bulk_until <= now
+        self.unanswered.is_some_and(|since| since + patience <= now) && self.bulk_until <= now
     }
 }
 
@@ -104,11 +104,11 @@ impl Neighbour {
     /// Whether it has not answered lately, whichever way.
     fn is_doubtful(&self, now: Instant) -> bool {
         let found = self.look.as_ref().is_some_and(|look| look.reach == NeighbourReach::Elsewhere);
-        !found && self.beats.iter().all(|beat| beat.is_unanswered_for(now, DOUBT_AFTER))
+        !found && self.beats.iter().all(|beat| beat.is_silent(now, DOUBT_AFTER))
     }
 
     fn is_heard(&self, now: Instant) -> bool {
-        self.beats.iter().any(|beat| !beat.is_unanswered_for(now, DOUBT_AFTER))
+        self.beats.iter().any(|beat| !beat.is_silent(now, DOUBT_AFTER))
     }
 }
 
@@ -118,6 +118,8 @@ pub struct Neighbours {
     /// The list and the topology that the neighbours are of.
     of: Option<(u64, Topology)>,
     watched: Vec<Neighbour>,
+    /// Servers ask helpers in different orders.
+    offset: usize,
     next_beat: Instant,
     look_count: u64,
     /// The last report, and when it was made.
@@ -132,6 +134,7 @@ impl Neighbours {
             timeout,
             of: None,
             watched: Vec::new(),
+            offset: 0,
             next_beat: Instant::ZERO,
             look_count: 0,
             told: NeighbourReport::default(),
@@ -154,7 +157,8 @@ impl Neighbours {
         let network = Network::new(&view.topology, view.list.up());
         let mut before: FastMap<ServerId, Neighbour> =
             std::mem::take(&mut self.watched).into_iter().map(|known| (known.server, known)).collect();
-        let own_near = network.near(view.me);
+        self.offset = usize::try_from(view.me.raw()).unwrap_or_default();
+        let own_near: BTreeSet<ServerId> = network.near(view.me).into_iter().collect();
         for server in network.watched(view.me) {
             let Some(entry) = view.list.entry(server) else { continue };
             let shared = network.shared_links(view.me, server);
@@ -170,7 +174,7 @@ impl Neighbours {
             let near = network.near(server);
             let (common, apart): (Vec<ServerId>, Vec<ServerId>) =
                 near.iter().filter(|id| **id != view.me).partition(|id| own_near.contains(id));
-            let mut helpers = [apart, common].concat();
+            let mut helpers = [self.some_of(apart), self.some_of(common)].concat();
             if helpers.len() < 2 * HELPER_COUNT {
                 let up = view.list.up().map(|entry| entry.id);
                 let further = up.filter(|id| *id != view.me && *id != server && !near.contains(id));
@@ -190,6 +194,14 @@ impl Neighbours {
             let look = known.and_then(|known| known.look);
             self.watched.push(Neighbour { server, beats, others, helpers, look });
         }
+    }
+
+    /// At most `HELPER_CHOICE` of these servers, others than other servers would take.
+    fn some_of(&self, mut servers: Vec<ServerId>) -> Vec<ServerId> {
+        let by = self.offset % servers.len().max(1);
+        servers.rotate_left(by);
+        servers.truncate(HELPER_CHOICE);
+        servers
     }
 
     /// Sends beats, and begins and ends looks.
@@ -250,9 +262,11 @@ impl Neighbours {
                     look.reach = NeighbourReach::Lost;
                     return;
                 }
-                if look.reach == NeighbourReach::Elsewhere {
-                    look.reach = NeighbourReach::Unknown;
+                // What was lost stays lost until it is found.
+                if look.reach == NeighbourReach::Lost {
+                    return;
                 }
+                look.reach = NeighbourReach::Unknown;
                 (look.reach, look.turn + 1)
             }
             Some(look) if now < look.begun + LOOK_INTERVAL => return,
@@ -306,6 +320,12 @@ impl Neighbours {
         }
     }
 
+    /// Whether pongs of a neighbour may wait behind large answers.
+    pub fn expects_bulk(&self, now: Instant, server: ServerId) -> bool {
+        let neighbour = self.watched.iter().find(|neighbour| neighbour.server == server);
+        neighbour.is_some_and(|neighbour| neighbour.beats.iter().any(|beat| beat.bulk_until > now))
+    }
+
     pub fn deadline(&self) -> Option<Instant> {
         let look = |neighbour: &Neighbour| {
             let look = neighbour.look.as_ref()?;
@@ -356,7 +376,6 @@ mod tests {
     use super::*;
     use ramhold_wire::control::Address;
     use ramhold_wire::membership::{Label, Link, ServerEntry, ServerListUpdate, ServerState};
-    use std::collections::BTreeSet;
 
     fn at(millis: u64) -> Instant {
         Instant((10_000 + millis) * 1_000_000)

@@ -2,6 +2,7 @@
 //!
 //! Not here: what silence means (detector). Protocol: docs/protocols/neighbours.md. Catalogue: H3, F1.
 
+use crate::reach::Asker;
 use crate::server::{Context, ServerNode};
 use ramhold_base::{ConnId, Effect, Effects, Instant, Peer, ServerId, Status};
 use ramhold_detector::neighbours::{LOOK_TIME, Question};
@@ -32,7 +33,7 @@ impl ServerNode {
         }
         for question in orders.questions {
             let Some(address) = self.view.list.address(question.helper) else { continue };
-            let rpc = self.calls.open(address, now, now + LOOK_TIME, Context::Helper(question));
+            let rpc = self.calls.open(address, now, now + 2 * LOOK_TIME, Context::Helper(question));
             let within_millis = u32::try_from(HELP_TIME.as_millis()).unwrap_or(REACH_MILLIS_MAX);
             let message = ReachNeighbour { server: question.about, within_millis };
             request(effects, Peer::Addr(address), &self.view.to_server(question.helper), rpc, &message);
@@ -84,9 +85,15 @@ impl ServerNode {
         if !is_sound {
             return reply(effects, to, header, Status::BadRequest);
         }
+        let expects_bulk =
+            self.neighbours.expects_bulk(now, message.server) || self.paths.expects_bulk(now, message.server);
+        if expects_bulk {
+            return reply(effects, to, header, Status::Retry);
+        }
         let addresses = self.addresses_of(message.server);
         let deadline = now + Duration::from_millis(u64::from(message.within_millis));
-        self.begin_reach(now, (from, *header), vec![(message.server, addresses)], deadline, effects);
+        let targets = vec![(message.server, addresses)];
+        self.begin_reach(now, (from, *header), (Asker::Server, targets), deadline, effects);
     }
 
     /// The addresses at which this server may talk to another one: its links, or its first address.

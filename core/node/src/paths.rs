@@ -333,6 +333,12 @@ impl Paths {
         (index != used && path.silent_since.is_none()).then_some(path.address)
     }
 
+    /// Whether answers of a server may wait behind large ones.
+    pub fn expects_bulk(&self, now: Instant, server: ServerId) -> bool {
+        let mut paths = self.targets.get(&server).into_iter().flat_map(|target| &target.paths);
+        paths.any(|path| path.bulk_until > now)
+    }
+
     pub fn deadline(&self) -> Option<Instant> {
         let due = |key: &PathKey| {
             let path = self.targets.get(&key.0)?.paths.iter().find(|path| path.number == key.1)?;

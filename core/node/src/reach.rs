@@ -4,8 +4,10 @@
 //! asks when a neighbour does not answer it. This server pings each of the servers once, at each of its addresses that
 //! are known. When all have answered, or their time is over, it tells which servers answered.
 //!
-//! Invariants: at most `QUESTION_COUNT_MAX` questions are open, and a further one replaces the oldest; an answer counts
-//! only under the id that is asked about.
+//! Invariants:
+//! - one question of the coordinator is open, the last one, and at most `QUESTION_COUNT_MAX` of servers;
+//! - an answer counts only under the id that is asked about;
+//! - a server is not told that another one does not answer if this one was late to hear it.
 //!
 //! Protocol: docs/protocols/recovery.md, "Accepting a loss"; docs/protocols/neighbours.md. Catalogue: F2, H3.
 
@@ -16,15 +18,25 @@ use ramhold_wire::status::{Ping, Reach, ReachTarget, Reached};
 use ramhold_wire::{Header, reply, reply_with, request};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-/// The most questions that are answered at once.
-const QUESTION_COUNT_MAX: usize = 64;
+/// The most questions of servers that are answered at once.
+const QUESTION_COUNT_MAX: usize = 256;
+/// Who looks for an answer later than this after its time was busy, and may not have read it yet.
+const LATE_MAX: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct ReachCheck {
     asked: u64,
-    /// By number: the first one is the oldest.
     open: BTreeMap<u64, Question>,
+    /// The number of the coordinator's last question.
+    last: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    Coordinator,
+    Server,
 }
 
 #[derive(Debug)]
@@ -33,11 +45,19 @@ struct Question {
     /// The pings to each server that are not over.
     waiting: BTreeMap<ServerId, usize>,
     answering: Vec<ServerId>,
+    deadline: Instant,
+    by: Asker,
 }
 
 impl ReachCheck {
     /// Notes that one of the servers has answered, or has not.
-    pub fn heard(&mut self, number: u64, server: ServerId, answers: bool, effects: &mut Effects) {
+    pub fn heard(
+        &mut self,
+        now: Instant,
+        (number, server): (u64, ServerId),
+        answers: bool,
+        effects: &mut Effects,
+    ) {
         let Some(question) = self.open.get_mut(&number) else { return };
         let Some(pings) = question.waiting.get_mut(&server) else { return };
         *pings -= 1;
@@ -47,13 +67,16 @@ impl ReachCheck {
         if answers || *pings == 0 {
             question.waiting.remove(&server);
         }
-        self.advance(number, effects);
+        self.advance(now, number, effects);
     }
 
-    fn advance(&mut self, number: u64, effects: &mut Effects) {
+    fn advance(&mut self, now: Instant, number: u64, effects: &mut Effects) {
         let is_over = self.open.get(&number).is_some_and(|question| question.waiting.is_empty());
-        if is_over && let Some(Question { asker: (from, header), answering, .. }) = self.open.remove(&number)
-        {
+        if is_over && let Some(question) = self.open.remove(&number) {
+            let Question { asker: (from, header), answering, deadline, by, .. } = question;
+            if by == Asker::Server && answering.is_empty() && now > deadline + LATE_MAX {
+                return reply(effects, Peer::Conn(from), &header, Status::Retry);
+            }
             reply_with(effects, Peer::Conn(from), &header, Status::Ok, &Reached { answering });
         }
     }
@@ -79,7 +102,7 @@ impl ServerNode {
         let targets: Vec<(ServerId, Vec<SocketAddr>)> =
             message.servers.iter().map(|target| (target.server, addresses(target))).collect();
         let deadline = now + self.detector.ping_timeout();
-        self.begin_reach(now, (from, *header), targets, deadline, effects);
+        self.begin_reach(now, (from, *header), (Asker::Coordinator, targets), deadline, effects);
     }
 
     /// Pings servers at their addresses, and answers when that is over.
@@ -87,7 +110,7 @@ impl ServerNode {
         &mut self,
         now: Instant,
         asker: (ConnId, Header),
-        targets: Vec<(ServerId, Vec<SocketAddr>)>,
+        (by, targets): (Asker, Vec<(ServerId, Vec<SocketAddr>)>),
         deadline: Instant,
         effects: &mut Effects,
     ) {
@@ -95,16 +118,23 @@ impl ServerNode {
         let question = self.reach.asked;
         let waiting = targets.iter().map(|(server, addresses)| (*server, addresses.len()));
         let waiting = waiting.filter(|(_, pings)| *pings > 0).collect();
-        if self.reach.open.len() >= QUESTION_COUNT_MAX {
-            self.reach.open.pop_first();
+        match by {
+            Asker::Coordinator => {
+                let before = self.reach.last.replace(question);
+                before.and_then(|before| self.reach.open.remove(&before));
+            }
+            Asker::Server if self.reach.open.len() > QUESTION_COUNT_MAX => {
+                return reply(effects, Peer::Conn(asker.0), &asker.1, Status::TooMany);
+            }
+            Asker::Server => {}
         }
-        self.reach.open.insert(question, Question { asker, waiting, answering: Vec::new() });
+        self.reach.open.insert(question, Question { asker, waiting, answering: Vec::new(), deadline, by });
         for (server, addresses) in targets {
             for address in addresses {
                 let rpc = self.calls.open(address, now, deadline, Context::Reach { question, server });
                 request(effects, Peer::Addr(address), &self.view.to_server(server), rpc, &Ping {});
             }
         }
-        self.reach.advance(question, effects);
+        self.reach.advance(now, question, effects);
     }
 }

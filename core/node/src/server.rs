@@ -297,7 +297,7 @@ impl ServerNode {
             Context::Helper(question) => self.on_helper_replied(question, header, body),
             Context::Reach { question, server } => {
                 let is_it = decode::<Pong>(body).is_ok_and(|pong| pong.server == server);
-                self.reach.heard(question, server, is_it, effects);
+                self.reach.heard(now, (question, server), is_it, effects);
             }
         }
     }
@@ -380,7 +380,7 @@ impl ServerNode {
         let gone = Gone::OverPath(&silence.calls);
         for call in self.calls.end(gone) {
             if let Context::Reach { question, server } = call.context {
-                self.reach.heard(question, server, false, effects);
+                self.reach.heard(now, (question, server), false, effects);
             }
         }
         if let Some(master) = &mut self.master {
@@ -401,7 +401,7 @@ impl ServerNode {
             Context::Enlist => self.enlist_at = Some(now + self.config.enlist_interval),
             Context::Verify => self.verifying = false,
             Context::Suspect | Context::Time | Context::Probe(_) | Context::Beat(_) | Context::Helper(_) => {}
-            Context::Reach { question, server } => self.reach.heard(question, server, false, effects),
+            Context::Reach { question, server } => self.reach.heard(now, (question, server), false, effects),
         }
     }
 

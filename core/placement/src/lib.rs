@@ -20,12 +20,15 @@ mod copysets;
 mod domain;
 mod grid;
 mod topology;
+mod wiring;
 
 pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
-pub use topology::{EdgeSwitch, Network, Path, check_labels, check_links, is_far, path_order, share_place};
+pub use topology::{Network, Path, check_labels, check_links, is_far, path_order, share_place};
+
+pub use wiring::{EdgeSwitch, Pair, Wiring, pair};
 
 use domain::crowding;
 use ramhold_base::planted::{Defect, planted};

@@ -112,17 +112,8 @@ pub struct Network<'a> {
     at: BTreeMap<GridLabel, ServerId>,
     /// The rack of each server, with zones.
     racks: BTreeMap<ServerId, Rack<'a>>,
+    in_rack: BTreeMap<Rack<'a>, Vec<ServerId>>,
     links: BTreeMap<ServerId, &'a [Link]>,
-}
-
-/// An edge switch, and the servers that are connected to it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct EdgeSwitch {
-    /// In a grid as in `<0,1>`, else the zone and rack as in `a/r1`.
-    pub name: String,
-    /// The link by which servers are connected; none: by their first addresses.
-    pub link: Option<String>,
-    pub servers: Vec<ServerId>,
 }
 
 impl<'a> Network<'a> {
@@ -134,6 +125,7 @@ impl<'a> Network<'a> {
             labels: BTreeMap::new(),
             at: BTreeMap::new(),
             racks: BTreeMap::new(),
+            in_rack: BTreeMap::new(),
             links: BTreeMap::new(),
         };
         for server in servers {
@@ -150,6 +142,7 @@ impl<'a> Network<'a> {
                 (None, Some(_)) => {
                     if let Some(rack) = rack(server) {
                         network.racks.insert(server.id, rack);
+                        network.in_rack.entry(rack).or_default().push(server.id);
                     }
                 }
                 _ => {}
@@ -177,8 +170,7 @@ impl<'a> Network<'a> {
             return grid.near(label).filter_map(|near| self.server_at(&near)).collect();
         }
         let Some(rack) = self.racks.get(&server) else { return Vec::new() };
-        let others = self.racks.iter().filter(|(id, at)| **id != server && *at == rack);
-        others.map(|(id, _)| *id).collect()
+        self.in_rack[rack].iter().filter(|id| **id != server).copied().collect()
     }
 
     /// The servers that are near a recoverer, and neither near the master nor the master itself.
@@ -229,33 +221,16 @@ impl<'a> Network<'a> {
         self.labels.get(&one)?.shared_level(self.labels.get(&other)?)
     }
 
-    /// The edge switches with at least two servers.
-    pub fn switches(&self) -> Vec<EdgeSwitch> {
-        let mut switches: BTreeMap<(String, Option<String>), Vec<ServerId>> = BTreeMap::new();
-        if let Some(grid) = &self.grid {
-            for (server, label) in &self.labels {
-                for level in 0..grid.level_count() {
-                    let link = Some(level.to_string()).filter(|level| self.has_link(*server, level));
-                    let name = grid.switch_name(&grid.switch(label, level));
-                    switches.entry((name, link)).or_default().push(*server);
-                }
+    /// The name of the edge switch that two servers share.
+    pub fn switch_between(&self, one: ServerId, other: ServerId) -> Option<String> {
+        match (&self.grid, self.racks.get(&one)) {
+            (Some(grid), _) => {
+                let level = self.shared_level(one, other)?;
+                Some(grid.switch_name(&grid.switch(self.labels.get(&one)?, level)))
             }
+            (None, Some(rack)) => (self.racks.get(&other)? == rack).then(|| rack_name(*rack)),
+            (None, None) => None,
         }
-        for (server, rack) in &self.racks {
-            let names: Vec<Option<String>> = match self.links.get(server) {
-                Some(links) => links.iter().map(|link| Some(link.name.clone())).collect(),
-                None => vec![None],
-            };
-            for link in names {
-                switches.entry((rack_name(*rack), link)).or_default().push(*server);
-            }
-        }
-        let switches = switches.into_iter().filter(|(_, servers)| servers.len() > 1);
-        switches.map(|((name, link), servers)| EdgeSwitch { name, link, servers }).collect()
-    }
-
-    fn has_link(&self, server: ServerId, name: &str) -> bool {
-        self.links.get(&server).is_some_and(|links| links.iter().any(|link| link.name == name))
     }
 
     /// The racks and their servers: in a grid those on one switch of level 0.
@@ -266,9 +241,7 @@ impl<'a> Network<'a> {
                 racks.entry(grid.switch_name(&grid.switch(label, 0))).or_default().push(*server);
             }
         }
-        for (server, rack) in &self.racks {
-            racks.entry(rack_name(*rack)).or_default().push(*server);
-        }
+        racks.extend(self.in_rack.iter().map(|(rack, servers)| (rack_name(*rack), servers.clone())));
         racks
     }
 }
