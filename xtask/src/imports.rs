@@ -44,7 +44,6 @@ const CIRCLES: &[(&str, &[usize], &str)] = &[
     ("core/shard", &[5], "the shard owns parts that have methods of the shard"),
     ("core/wire", &[7], "messages name each other's fields, and frames those with a checksum of their own"),
     ("io/runtime", &[6, 5], "the disk and the network own parts that have their methods"),
-    ("testing/cluster", &[2], "a cluster starts in a network, which names the cluster's processes"),
     (
         "testing/world",
         &[11, 5, 3, 2],

@@ -156,7 +156,7 @@ fn kill_rounds(arguments: &[&str]) -> Result<(), Failure> {
 pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let Some((which, rest)) = arguments.split_first() else {
         return Err(Failure(
-            "bench needs a benchmark: compare, compare memory, compare cleaning, resp, limits, shard, figures or zones; \
+            "bench needs a benchmark: compare, compare memory, compare cleaning, resp, limits, shard, figures, zones or bcube; \
              `cargo xtask` explains them"
                 .into(),
         ));
@@ -165,11 +165,12 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let (program, part): (&str, &[&str]) = match which.as_str() {
         "compare" | "shard" | "figures" => (which, &[]),
         "zones" => ("ramhold-bench-zones", &[]),
+        "bcube" => ("ramhold-bench-bcube", &[]),
         "resp" => ("compare", &["resp"]),
         "limits" => ("compare", &["limits"]),
         _ => {
             return Err(Failure(format!(
-                "there is no benchmark '{which}'; the benchmarks are compare, resp, limits, shard, figures and zones"
+                "there is no benchmark '{which}'; the benchmarks are compare, resp, limits, shard, figures, zones and bcube"
             )));
         }
     };

@@ -22,6 +22,7 @@ use crate::sweeps::Sweeps;
 use crate::tablets::Tablets;
 use ramhold_base::{LogId, Rng, Version};
 use ramhold_log::{Log, LogConfig};
+use ramhold_placement::Traffic;
 use ramhold_replication::{Event, FlushWish, Replicator};
 use ramhold_shard::{CleaningConfig, LogSegments, ScrubConfig, Shard, ShardConfig};
 use ramhold_wire::{CallRole, Calls, Step, View};
@@ -54,6 +55,8 @@ pub(crate) struct Service {
     pub wishes_to_move: Vec<FlushWish>,
     pub calls: Calls<Context>,
     pub counters: Counters,
+    /// Bytes of dead logs that were fetched.
+    pub fetched: Traffic,
     pub events: Vec<Event>,
 }
 
@@ -109,6 +112,7 @@ impl Service {
             wishes_to_move: Vec::new(),
             calls,
             counters: Counters::default(),
+            fetched: Traffic::default(),
             events: Vec::new(),
         }
     }

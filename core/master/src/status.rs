@@ -6,7 +6,7 @@ use ramhold_base::map::FastMap;
 use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId};
 use ramhold_shard::LogSegments;
 use ramhold_wire::class::StreamClass;
-use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
+use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus, TrafficStatus};
 use ramhold_wire::{Opcode, View};
 
 /// One tablet as its master sees it, for state audits.
@@ -48,6 +48,8 @@ impl Master {
             dropped: self.service.counters.dropped,
         });
         status.copying = Some(self.service.shard.replicator.copying(&LogSegments(&self.service.shard.log)));
+        let (replication, copying) = self.service.shard.replicator.traffic();
+        status.traffic = Some(TrafficStatus { replication, copying, recovery: self.service.fetched.bytes() });
         let (waited, refused) = self.read_lease_counters();
         status.read_lease = Some(ReadLeaseStatus { waited, refused });
     }

@@ -20,6 +20,7 @@ mod copysets;
 mod domain;
 mod grid;
 mod topology;
+mod traffic;
 mod wiring;
 
 pub use check::{Problem, check};
@@ -28,6 +29,7 @@ pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, 
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
 pub use topology::{Network, Path, check_labels, check_links, is_far, path_order, share_place};
 
+pub use traffic::{Distance, Traffic, distance};
 pub use wiring::{EdgeSwitch, Pair, Wiring, pair};
 
 use domain::crowding;

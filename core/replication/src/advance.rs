@@ -280,6 +280,8 @@ impl Replicator {
         let backup = place.backup.expect("callers pass places that are taken");
         place.touched = true;
         place.in_flight += 1;
+        let traffic = if segment.was_complete { &mut self.traffic.1 } else { &mut self.traffic.0 };
+        traffic.count(view, backup, data.bytes() as u64);
         let context = Context::Append { segment: id, place: index, backup, attempt: place.attempt };
         // A large message gets more time, and a slow backup gets twice as much after each timeout.
         let patience = (self.config.append_timeout + transfer_time(data.bytes())) * (1 << place.patience);

@@ -32,7 +32,7 @@ pub use status::ReplicaSeen;
 use copies::Copies;
 use pieces::Pieces;
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
-use ramhold_placement::CopysetCache;
+use ramhold_placement::{CopysetCache, Traffic};
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::DiskFull;
@@ -169,6 +169,8 @@ pub struct Replicator {
     retry: Option<Instant>,
     copies: Copies,
     spreading: Spreading,
+    /// Bytes sent when they were written, and sent again.
+    traffic: (Traffic, Traffic),
     /// Lists over which `advance` walks, kept so that it does not allocate.
     scratch: (Vec<SegmentId>, Vec<StreamId>),
     pieces: Pieces,
@@ -198,6 +200,7 @@ impl Replicator {
             retry: None,
             copies: Copies::default(),
             spreading: Spreading::default(),
+            traffic: Default::default(),
             scratch: (Vec::new(), Vec::new()),
             pieces: Pieces::new(),
         }

@@ -5,7 +5,7 @@ use ramhold_base::{Epoch, Position, SegmentId, ServerId, StreamId};
 use ramhold_placement::shortage;
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::shortage::Shortage;
-use ramhold_wire::status::StreamStatus;
+use ramhold_wire::status::{DistanceBytes, StreamStatus};
 use ramhold_wire::{Standing, View};
 
 /// The most backups without room that a status names.
@@ -25,6 +25,11 @@ pub struct ReplicaSeen {
 impl Replicator {
     pub fn streams(&self) -> impl Iterator<Item = (StreamId, StreamClass)> {
         self.streams.iter().map(|(id, s)| (*id, s.class))
+    }
+
+    /// Bytes that were sent to backups when they were written, and that were sent again.
+    pub fn traffic(&self) -> (DistanceBytes, DistanceBytes) {
+        (self.traffic.0.bytes(), self.traffic.1.bytes())
     }
 
     /// The number of replicas of each segment of a stream.

@@ -91,6 +91,36 @@ pub struct ProcessStatus {
     /// Links to other servers on which nothing comes back. None: this server has no links.
     #[n(24)]
     pub silent_links: Option<Vec<SilentLink>>,
+    /// What the master has exchanged with other servers since its start. None: the server is no master.
+    #[n(25)]
+    pub traffic: Option<TrafficStatus>,
+}
+
+/// Bytes of log data that a master has exchanged with other servers, without headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct TrafficStatus {
+    /// Sent to backups when it was written.
+    #[n(0)]
+    pub replication: DistanceBytes,
+    /// Sent to backups again, because a replica was lost or had to move.
+    #[n(1)]
+    pub copying: DistanceBytes,
+    /// Fetched from backups, to recover other servers.
+    #[n(2)]
+    pub recovery: DistanceBytes,
+}
+
+/// Bytes by where the other server stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct DistanceBytes {
+    /// It shares an edge switch: in a grid a switch, else a rack.
+    #[n(0)]
+    pub near: u64,
+    /// It is in the same zone, or there are no zones.
+    #[n(1)]
+    pub zone: u64,
+    #[n(2)]
+    pub other_zone: u64,
 }
 
 /// A link to another server on which nothing comes back.

@@ -79,14 +79,13 @@ impl Page {
         }
     }
 
-    /// A gauge with a sample for each set of labels.
-    pub fn gauges<const N: usize>(
+    /// A counter or gauge with a sample for each set of labels.
+    pub fn by_labels<const N: usize>(
         &mut self,
-        name: &str,
-        help: &str,
+        (name, kind, help): (&str, &str, &str),
         samples: impl IntoIterator<Item = ([(&'static str, String); N], impl Into<Value>)>,
     ) {
-        self.begin(name, "gauge", help);
+        self.begin(name, kind, help);
         for (labels, value) in samples {
             let labels: Vec<(&str, &str)> =
                 labels.iter().map(|(label, value)| (*label, value.as_str())).collect();

@@ -84,6 +84,7 @@ fn server() -> ServerSeen {
         results: Some(Default::default()),
         read_lease: Some(Default::default()),
         copying: Some(Default::default()),
+        traffic: Some(Default::default()),
         ..ProcessStatus::default()
     };
     let operations =
@@ -237,6 +238,7 @@ fn check(family: &Family) {
         "durability",
         "of",
         "kind",
+        "distance",
         "state",
         "phase",
         "role",

@@ -1,5 +1,6 @@
 //! A coordinator and servers, each a process, in directories of their own.
 
+use crate::namespace::COORDINATOR;
 use crate::network::{LINK_COUNT, Network};
 use crate::process::Process;
 use crate::scratch::Scratch;
@@ -14,9 +15,6 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Mutex;
 use std::time::Duration;
-
-/// The number of the coordinator among the members; servers are numbered from 1.
-pub const COORDINATOR: usize = 0;
 
 /// If this is set in the environment, the directories of the tests stay for inspection.
 const KEEP: &str = "RAMHOLD_TEST_KEEP";
@@ -187,6 +185,12 @@ impl Cluster {
             push("--label", format!("host={}", name(member)).into());
             if let Some(zone) = member.checked_rem(self.options.zones) {
                 push("--label", format!("zone=z{zone}").into());
+            }
+            if let Some(cube) = self.network.as_ref().and_then(Network::cube) {
+                push("--label", format!("bcube={}", cube.label(member)).into());
+                for level in 0..cube.level_count() {
+                    push("--link", format!("{level}={}", crate::cube::address(member, level)).into());
+                }
             }
             if self.options.has_links {
                 for network in 1..=LINK_COUNT {

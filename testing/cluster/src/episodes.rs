@@ -8,8 +8,10 @@
 //! A server that was declared dead ends by itself, with an exit code of its own, and is started again. Any
 //! other end is a failure of the run.
 
-use crate::cluster::{COORDINATOR, Cluster, name};
-use crate::network::{Cut, End, between};
+use crate::cluster::{Cluster, name};
+use crate::namespace::COORDINATOR;
+use crate::namespace::End;
+use crate::network::{Cut, between};
 use crate::waiting::{Failure, pass, wait_for};
 use ramhold_base::{RecoveryId, Rng, Term};
 use ramhold_client::{RecoveryPhase, RecoveryReport, ServerId, ServerState};

@@ -4,9 +4,10 @@
 use crate::ballast::{fill, verify};
 use crate::checker::{Checker, Verdict};
 use crate::clients::Clients;
-use crate::cluster::{COORDINATOR, Cluster, Options, name};
+use crate::cluster::{Cluster, Options, name};
 use crate::episodes::{Consequence, Episode};
 use crate::history::{CLIENTS_PER_PROCESS, now};
+use crate::namespace::COORDINATOR;
 use crate::network::Network;
 use crate::sums::Sums;
 use crate::waiting::{Failure, check_interrupted, pass};

@@ -13,14 +13,12 @@
 //!
 //! Making the network needs root, `unshare`, `ip` and `nft`. If one of them is missing, the error says which.
 
-use crate::cluster::COORDINATOR;
+use crate::cube::Cube;
+use crate::namespace::{COORDINATOR, End, Namespace, output, port_name};
 use crate::waiting::Failure;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use ramhold_placement::Grid;
+use ramhold_wire::topology::Topology;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
-use std::process::{Command, Stdio};
 
 const SUBNET_BITS: u8 = 24;
 const PORT: u16 = 7400;
@@ -37,15 +35,10 @@ pub struct Cut {
     pub to: End,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    Member(usize),
-    Clients,
-}
-
 pub struct Network {
     switch: Namespace,
     members: Vec<Namespace>,
+    cube: Option<Cube>,
 }
 
 impl Network {
@@ -56,18 +49,46 @@ impl Network {
         switch.run("ip", &["link", "add", "bridge", "type", "bridge"])?;
         switch.run("ip", &["link", "set", "bridge", "up"])?;
         let clients = Namespace::create("clients")?;
-        switch.join(&clients, End::Clients)?;
+        join(&switch, &clients, End::Clients)?;
         let mut members = Vec::new();
         for member in 0..member_count {
             let namespace = Namespace::create(&format!("member-{member}"))?;
-            switch.join(&namespace, End::Member(member))?;
+            join(&switch, &namespace, End::Member(member))?;
             members.push(namespace);
         }
         switch.rules(
             "add table bridge cuts; add chain bridge cuts cut { type filter hook forward priority 0; }",
         )?;
         clients.enter()?;
-        Ok(Network { switch, members })
+        Ok(Network { switch, members, cube: None })
+    }
+
+    /// Makes a network for a coordinator and servers at all places of a grid, and lays the cables of the grid.
+    pub fn create_cube(topology: &Topology, megabits: Option<u32>) -> Result<Network, Failure> {
+        let grid = Grid::of(topology).ok_or_else(|| Failure(format!("{topology} is no grid")))?;
+        let servers = usize::try_from(grid.server_count()).unwrap_or(usize::MAX);
+        let mut network = Network::create(servers + 1)?;
+        network.cube = Some(Cube::lay(&network.switch, &network.members[1..], grid, megabits)?);
+        Ok(network)
+    }
+
+    pub fn cube(&self) -> Option<&Cube> {
+        self.cube.as_ref()
+    }
+
+    /// Takes the cable of a member on a level out, or puts it in again.
+    pub fn plug_level(&self, member: usize, level: usize, is_in: bool) -> Result<(), Failure> {
+        self.cube.iter().try_for_each(|cube| cube.plug(&self.switch, member, level, is_in))
+    }
+
+    /// Switches the switch of a member on a level off, or on again.
+    pub fn power(&self, member: usize, level: usize, is_on: bool) -> Result<(), Failure> {
+        self.cube.iter().try_for_each(|cube| cube.power(&self.switch, member, level, is_on))
+    }
+
+    /// From now on nothing of one member's addresses on these levels reaches the other one's, and the other way round.
+    pub fn cut_paths(&self, between: (usize, usize), levels: &[usize]) -> Result<(), Failure> {
+        self.cube.iter().try_for_each(|cube| cube.cut_paths(&self.switch, between, levels))
     }
 
     pub fn address(member: usize) -> SocketAddr {
@@ -111,6 +132,11 @@ impl Network {
 
     /// Counts from now on what goes from a member of one of these groups to a member of another.
     pub fn count_between(&self, groups: &[Vec<usize>]) -> Result<(), Failure> {
+        self.count(groups, "")
+    }
+
+    /// `what`: the packets that are counted; empty: all.
+    fn count(&self, groups: &[Vec<usize>], what: &str) -> Result<(), Failure> {
         let ports = |group: &Vec<usize>| {
             let names: Vec<String> =
                 group.iter().map(|member| format!("\"{}\"", port_name(End::Member(*member)))).collect();
@@ -124,12 +150,19 @@ impl Network {
                 if other != index {
                     let (from, to) = (ports(from), ports(to));
                     rules += &format!(
-                        "add rule bridge counts count iifname {from} oifname {to} counter name crossed; "
+                        "add rule bridge counts count iifname {from} oifname {to} {what} counter name crossed; "
                     );
                 }
             }
         }
         self.switch.rules(&rules)
+    }
+
+    /// Counts from now on what servers send each other over the first bridge, without the questions of ARP, which go to
+    /// everybody.
+    pub fn count_among_servers(&self) -> Result<(), Failure> {
+        let groups: Vec<Vec<usize>> = (1..self.members.len()).map(|member| vec![member]).collect();
+        self.count(&groups, "meta protocol ip")
     }
 
     /// The bytes that were counted so far, with the headers of IP and TCP.
@@ -147,6 +180,12 @@ impl Network {
     pub fn heal(&self) -> Result<(), Failure> {
         for member in 0..self.members.len() {
             self.plug(member, true)?;
+            if let Some(cube) = self.cube.as_ref().filter(|_| member != COORDINATOR) {
+                for level in 0..cube.level_count() {
+                    cube.plug(&self.switch, member, level, true)?;
+                    cube.power(&self.switch, member, level, true)?;
+                }
+            }
         }
         self.switch.rules("flush chain bridge cuts cut")
     }
@@ -169,15 +208,6 @@ pub fn between(member: usize, others: impl IntoIterator<Item = End>) -> Vec<Cut>
         .collect()
 }
 
-/// The bridge's end of a cable.
-fn port_name(end: End) -> String {
-    match end {
-        End::Clients => "clients".to_owned(),
-        End::Member(COORDINATOR) => "coordinator".to_owned(),
-        End::Member(member) => format!("server-{member}"),
-    }
-}
-
 fn ip_address(end: End) -> Ipv4Addr {
     let last = match end {
         End::Clients => CLIENTS_ADDRESS,
@@ -186,100 +216,16 @@ fn ip_address(end: End) -> Ipv4Addr {
     Ipv4Addr::new(10, 231, 0, last)
 }
 
-struct Namespace {
-    file: File,
-    name: String,
-}
-
-impl Namespace {
-    /// `name` is for errors only.
-    fn create(name: &str) -> Result<Namespace, Failure> {
-        let about = |what: String| Failure(format!("unshare --net: {what}"));
-        // A process must be inside until the namespace's file is open here.
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--", "sh", "-c", "echo inside && read end"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| about(error.to_string()))?;
-        let mut told = String::new();
-        let stdout = child.stdout.take().expect("it was asked for");
-        BufReader::new(stdout).read_line(&mut told).map_err(|error| about(error.to_string()))?;
-        let path = format!("/proc/{}/ns/net", child.id());
-        let file = File::open(&path).map_err(|error| about(format!("{path}: {error}")));
-        // Ends the shell's input, and so the shell.
-        let output = child.wait_with_output().map_err(|error| about(error.to_string()))?;
-        if told.is_empty() {
-            return Err(about(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+/// Lays a cable from the first bridge to a namespace, and gives it its addresses.
+fn join(switch: &Namespace, other: &Namespace, end: End) -> Result<(), Failure> {
+    switch.lay(&port_name(end), other, "cable", "bridge")?;
+    let address = format!("{}/{SUBNET_BITS}", ip_address(end));
+    other.run("ip", &["address", "add", &address, "dev", "cable"])?;
+    if let End::Member(member) = end {
+        for network in 1..=LINK_COUNT {
+            let link = format!("{}/{SUBNET_BITS}", Network::link(member, network));
+            other.run("ip", &["address", "add", &link, "dev", "cable"])?;
         }
-        let namespace = Namespace { file: file?, name: name.to_owned() };
-        namespace.run("ip", &["link", "set", "lo", "up"])?;
-        Ok(namespace)
     }
-
-    /// Lays a cable from this namespace, the switch, to another.
-    fn join(&self, other: &Namespace, end: End) -> Result<(), Failure> {
-        let port = port_name(end);
-        let file = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
-        self.run("ip", &["link", "add", &port, "type", "veth", "peer", "name", "cable"])?;
-        self.run("ip", &["link", "set", "cable", "netns", &file])?;
-        self.run("ip", &["link", "set", &port, "master", "bridge", "up"])?;
-        let address = format!("{}/{SUBNET_BITS}", ip_address(end));
-        other.run("ip", &["address", "add", &address, "dev", "cable"])?;
-        if let End::Member(member) = end {
-            for network in 1..=LINK_COUNT {
-                let link = format!("{}/{SUBNET_BITS}", Network::link(member, network));
-                other.run("ip", &["address", "add", &link, "dev", "cable"])?;
-            }
-        }
-        other.run("ip", &["link", "set", "cable", "up"])
-    }
-
-    fn enter(&self) -> Result<(), Failure> {
-        enter(&self.file, &self.name)
-    }
-
-    /// Moves this thread there, does something, and comes back.
-    fn within<T>(&self, what: impl FnOnce() -> T) -> Result<T, Failure> {
-        let here = "/proc/thread-self/ns/net";
-        let home = File::open(here).map_err(|error| Failure(format!("{here}: {error}")))?;
-        self.enter()?;
-        let done = what();
-        enter(&home, here)?;
-        Ok(done)
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {
-        self.within(|| run(program, arguments, None))?
-    }
-
-    fn rules(&self, rules: &str) -> Result<(), Failure> {
-        self.within(|| run("nft", &["-f", "-"], Some(rules)))?
-    }
-}
-
-fn enter(namespace: &File, name: &str) -> Result<(), Failure> {
-    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-        .map_err(|error| Failure(format!("cannot enter the network namespace {name}: {error}")))
-}
-
-fn run(program: &str, arguments: &[&str], input: Option<&str>) -> Result<(), Failure> {
-    output(program, arguments, input).map(drop)
-}
-
-/// The output of a program.
-fn output(program: &str, arguments: &[&str], input: Option<&str>) -> Result<String, Failure> {
-    let about = |what: String| Failure(format!("{program} {}: {what}", arguments.join(" ")));
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| about(error.to_string()))?;
-    // It is dropped at once, which ends the child's input.
-    let mut stdin = child.stdin.take().expect("it was asked for");
-    if let Some(input) = input {
-        stdin.write_all(input.as_bytes()).map_err(|error| about(error.to_string()))?;
-    }
-    drop(stdin);
-    let output = child.wait_with_output().map_err(|error| about(error.to_string()))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(about(String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ")))
+    other.run("ip", &["link", "set", "cable", "up"])
 }

@@ -5,8 +5,10 @@
 //!
 //! Not here: faults of single members (episodes).
 
-use crate::cluster::{COORDINATOR, Cluster, RECOVER_WITHIN};
-use crate::network::{Cut, End};
+use crate::cluster::{Cluster, RECOVER_WITHIN};
+use crate::namespace::COORDINATOR;
+use crate::namespace::End;
+use crate::network::Cut;
 use crate::waiting::{Failure, pass, wait_for};
 use ramhold_client::ServerState;
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@
 //! `recovery`). Here a *server* is a machine, the unit that fails as a whole. Several server processes on one
 //! machine count as its cores.
 
+mod crossing;
 mod description;
 mod hardware;
 mod loss;
@@ -74,6 +75,12 @@ mod tests {
             ),
             (&["--servers", "9", "--crashes-per-year", "few"], "crashes"),
             (&["--servers", "9", "--network", "25"], "not a rate"),
+            (&["--servers", "9", "--placement", "zone-local"], "give --zones"),
+            (&["--servers", "9", "--zones", "10"], "2 to 9 zones"),
+            (&["--servers", "9", "--zones", "1"], "1 is not in"),
+            (&["--servers", "9", "--uplink", "10Gbit"], "--zones"),
+            (&["--servers", "9", "--zones", "3", "--placement", "copyset"], "not in the model"),
+            (&["--servers", "4", "--zones", "3", "--placement", "zone-local"], "another server in each zone"),
             (&["--servers", "9", "--profile", "2012"], "sosp11, tut15, 2026"),
             (&[], "--servers"),
         ] {
@@ -116,6 +123,26 @@ mod tests {
         // The price of copysets: only few servers take over the replicas of a dead backup.
         assert_eq!((scatter.recreation_servers, copysets.recreation_servers), (999, 4));
         assert!(copysets.whole_again() > 10.0 * scatter.whole_again());
+    }
+
+    /// The price and the gain of zone-local, end to end: three zones of three servers.
+    // H3
+    #[test]
+    fn zone_local_crosses_zones_less_and_recovers_on_fewer_servers() {
+        let nine = |placement: &str| {
+            plan(&["--servers", "9", "--zones", "3", "--placement", placement, "--uplink", "10Gbit"])
+        };
+        let (scatter, local) = (nine("scatter"), nine("zone-local"));
+        let (scatter, local) = (scatter.picture().unwrap(), local.picture().unwrap());
+        let fetched = |picture: &picture::Picture<'_>| picture.zones.as_ref().unwrap().fetched_bytes;
+        assert!(fetched(&scatter) > 0.6 * 64.0 * (1u64 << 30) as f64);
+        assert_eq!((fetched(&local), local.masters, scatter.masters), (0.0, 2, 8));
+        assert!(local.recovery.replay > 3.9 * scatter.recovery.replay);
+        // All new replicas of a zone's recovery leave it over one uplink.
+        assert_eq!(local.recovery.bound, recovery::Bound::Uplink);
+        assert!(local.recovery.total > 60.0);
+        assert!(report::text(&local).contains("between zones"));
+        assert_eq!(report::json(&local)["zones"]["written"], 2.0);
     }
 
     #[test]

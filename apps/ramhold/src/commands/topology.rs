@@ -1,6 +1,7 @@
 //! `topology`: where the servers stand in the cluster's network, and what follows from it (H1).
 
 pub mod links;
+mod traffic;
 
 use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
@@ -23,6 +24,7 @@ Examples:
   ramhold topology rings s3 --json
   ramhold topology paths 00 11
   ramhold topology links
+  ramhold topology traffic
   ramhold topology check --placement zone-local --replicas 3
 
 The coordinator is given the topology at its start, and keeps it:
@@ -87,6 +89,16 @@ Examples:
   ramhold topology links
   ramhold topology links --json")]
     Links,
+    /// Show how far the log data of servers goes.
+    ///
+    /// For each server that is up, since its start: what it has sent to backups when it was written, or
+    /// again because a replica was lost, and what it has fetched to recover others. Near are servers that
+    /// share an edge switch, or a rack.
+    #[command(after_help = "\
+Examples:
+  ramhold topology traffic
+  ramhold topology traffic --json")]
+    Traffic,
     /// Say what would not work, with the servers that are up.
     ///
     /// Tries a topology, a placement and a number of replicas on the servers that are up, and changes nothing.
@@ -123,6 +135,10 @@ impl TopologyCommand {
                 let outages = cluster.outages.as_deref().unwrap_or_default();
                 let links = links::Links::ask(&mut client, &up, outages);
                 if global.json { output::print_json(&links.json()) } else { output::print(&links.text()) }
+            }
+            Command::Traffic => {
+                let traffic = traffic::TrafficTable::ask(&mut client, &up);
+                if global.json { output::print_json(&traffic.json()) } else { output::print(&traffic.text()) }
             }
             Command::Check { topology, placement, replicas } => {
                 let topology = topology.as_ref().unwrap_or(&cluster.topology);

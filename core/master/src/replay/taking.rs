@@ -106,6 +106,9 @@ impl Partition {
                 sums.reading += u64::from(times.reading);
                 sums.waiting += u64::from(times.waiting);
                 let source = fetching.jobs[fetch.job].sources.get(fetch.source);
+                if let Some(source) = source {
+                    service.fetched.count(step.view, source.backup, body.len() as u64);
+                }
                 if let Some(is_far) = source.and_then(|source| is_far(step.view, source.backup)) {
                     let far = if is_far { body.len() as u64 } else { 0 };
                     sums.far_bytes = Some(sums.far_bytes.unwrap_or(0) + far);

@@ -57,9 +57,12 @@ impl Role for CoordinatorSeen {
         );
         if !self.gone.is_empty() {
             let since = |gone: &GoneReport| Duration::from_millis(gone.since.0);
-            page.gauges(
-                "ramhold_server_gone_since_seconds",
-                "When a server that is gone was declared dead, in seconds since 1970.",
+            page.by_labels(
+                (
+                    "ramhold_server_gone_since_seconds",
+                    "gauge",
+                    "When a server that is gone was declared dead, in seconds since 1970.",
+                ),
                 self.gone.iter().map(|gone| {
                     let (server, address) = (gone.server.to_string(), gone.address.0.to_string());
                     ([("server", server), ("address", address)], since(gone))

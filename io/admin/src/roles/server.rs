@@ -8,7 +8,7 @@ use ramhold_wire::Opcode;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{
     BackupStatus, CleaningStatus, CopyingStatus, ProcessStatus, ReadLeaseStatus, ResultsStatus, ScrubStatus,
-    StreamStatus,
+    StreamStatus, TrafficStatus,
 };
 use std::time::Duration;
 
@@ -58,6 +58,9 @@ impl Role for ServerSeen {
         write_streams(page, &status.streams);
         if let Some(copying) = &status.copying {
             write_copying(page, copying);
+        }
+        if let Some(traffic) = &status.traffic {
+            write_traffic(page, traffic);
         }
         page.gauge(
             "ramhold_recovery_partitions",
@@ -207,6 +210,26 @@ fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
     for (name, help, of) in families {
         page.by_label((name, "gauge", help), "durability", sums(of));
     }
+}
+
+fn write_traffic(page: &mut Page, traffic: &TrafficStatus) {
+    let kinds =
+        [("replication", traffic.replication), ("copying", traffic.copying), ("recovery", traffic.recovery)];
+    let samples = kinds.into_iter().flat_map(|(kind, bytes)| {
+        let distances = [("near", bytes.near), ("zone", bytes.zone), ("other_zone", bytes.other_zone)];
+        distances
+            .map(|(distance, bytes)| ([("kind", kind.to_owned()), ("distance", distance.to_owned())], bytes))
+    });
+    page.by_labels(
+        (
+        "ramhold_traffic_bytes_total",
+        "counter",
+        "Log data that its master sent to backups when it was written (replication) or because a replica was lost (copying), \
+         or fetched from backups (recovery), by where the other server stands: it shares a switch or rack (near), is in the \
+         same zone, or in another one.",
+        ),
+        samples,
+    );
 }
 
 fn write_copying(page: &mut Page, copying: &CopyingStatus) {

@@ -3,6 +3,7 @@
 
 mod admin;
 mod coordinator;
+mod cube;
 mod damage;
 mod dev;
 mod directories;

@@ -19,6 +19,7 @@ Examples:
   ramhold plan --servers 1000 --placement copyset --scatter-width 10 \\
       --failures 25
   ramhold plan --servers 100000 --replicas 2 --profile sosp11 --json
+  ramhold plan --servers 30 --zones 3 --placement zone-local --uplink 10Gbit
   ramhold plan --servers 12 --memory 256GiB --network 100Gbit --cores 16 \\
       --detection 100ms
 
@@ -64,9 +65,16 @@ pub struct Plan {
     #[arg(long, value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     pub replicas: u8,
-    /// Placement of replicas: 'scatter', 'copyset' or 'copyset:RINGS', as for 'ramhold coordinator'.
+    /// Placement of replicas: 'scatter', 'copyset', 'copyset:RINGS' or 'zone-local', as for 'ramhold
+    /// coordinator'. The last needs --zones.
     #[arg(long, value_name = "HOW", default_value = "scatter")]
     pub placement: ReplicaPlacement,
+    /// Zones of the same size in which the servers stand: tells how many bytes cross them.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(2..=SERVER_COUNT_MAX))]
+    pub zones: Option<u64>,
+    /// Network rate between a zone and all others, in each direction: 25Gbit, 3GB. Needs --zones.
+    #[arg(long, value_name = "RATE", requires = "zones", value_parser = parse_rate)]
+    pub uplink: Option<f64>,
     /// Use as many rings of copysets as are needed for each server to share copysets with at least this many
     /// others. When a server dies, these others make its replicas anew. Needs --placement copyset.
     #[arg(long, value_name = "SERVERS")]
@@ -141,10 +149,18 @@ impl Plan {
 
     pub fn spread(&self) -> Result<Spread, String> {
         match (self.placement, self.scatter_width) {
-            (ReplicaPlacement::ZoneLocal, _) => {
-                Err("--placement zone-local is not in the model: give scatter or copyset".to_owned())
+            (ReplicaPlacement::ZoneLocal, _) if self.zones.is_none() => {
+                Err("--placement zone-local needs zones; give --zones".to_owned())
             }
-            (ReplicaPlacement::Scatter, None) => Ok(Spread::Scatter),
+            (ReplicaPlacement::Copysets { .. }, _) if self.zones.is_some() => {
+                Err("copysets in zones are not in the model; give --placement scatter or zone-local"
+                    .to_owned())
+            }
+            (ReplicaPlacement::ZoneLocal, Some(_)) => {
+                Err("--scatter-width applies to copysets only; give --placement copyset".to_owned())
+            }
+            // The servers of a segment are drawn by chance within zones, and die whatever their zones.
+            (ReplicaPlacement::ZoneLocal | ReplicaPlacement::Scatter, None) => Ok(Spread::Scatter),
             (ReplicaPlacement::Scatter, Some(_)) => {
                 Err("--scatter-width applies to copysets only; give --placement copyset".to_owned())
             }

@@ -1,10 +1,12 @@
 //! All that follows from the description of a cluster.
 
+use super::crossing::{Crossing, crossing};
 use super::description::{Failing, Plan};
 use super::hardware::Hardware;
 use super::loss::Layout;
 use super::recovery::{Recovery, Work, recovery, recreation};
 use ramhold_base::limits::SEGMENT_BYTES;
+use ramhold_wire::ReplicaPlacement;
 
 /// A recovery partition as the coordinator cuts it by default: smaller logs have fewer recovery masters.
 const PARTITION_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
@@ -26,9 +28,23 @@ pub struct Picture<'a> {
     pub in_a_year: Option<f64>,
     pub recovery: Recovery,
     pub masters: u64,
+    /// The servers that have primaries of one log.
+    pub backups: u64,
     /// Seconds until the replicas that a dead server held are made anew, and on how many servers.
     pub recreation: f64,
     pub recreation_servers: u64,
+    /// None: there are no zones.
+    pub zones: Option<Zones>,
+}
+
+/// What crosses zones.
+pub struct Zones {
+    pub crossing: Crossing,
+    /// In the recovery of one server: fetched from other zones, and replicated to other zones.
+    pub fetched_bytes: f64,
+    pub replicated_bytes: f64,
+    /// Seconds that the recovery's bytes are on the fullest uplink; none: its rate is not known.
+    pub uplink: Option<f64>,
 }
 
 impl Picture<'_> {
@@ -39,6 +55,16 @@ impl Picture<'_> {
 }
 
 impl Plan {
+    fn between_zones(&self, zones: u64, log_bytes: f64) -> Zones {
+        let crossing = crossing(self.placement, zones, u64::from(self.replicas));
+        let fetched_bytes = crossing.fetched * log_bytes;
+        let replicated_bytes = crossing.written * self.utilisation * log_bytes;
+        // Recovery masters of one zone send all new replicas over its uplink; else each zone sends its share.
+        let senders = if self.placement == ReplicaPlacement::ZoneLocal { 1.0 } else { zones as f64 };
+        let sent = fetched_bytes / zones as f64 + replicated_bytes / senders;
+        Zones { crossing, fetched_bytes, replicated_bytes, uplink: self.uplink.map(|rate| sent / rate) }
+    }
+
     /// Fails for a description that makes no sense, with the reason.
     pub fn picture(&self) -> Result<Picture<'_>, String> {
         let replicas = u64::from(self.replicas);
@@ -47,6 +73,9 @@ impl Plan {
                 "{replicas} replicas need {} servers, because each is on another server than the data; give more --servers or fewer --replicas",
                 replicas + 1
             ));
+        }
+        if let Some(zones) = self.zones.filter(|zones| *zones > self.servers) {
+            return Err(format!("--zones {zones}: {0} servers stand in 2 to {0} zones", self.servers));
         }
         if self.memory < u64::from(SEGMENT_BYTES) {
             return Err(format!("--memory {} holds no segment; give at least 8MiB", self.memory));
@@ -73,17 +102,30 @@ impl Plan {
         let bytes_lost = over(Layout::segments_lost) * f64::from(SEGMENT_BYTES) * self.utilisation;
         let log_bytes = self.memory as f64;
         let others = self.servers - 1;
-        let masters = others.min((log_bytes / PARTITION_BYTES).ceil() as u64);
+        // With zone-local the primaries are in the dead server's zone, and its recovery masters.
+        let at_home = match (self.placement, self.zones) {
+            (ReplicaPlacement::ZoneLocal, Some(zones)) => (self.servers / zones).saturating_sub(1),
+            _ => others,
+        };
+        if at_home == 0 {
+            return Err(
+                "--placement zone-local needs another server in each zone; give more --servers".into()
+            );
+        }
+        let masters = at_home.min((log_bytes / PARTITION_BYTES).ceil() as u64);
         let work = Work {
             log_bytes,
             live: self.utilisation,
             object_bytes: self.object_bytes as f64,
             replicas: f64::from(self.replicas),
             masters: masters as f64,
-            backups: others as f64,
+            backups: at_home as f64,
+            takers: others as f64,
         };
         // A single replica has no other replicas whose copyset it must stay in.
         let recreation_servers = if replicas == 1 { others } else { layout.scatter_width() };
+        let zones = self.zones.map(|zones| self.between_zones(zones, log_bytes));
+        let on_uplink = zones.as_ref().and_then(|zones| zones.uplink).unwrap_or_default();
         let mut picture = Picture {
             plan: self,
             hardware,
@@ -93,10 +135,12 @@ impl Plan {
             bytes_lost_then: if after_power_cut > 0.0 { bytes_lost / after_power_cut } else { 0.0 },
             at_once: over(Layout::at_once),
             in_a_year: None,
-            recovery: recovery(&work, &hardware),
+            recovery: recovery(&work, &hardware).over_uplink(on_uplink),
             masters,
+            backups: at_home,
             recreation: recreation(&work, recreation_servers as f64, &hardware),
             recreation_servers,
+            zones,
         };
         let away_years = picture.whole_again() / YEAR_SECONDS;
         if self.crashes_per_year * away_years <= AWAY_MAX {

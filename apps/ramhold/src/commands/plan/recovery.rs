@@ -21,9 +21,10 @@ pub struct Work {
     pub live: f64,
     pub object_bytes: f64,
     pub replicas: f64,
-    /// Servers that replay a part each, and servers that have primaries.
+    /// Servers that replay a part each, servers that have primaries, and servers that take new replicas.
     pub masters: f64,
     pub backups: f64,
+    pub takers: f64,
 }
 
 /// Seconds, each as if nothing else had to be done.
@@ -52,6 +53,8 @@ pub enum Bound {
     Detection,
     Disks,
     Network,
+    /// Between zones.
+    Uplink,
     Replay,
 }
 
@@ -61,21 +64,37 @@ impl Bound {
             Bound::Detection => "detection",
             Bound::Disks => "disks",
             Bound::Network => "network",
+            Bound::Uplink => "uplinks",
             Bound::Replay => "replay",
         }
+    }
+}
+
+impl Recovery {
+    /// The same where bytes are on the fullest uplink of a zone for so long.
+    pub fn over_uplink(self, seconds: f64) -> Recovery {
+        let besides = self.total - self.detection - self.first_segment;
+        if seconds <= besides {
+            return self;
+        }
+        let total = self.detection + self.first_segment + seconds;
+        let bound =
+            if self.detection > seconds + self.first_segment { Bound::Detection } else { Bound::Uplink };
+        Recovery { total, bound, ..self }
     }
 }
 
 pub fn recovery(work: &Work, hardware: &Hardware) -> Recovery {
     let (of_master, of_backup) = (work.log_bytes / work.masters, work.log_bytes / work.backups);
     let anew = work.live * work.replicas;
+    let anew_of_taker = anew * work.log_bytes / work.takers;
     let read = of_backup / hardware.disk_read;
-    let too_much = hardware.buffers.map_or(0.0, |buffers| (anew * of_backup - buffers as f64).max(0.0));
+    let too_much = hardware.buffers.map_or(0.0, |buffers| (anew_of_taker - buffers as f64).max(0.0));
     let flush = too_much / hardware.disk_write;
     let transfer = of_master / hardware.network;
     let replicate = anew * of_master / hardware.network;
     let sent = of_backup + anew * of_master;
-    let received = of_master + anew * of_backup;
+    let received = of_master + anew_of_taker;
     let network = sent.max(received) / hardware.network;
     let of_core = of_master / f64::from(hardware.cores);
     let replay = (of_core / hardware.replay).max(of_core / work.object_bytes / hardware.replay_records);
@@ -108,7 +127,7 @@ mod tests {
     /// Full of live objects of 1 KB, three replicas, as the papers' measurements are; masters and backups.
     fn work(gigabytes: f64, masters: f64, backups: f64) -> Work {
         let log_bytes = gigabytes * 1e9;
-        Work { log_bytes, live: 1.0, object_bytes: 1024.0, replicas: 3.0, masters, backups }
+        Work { log_bytes, live: 1.0, object_bytes: 1024.0, replicas: 3.0, masters, backups, takers: backups }
     }
 
     /// TUT15 "Scale and Recovery". Tolerance: 30 %, as its seconds are whole and leave detection out; without detection

@@ -13,6 +13,7 @@ pub fn text(picture: &Picture<'_>) -> String {
     tell_copies(picture, &mut lines);
     tell_loss(picture, &mut lines);
     tell_recovery(picture, &mut lines);
+    tell_zones(picture, &mut lines);
     lines.text
 }
 
@@ -97,7 +98,7 @@ fn tell_loss(picture: &Picture<'_>, lines: &mut Lines) {
 
 fn tell_recovery(picture: &Picture<'_>, lines: &mut Lines) {
     let Picture { plan, recovery, masters, .. } = picture;
-    let (bound, backups) = (recovery.bound.name(), plan.servers - 1);
+    let (bound, backups) = (recovery.bound.name(), picture.backups);
     lines.head("recovery of one server");
     lines.add(
         &time_text(recovery.total),
@@ -117,6 +118,20 @@ fn tell_recovery(picture: &Picture<'_>, lines: &mut Lines) {
     lines.head("replicas that it held for others");
     let servers = picture.recreation_servers;
     lines.add(&time_text(picture.recreation), format!("until they are made anew, on {servers} servers"));
+}
+
+fn tell_zones(picture: &Picture<'_>, lines: &mut Lines) {
+    let Some(zones) = &picture.zones else { return };
+    lines.head("between zones");
+    lines.add(&format!("{:.2} B", zones.crossing.written), "for each byte written".to_owned());
+    let fetched = bytes_text(zones.fetched_bytes as u64);
+    let share = share_text(zones.crossing.fetched);
+    lines.add(&fetched, format!("fetched by the recovery of one server, {share} of its log"));
+    let replicated = bytes_text(zones.replicated_bytes as u64);
+    lines.add(&replicated, "sent by the recovery masters to new replicas".to_owned());
+    if let (Some(seconds), Some(rate)) = (zones.uplink, picture.plan.uplink) {
+        lines.add(&time_text(seconds), format!("of that on the fullest uplink, of {}", bits_text(rate)));
+    }
 }
 
 /// Bytes in the whole cluster, but for the last.
@@ -170,7 +185,7 @@ pub fn json(picture: &Picture<'_>) -> Value {
     if let (Some(fields), Some(bytes)) = (machine.as_object_mut(), hardware.buffers) {
         fields.insert("buffer_bytes".to_owned(), bytes.into());
     }
-    json!({
+    let mut told = json!({
         "servers": plan.servers,
         "memory_bytes": plan.memory,
         "utilisation": plan.utilisation,
@@ -200,7 +215,20 @@ pub fn json(picture: &Picture<'_>) -> Value {
         "recovery_masters": picture.masters,
         "recreation_seconds": picture.recreation,
         "recreation_servers": picture.recreation_servers,
-    })
+    });
+    if let (Some(fields), Some(zones)) = (told.as_object_mut(), &picture.zones) {
+        let mut between = json!({
+            "count": plan.zones,
+            "written": zones.crossing.written,
+            "recovery_fetched_bytes": zones.fetched_bytes as u64,
+            "recovery_replicated_bytes": zones.replicated_bytes as u64,
+        });
+        if let (Some(fields), Some(seconds)) = (between.as_object_mut(), zones.uplink) {
+            fields.insert("uplink_seconds".to_owned(), seconds.into());
+        }
+        fields.insert("zones".to_owned(), between);
+    }
+    told
 }
 
 /// A label or a figure in front, then what it is.
@@ -221,6 +249,7 @@ impl Lines {
 
 fn placement(picture: &Picture<'_>) -> String {
     let placement = match picture.layout.spread {
+        _ if picture.plan.placement == ReplicaPlacement::ZoneLocal => ReplicaPlacement::ZoneLocal,
         Spread::Scatter => ReplicaPlacement::Scatter,
         Spread::Copysets { rings } => ReplicaPlacement::Copysets { rings },
     };
