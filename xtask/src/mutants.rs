@@ -122,7 +122,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("RecoveredAnywhere", "ramhold-coordinator", "protocol", "zones::"),
     ("PathsUnused", "ramhold-world", "scenarios", "paths::"),
     ("PathNeverTriedAgain", "ramhold-world", "scenarios", "paths::"),
-    ("NearByWrongDigit", "ramhold-placement", "", "golden"),
+    ("NearByWrongDigit", "ramhold-placement", "grid", "rings_routes_and_failures"),
     ("OneAccuserConvicts", "ramhold-coordinator", "protocol", "neighbours::one_neighbour_alone"),
     ("LinkDownConvicts", "ramhold-coordinator", "protocol", "neighbours::a_neighbour_that_is_reached"),
     ("EvidenceOutlivesServer", "ramhold-coordinator", "protocol", "neighbours::what_is_taken_back"),

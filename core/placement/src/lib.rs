@@ -19,6 +19,7 @@ mod check;
 mod copysets;
 mod domain;
 mod grid;
+mod neighbourhoods;
 mod topology;
 mod traffic;
 mod wiring;
@@ -27,6 +28,10 @@ pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
+pub use neighbourhoods::{
+    NEIGHBOURHOODS_MAX, Neighbourhood, Neighbouring, backups, further_backups, neighbourhoods,
+    ring_successors, shares_of_gone,
+};
 pub use topology::{Network, Path, check_labels, check_links, is_far, path_order, share_place};
 
 pub use traffic::{Distance, Traffic, distance};

@@ -217,7 +217,28 @@ impl<'a> Network<'a> {
         shared
     }
 
-    fn shared_level(&self, one: ServerId, other: ServerId) -> Option<usize> {
+    /// The place of a server in a grid, as text.
+    pub fn place_name(&self, server: ServerId) -> Option<String> {
+        Some(self.grid.as_ref()?.name(self.labels.get(&server)?))
+    }
+
+    /// Where a server comes in the order of places: in a grid by its label, else by its rack.
+    pub(crate) fn place_order(&self, server: ServerId) -> (Vec<u16>, Option<Rack<'a>>) {
+        let digits =
+            |label: &GridLabel| (0..label.level_count()).rev().map(|level| label.digit(level)).collect();
+        (self.labels.get(&server).map(digits).unwrap_or_default(), self.racks.get(&server).copied())
+    }
+
+    /// The name of a server's rack, as in `racks`.
+    pub fn rack_of(&self, server: ServerId) -> Option<String> {
+        match (&self.grid, self.labels.get(&server)) {
+            (Some(grid), Some(label)) => Some(grid.switch_name(&grid.switch(label, 0))),
+            _ => self.racks.get(&server).map(|rack| rack_name(*rack)),
+        }
+    }
+
+    /// The level of the edge switch that two servers of a grid share.
+    pub fn shared_level(&self, one: ServerId, other: ServerId) -> Option<usize> {
         self.labels.get(&one)?.shared_level(self.labels.get(&other)?)
     }
 
