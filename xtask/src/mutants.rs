@@ -38,6 +38,10 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("EvidenceOutlivesServer", "servers have no neighbours without --cubes"),
     ("CutOffAccuses", "servers have no neighbours without --cubes"),
     ("OneWitnessIsolates", "servers have no neighbours without --cubes"),
+    ("FurtherInMastersRack", "servers have no places without --cubes"),
+    ("NeighbourhoodsMixed", "servers have no places without --cubes"),
+    ("FedByAnybody", "servers have no places without --cubes"),
+    ("NeverMovedHome", "servers have no places without --cubes"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -128,6 +132,10 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("EvidenceOutlivesServer", "ramhold-coordinator", "protocol", "neighbours::what_is_taken_back"),
     ("CutOffAccuses", "ramhold-detector", "", "who_hears_less_than_half"),
     ("OneWitnessIsolates", "ramhold-coordinator", "protocol", "neighbours::who_has_one_neighbour_left"),
+    ("FurtherInMastersRack", "ramhold-placement", "neighbourhoods", "further_replicas"),
+    ("NeighbourhoodsMixed", "ramhold-world", "scenarios", "neighbourhoods::a_master_is_recovered"),
+    ("FedByAnybody", "ramhold-world", "scenarios", "neighbourhoods::a_master_is_recovered"),
+    ("NeverMovedHome", "ramhold-world", "scenarios", "neighbourhoods::the_tablets"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
     ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),

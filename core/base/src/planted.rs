@@ -204,6 +204,14 @@ defects! {
     CutOffAccuses;
     /// One neighbour that has lost a server makes it isolated.
     OneWitnessIsolates;
+    /// The further replicas of a segment may be in the rack of its master.
+    FurtherInMastersRack;
+    /// A partition has tablets of several neighbourhoods.
+    NeighbourhoodsMixed;
+    /// The primary of a segment is on any backup, not on a feeder of its neighbourhood.
+    FedByAnybody;
+    /// Tablets stay with a neighbourhood that is gone.
+    NeverMovedHome;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

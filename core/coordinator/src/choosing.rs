@@ -2,9 +2,9 @@
 //!
 //! The least busy master that has not failed the partition gets it, or where some have more room than others, the one
 //! that has most of it left. Two preferences come before that, each as long as some master meets it:
-//! - in a cluster with zones, masters that have *room*: they have not refused this partition for lack of it, and as far
+//! - in a cluster with zones or neighbourhoods, masters that have *room*: they have not refused this partition for lack of it, and as far
 //!   as they have told, an eighth of their log (or eight segments) stays free beside all that they are given;
-//! - masters of the zone in which the partition is at *home*. A home may have many partitions and few masters. Beyond
+//! - masters of the zone, or of the neighbourhood, in which the partition is at *home*. A home may have many partitions and few masters. Beyond
 //!   `HOME_SHARES_MAX` times what each master of the cluster would have, partitions go elsewhere.
 //!
 //! A master that meets both and is busy is waited for.
@@ -13,7 +13,7 @@
 //! Protocol: docs/protocols/recovery.md, 5. Catalogue: F4, F7, H3.
 
 use crate::desk::Desk;
-use crate::home::{Home, is_at, masters_of};
+use crate::home::{Home, masters_of};
 use crate::plan::{Partition, Plan, Replay};
 use crate::recoveries::Recoveries;
 use ramhold_base::{RecoveryId, ServerId};
@@ -141,9 +141,10 @@ impl Recoveries {
         let tablets = desk.state.tablets_by_master();
         let (count, master_count) = (plan.partitions.len() as u64, tablets.len().max(1) as u64);
         let share = (plan.partition_bytes() * count).div_ceil(master_count);
-        let left = self.uneven_masters(desk, id, share, None);
+        let left = self.uneven_masters(desk, id, share, &Home::Anywhere);
         let has_zones = desk.state.all_up().any(|server| zone(&server.entry).is_some());
-        let looks_for_room = has_zones && left.is_none();
+        let has_homes = has_zones || desk.config.placement.neighbouring().is_some();
+        let looks_for_room = has_homes && left.is_none();
         let most = Work {
             partitions: desk.config.partitions_per_master,
             // No master takes over more than twice as much as if all took the same.
@@ -181,8 +182,11 @@ impl Recoveries {
         let mut homes: BTreeMap<Home, Near> = BTreeMap::new();
         let named: BTreeSet<&Home> = plan.partitions.iter().map(|p| &p.home).collect();
         for home in named {
-            let Some(zone) = masters_of(desk, home, &plan.own_home) else { continue };
-            let there = desk.state.masters().filter(|server| is_at(Some(zone), server));
+            let tried = masters_of(desk, home, &plan.own_home);
+            if *tried == Home::Anywhere {
+                continue;
+            }
+            let there = desk.state.masters().filter(|server| tried.has(desk, server));
             let masters: BTreeSet<ServerId> = there.map(|server| server.entry.id).collect();
             // A recovery counts what its masters are to do and have not done.
             let pending = |plan: &Plan| {
@@ -208,7 +212,7 @@ impl Recoveries {
             let waiting = waiting.filter(|p| matches!(p.state, Replay::Waiting)).count() as u64;
             let bytes: u64 = plan.partitions.iter().filter(|p| p.home == *home).map(|p| p.bytes).sum();
             let share = bytes.div_ceil(masters.len().max(1) as u64);
-            let is_uneven = self.uneven_masters(desk, id, share, Some(zone)).is_some();
+            let is_uneven = self.uneven_masters(desk, id, share, tried).is_some();
             homes
                 .insert(home.clone(), Near { masters, is_uneven, may_stay: waiting.saturating_sub(outside) });
         }

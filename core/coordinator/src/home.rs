@@ -1,22 +1,44 @@
-//! The zone in which tablets are at home.
+//! Where tablets are at home: in a zone, or with a neighbourhood.
 //!
 //! A table that was given a zone has its tablets there. With `zone-local`, a dead server's other tablets are recovered in
-//! its own zone, where their primaries are. This is a preference: masters elsewhere take a tablet while no master of its
-//! zone is up, or none of them has room for it (choosing).
+//! its own zone, where their primaries are. With neighbourhoods they are recovered by the neighbourhood of their stream,
+//! which the primaries feed. This is a preference: masters elsewhere take a tablet while no master of its home is up, or
+//! none of them has room for it (choosing).
 //!
 //! Not here: where replicas go (placement). Protocol: docs/protocols/recovery.md, 5. Catalogue: F4, H3.
 
 use crate::desk::Desk;
 use crate::records::{ServerRecord, TableRecord};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ServerId, Status, TableId};
-use ramhold_placement::zone;
+use ramhold_base::{ServerId, ShardId, Status, StreamId, TableId};
+use ramhold_placement::{recovers_in, zone};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::status::GoneReport;
 use std::collections::BTreeMap;
 
-/// The zone in which some tablets are to be; none: any server will do.
-pub(crate) type Home = Option<String>;
+/// Where some tablets are to be recovered.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Home {
+    #[default]
+    Anywhere,
+    Zone(String),
+    /// The servers that have this place, or stand in this rack (`recovers_in`).
+    Neighbourhood(String),
+}
+
+impl Home {
+    /// Whether a server is one of this home.
+    pub fn has(&self, desk: &Desk, server: &ServerRecord) -> bool {
+        match self {
+            Home::Anywhere => true,
+            Home::Zone(zone) => is_at(Some(zone), server),
+            Home::Neighbourhood(name) => {
+                let recovers = recovers_in(&desk.state.meta.topology, desk.config.placement, &server.entry);
+                recovers.as_deref() == Some(name)
+            }
+        }
+    }
+}
 
 /// Whether a server is in this zone.
 pub(crate) fn is_at(home: Option<&str>, server: &ServerRecord) -> bool {
@@ -33,29 +55,52 @@ pub(crate) fn check_zone(desk: &Desk, wanted: Option<&str>) -> Result<(), Status
     if wanted.is_none_or(is_known) { Ok(()) } else { Err(Status::UnknownZone) }
 }
 
-/// The home of the tablets of a table that were a dead server's, whether the zone has masters or not.
-pub(crate) fn home_of_dead(desk: &Desk, crashed: ServerId, table: TableId) -> Home {
+/// The home of what a dead server had of a table in one of its streams, whether the home has masters or not.
+pub(crate) fn home_of_dead(
+    desk: &Desk,
+    crashed: ServerId,
+    table: TableId,
+    stream: (ShardId, StreamId),
+) -> Home {
     if planted(Defect::RecoveredAnywhere) {
-        return None;
+        return Home::Anywhere;
     }
     let given = desk.state.tables.get(&table).and_then(|table| table.options.zone.clone());
-    given.or_else(|| own_home(desk, crashed))
+    if let Some(zone) = given {
+        return Home::Zone(zone);
+    }
+    match neighbourhood_of(desk, crashed, stream) {
+        Some(name) => Home::Neighbourhood(name),
+        None => own_home(desk, crashed),
+    }
 }
 
-/// The home of what a dead server had, where the tables name none: its zone, with `zone-local`.
+/// The neighbourhood of a stream, where the placement has neighbourhoods.
+fn neighbourhood_of(desk: &Desk, server: ServerId, stream: (ShardId, StreamId)) -> Option<String> {
+    desk.config.placement.neighbouring().filter(|_| !planted(Defect::NeighbourhoodsMixed))?;
+    let streams = &desk.state.servers.get(&server)?.streams;
+    streams.iter().find(|record| (record.shard, record.stream) == stream)?.neighbourhood.clone()
+}
+
+/// The home of what a dead server had, where neither its table nor its stream names one: its zone, with `zone-local`.
 pub(crate) fn own_home(desk: &Desk, crashed: ServerId) -> Home {
     let is_local = desk.config.placement == ReplicaPlacement::ZoneLocal;
-    is_local.then(|| zone(&desk.state.servers.get(&crashed)?.entry).map(str::to_owned)).flatten()
+    let own = desk.state.servers.get(&crashed).filter(|_| is_local);
+    own.and_then(|server| zone(&server.entry)).map_or(Home::Anywhere, |zone| Home::Zone(zone.to_owned()))
 }
 
-/// The zone that is tried for a home: the home itself, or the dead server's own one when no master of that is up. None:
-/// neither has one.
-pub(crate) fn masters_of<'a>(desk: &Desk, home: &'a Home, own: &'a Home) -> Option<&'a str> {
-    let has_masters = |zone: &&str| desk.state.masters().any(|server| is_at(Some(*zone), server));
-    home.as_deref().filter(has_masters).or_else(|| {
-        let own = own.as_deref().filter(|_| home.is_some());
-        own.filter(has_masters)
-    })
+/// The home that is tried: the home itself, or the dead server's own one when no master of that is up. `Anywhere`: neither
+/// has one.
+pub(crate) fn masters_of<'a>(desk: &Desk, home: &'a Home, own: &'a Home) -> &'a Home {
+    let has_masters =
+        |home: &Home| *home != Home::Anywhere && desk.state.masters().any(|server| home.has(desk, server));
+    if has_masters(home) {
+        home
+    } else if *home != Home::Anywhere && has_masters(own) {
+        own
+    } else {
+        &Home::Anywhere
+    }
 }
 
 /// The master with the fewest tablets, of those in the zone if one of them is; it then counts one more. There must be a

@@ -3,7 +3,7 @@
 //! Not here: giving partitions to masters (`replaying`). Protocol: docs/protocols/recovery.md, 5.
 
 use crate::desk::Desk;
-use crate::home::is_at;
+use crate::home::Home;
 use crate::records::ServerRecord;
 use crate::recoveries::Recoveries;
 use ramhold_base::{RecoveryId, ServerId};
@@ -20,7 +20,7 @@ impl Recoveries {
     /// share of what is to be recovered. Then the masters with most memory take over most. If everything were shared
     /// out evenly after each death, the data of a few servers would come to lie with those that have lived longest; and
     /// the amount that one of these holds decides how long its recovery takes. With many masters each takes so little
-    /// that it does not matter. Where the partitions are at home in a zone, its masters alone count. If several servers are recovered at once, there must be more than enough room for all
+    /// that it does not matter. Where the partitions are at home somewhere, the masters there alone count. If several servers are recovered at once, there must be more than enough room for all
     /// of them, and at least twice as many masters as dead servers; otherwise their need of room is what counts. `id`
     /// is the recovery in question.
     pub(crate) fn uneven_masters(
@@ -28,13 +28,13 @@ impl Recoveries {
         desk: &Desk,
         id: RecoveryId,
         share: u64,
-        home: Option<&str>,
+        home: &Home,
     ) -> Option<BTreeMap<ServerId, u64>> {
         let told = |server: &ServerRecord| {
             let id = server.entry.id;
             self.rooms.reports.get(&id).map(|report| (id, report.log_bytes))
         };
-        let masters = desk.state.masters().filter(|server| is_at(home, server));
+        let masters = desk.state.masters().filter(|server| home.has(desk, server));
         let free: BTreeMap<ServerId, u64> = masters.map(told).collect::<Option<_>>()?;
         let (least, most) = (free.values().min()?, free.values().max()?);
         let is_uneven = free.len() <= LEVELLED_MASTERS_MAX && most - least > share / 2;

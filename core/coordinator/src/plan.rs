@@ -65,7 +65,7 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub state: Replay,
-    /// The zone in which all of its tablets are at home.
+    /// Where all of its tablets are at home.
     pub home: Home,
     /// About how many bytes of log it has.
     pub bytes: u64,
@@ -111,7 +111,7 @@ impl Plan {
             (0..*count).map(|_| partition(home, each)).collect::<Vec<_>>()
         };
         let partitions = homes.iter().flat_map(of_home).collect();
-        Plan { id, ranges, proof, earlier, partitions, own_home: None, common: None }
+        Plan { id, ranges, proof, earlier, partitions, own_home: Home::Anywhere, common: None }
     }
 
     pub fn proof(&self) -> &Proof {
@@ -357,7 +357,7 @@ mod tests {
         Plan::new(
             RecoveryId(1),
             ranges,
-            vec![(None, 1, 0)],
+            vec![(Home::Anywhere, 1, 0)],
             Proof::default(),
             earlier.into_values().collect(),
         )

@@ -5,7 +5,7 @@
 use crate::cut::DeadTablet;
 use crate::desk::Desk;
 use crate::divide::{Bounds, divide};
-use crate::home::{Home, home_of_dead, is_at, masters_of, own_home};
+use crate::home::{Home, home_of_dead, masters_of, own_home};
 use crate::losses;
 use crate::plan::Plan;
 use crate::prove::{Proof, StreamProof};
@@ -32,15 +32,16 @@ impl Recoveries {
         let own = own_home(desk, crashed);
         let mut homes: BTreeMap<Home, Vec<DeadTablet>> = BTreeMap::new();
         for tablet in tablets {
-            homes.entry(home_of_dead(desk, crashed, tablet.range.table)).or_default().push(tablet);
+            let stream = (tablet.range.shard, tablet.range.stream);
+            homes.entry(home_of_dead(desk, crashed, tablet.range.table, stream)).or_default().push(tablet);
         }
         let mut ranges: Vec<PartitionRange> = Vec::new();
         let mut divided: Vec<(Home, u32, u64)> = Vec::new();
         // No partition has tablets of two homes.
         for (home, tablets) in &homes {
             let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
-            let zone = masters_of(desk, home, &own);
-            let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max, zone);
+            let tried = masters_of(desk, home, &own);
+            let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max, tried);
             let next = ranges.last().map_or(0, |range| range.partition + 1);
             let here = divide(tablets, &bounds).into_iter();
             ranges.extend(here.map(|range| PartitionRange { partition: next + range.partition, ..range }));
@@ -78,17 +79,10 @@ impl Recoveries {
         }
     }
 
-    /// The bounds of partitions of this many live bytes that are at home in this zone; `most`: the most that one
+    /// The bounds of partitions of this many live bytes that are at home there; `most`: the most that one
     /// partition is to have.
-    fn bounds(
-        &self,
-        desk: &Desk,
-        id: RecoveryId,
-        weight: u64,
-        most: Option<u64>,
-        home: Option<&str>,
-    ) -> Bounds {
-        let masters = desk.state.masters().filter(|server| is_at(home, server)).count() as u64;
+    fn bounds(&self, desk: &Desk, id: RecoveryId, weight: u64, most: Option<u64>, home: &Home) -> Bounds {
+        let masters = desk.state.masters().filter(|server| home.has(desk, server)).count() as u64;
         // All masters that are up share the work, but none works on scraps. Parts do not come out even, least of all
         // between slots: a sixteenth is room for that.
         let share = weight.div_ceil(masters.max(1));

@@ -118,7 +118,7 @@ impl ServerRecord {
 }
 
 /// A registered stream; (segment, epoch) is the oldest that may count as its head (D8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StreamRecord {
     #[n(0)]
     pub shard: ShardId,
@@ -132,6 +132,9 @@ pub struct StreamRecord {
     pub segment: SegmentId,
     #[n(5)]
     pub epoch: Epoch,
+    /// The neighbourhood that is to recover what is in it. None: anybody.
+    #[n(6)]
+    pub neighbourhood: Option<String>,
 }
 
 impl StreamRecord {

@@ -18,7 +18,7 @@ use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use ramhold_base::{
     ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
 };
-use ramhold_placement::{check_labels, check_links, share_place};
+use ramhold_placement::{check_labels, check_links, check_neighbourhoods, share_place};
 use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::{Header, ReplicaPlacement};
 
@@ -326,7 +326,9 @@ impl Reign {
 /// Takes the topology that an operator gives. Another one than the stored one must have a place for every server.
 fn take_topology(desk: &mut Desk) -> Result<(), String> {
     let stored = &desk.state.meta.topology;
-    let Some(given) = desk.config.topology.clone().filter(|given| given != stored) else { return Ok(()) };
+    let Some(given) = desk.config.topology.clone().filter(|given| given != stored) else {
+        return check_neighbourhoods(stored, desk.config.placement);
+    };
     let servers: Vec<&ServerEntry> = desk.state.all_up().map(|s| &s.entry).collect();
     let misfits = servers.iter().enumerate().find_map(|(index, server)| {
         let fits = check_labels(&given, &server.labels).and_then(|()| check_links(&given, server.links()));
@@ -341,6 +343,7 @@ fn take_topology(desk: &mut Desk) -> Result<(), String> {
              --topology out to go on with {stored}, or start the servers with labels that fit both first"
         ));
     }
+    check_neighbourhoods(&given, desk.config.placement)?;
     let text = format!("the topology is {given} from now on; it was {stored}");
     desk.outbox.report(Level::Info, text);
     desk.state.meta.topology = given;

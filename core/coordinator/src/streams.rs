@@ -8,7 +8,7 @@
 
 use crate::desk::Desk;
 use crate::records::{Key, StreamRecord};
-use ramhold_base::limits::{REPLICA_COUNT_MAX, STREAM_COUNT_MAX};
+use ramhold_base::limits::{LABEL_BYTES_MAX, REPLICA_COUNT_MAX, STREAM_COUNT_MAX};
 use ramhold_base::{Peer, ServerId, Status, Version};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
@@ -20,6 +20,9 @@ pub(crate) const CEILING_STEP: u64 = 1 << 20;
 const CEILING_NEEDED_MAX: u64 = 1 << 62;
 /// The most streams of one server over all its shards; bounds the server's record.
 const SERVER_STREAM_COUNT_MAX: usize = 8 * STREAM_COUNT_MAX as usize;
+
+/// The longest name of a neighbourhood: a zone and a rack, and a character between them.
+const NEIGHBOURHOOD_BYTES_MAX: usize = 2 * LABEL_BYTES_MAX + 1;
 
 /// Whether a stream was registered before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,10 @@ pub(crate) fn on_stream_register(
     let server = desk.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
     check_durability(message.durability, message.replicas)?;
     if message.stream.is_none() || message.segment.is_none() {
+        return Err(Status::BadRequest);
+    }
+    let is_long = |name: &String| name.len() > NEIGHBOURHOOD_BYTES_MAX;
+    if message.neighbourhood.as_ref().is_some_and(is_long) {
         return Err(Status::BadRequest);
     }
     let full = server.streams.len() >= SERVER_STREAM_COUNT_MAX;
@@ -61,6 +68,7 @@ pub(crate) fn on_stream_register(
                 replicas: message.replicas,
                 segment: message.segment,
                 epoch: message.epoch,
+                neighbourhood: message.neighbourhood.clone(),
             });
             desk.outbox.touch(Key::Server(header.sender));
             registration = Registration::New;

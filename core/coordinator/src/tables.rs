@@ -14,7 +14,7 @@ use crate::desk::Desk;
 use crate::home::{check_zone, is_at, least_loaded, outside_count};
 use crate::progress::Progress;
 use crate::reclassing;
-use crate::records::{Key, TableRecord, TabletRecord, UpdateResult};
+use crate::records::{Key, ServerRecord, TableRecord, TabletRecord, UpdateResult};
 use crate::recoveries::Recoveries;
 use crate::shortage;
 use crate::streams::check_durability;
@@ -24,6 +24,7 @@ use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_M
 use ramhold_base::{
     DivisionId, KeyHash, Level, Mark, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version,
 };
+use ramhold_placement::{Network, neighbourhoods};
 use ramhold_wire::Header;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{
@@ -59,6 +60,8 @@ pub(crate) fn create_table(
         0 => {
             let there = desk.state.masters().filter(|server| is_at(home, server)).count();
             let spread = if there == 0 { masters.len() } else { there };
+            // Each master has a part of the table in each of its neighbourhoods.
+            let spread = spread * neighbourhoods_each(desk);
             u64::try_from(spread).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX))
         }
         count => u64::from(count),
@@ -69,6 +72,15 @@ pub(crate) fn create_table(
     let tablets = (0..count).map(|i| untaken(range(i), least_loaded(&mut masters, servers, home))).collect();
     let seed = PlacementSeed(desk.rng.u64());
     Ok(UpdateResult::TableCreated(enter_table(desk, progress, message.name.clone(), options, seed, tablets)))
+}
+
+/// The most neighbourhoods that a master has; 1 where the placement has none.
+fn neighbourhoods_each(desk: &Desk) -> usize {
+    let Some((by, most)) = desk.config.placement.neighbouring() else { return 1 };
+    let network = Network::new(&desk.state.meta.topology, desk.state.all_up().map(|record| &record.entry));
+    let count =
+        |master: &ServerRecord| neighbourhoods(&network, by, master.entry.id, usize::from(most)).len();
+    desk.state.masters().map(count).max().unwrap_or(1).max(1)
 }
 
 fn enter_table(

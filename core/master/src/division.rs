@@ -13,7 +13,7 @@
 use crate::service::Service;
 use crate::tablets::{Tablet, TabletState, Tablets};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, DivisionId, Effects, KeyHash, Mark, Peer, SegmentId, Status, TableId};
+use ramhold_base::{ConnId, DivisionId, Effects, Instant, KeyHash, Mark, Peer, SegmentId, Status, TableId};
 use ramhold_log::HashRange;
 use ramhold_shard::Shard;
 use ramhold_wire::recovery::TabletStat;
@@ -50,13 +50,13 @@ impl Divisions {
 
     pub fn on_request(
         &mut self,
+        step: &mut Step<'_>,
         service: &mut Service,
         header: &Header,
         body: &[u8],
         from: ConnId,
-        effects: &mut Effects,
     ) {
-        match self.check(service, body) {
+        match self.check(step.now, service, body) {
             Ok((table, ranges)) => {
                 let division = Dividing { table, ranges, parts: None, header: *header, from };
                 let before = self.divisions.iter_mut().find(|d| d.table == table);
@@ -70,11 +70,16 @@ impl Divisions {
                     None => self.divisions.push(division),
                 }
             }
-            Err(status) => reply(effects, Peer::Conn(from), header, status),
+            Err(status) => reply(step.effects, Peer::Conn(from), header, status),
         }
     }
 
-    fn check(&self, service: &mut Service, body: &[u8]) -> Result<(TableId, Vec<HashRange>), Status> {
+    fn check(
+        &self,
+        now: Instant,
+        service: &mut Service,
+        body: &[u8],
+    ) -> Result<(TableId, Vec<HashRange>), Status> {
         let TabletDivide { table, division, tablets } = decode(body)?;
         let ranges: Vec<HashRange> =
             tablets.iter().map(|span| HashRange { table, first: span.first, last: span.last }).collect();
@@ -87,8 +92,10 @@ impl Divisions {
         if service.tablets.was_dropped(table) {
             return Err(Status::UnknownTable);
         }
+        let is_in_one_stream = service.unite(now, table, &ranges);
         if service.tablets.is_reclassed(table)
             || service.tablets.is_moving(table)
+            || !is_in_one_stream
             || !service.tablets.may_divide(&ranges)
         {
             return Err(Status::Retry);

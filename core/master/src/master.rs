@@ -118,7 +118,7 @@ impl Master {
             ForMaster::TabletTake => self.takes.on_request(step, service, header, body, from),
             ForMaster::TabletDrop => self.on_tablet_drop(header, body, from, step.effects),
             ForMaster::TabletDivide => {
-                self.divisions.on_request(service, header, body, from, step.effects);
+                self.divisions.on_request(step, service, header, body, from);
             }
             ForMaster::TabletReclass => self.reclassing.on_request(step, service, header, body, from),
             ForMaster::TabletWeights => service.on_tablet_weights(header, body, from, step.effects),

@@ -27,6 +27,7 @@ use crate::service::Service;
 use crate::tablets::{Tablet, TabletState, Tablets, WantedClass};
 use moving::{Moving, Start, Turn};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Instant, KeyHash, Level, Mark, Peer, SegmentId, Status, StreamId, TableId};
 use ramhold_log::HashRange;
@@ -52,6 +53,10 @@ const TURN_PAUSE: Duration = Duration::from_millis(50);
 const WANTED_FOR: Duration = Duration::from_secs(30);
 /// A warning is given when a tablet has been given up this often in a row, and again at each further power of two.
 const FAILURES_TOLD: u32 = 4;
+/// How often it is looked whether a tablet should be with another neighbourhood.
+const REHOME_INTERVAL: Duration = Duration::from_secs(5);
+/// A neighbourhood that is gone for longer does not come back soon: its tablets move to others.
+const GONE_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct Reclassing {
@@ -62,6 +67,10 @@ pub(crate) struct Reclassing {
     last: Option<Start>,
     /// Tablets that could not be moved in their last turns.
     failures: BTreeMap<Start, Failed>,
+    /// When the next look at neighbourhoods is due; none: the placement has none.
+    rehome_at: Option<Instant>,
+    /// Streams whose neighbourhood is gone, and since when.
+    gone: BTreeMap<StreamId, Instant>,
 }
 
 /// The failures of a tablet's last turns.
@@ -88,7 +97,8 @@ impl Reclassing {
     pub fn deadline(&self, tablets: &Tablets) -> Option<Instant> {
         let own = self.moving.as_ref().and_then(|moving| moving.deadline(self.patience(moving.start())));
         let is_waiting = self.moving.is_none() && tablets.wanted().next().is_some();
-        earliest(own, is_waiting.then_some(self.not_before))
+        let rehoming = self.rehome_at.filter(|_| self.moving.is_none()).map(|at| at.max(self.not_before));
+        earliest(earliest(own, is_waiting.then_some(self.not_before)), rehoming)
     }
 
     /// How long a stretch of this tablet may take until it is entered.
@@ -152,6 +162,11 @@ impl Reclassing {
 
     /// Takes the move as far as it can go.
     pub fn advance(&mut self, step: &mut Step<'_>, service: &mut Service, divisions: &Divisions) {
+        if step.view.placement.neighbouring().is_some() || !service.to_unite.is_empty() {
+            self.rehome_at.get_or_insert(step.now + REHOME_INTERVAL);
+        } else {
+            self.rehome_at = None;
+        }
         if self.moving.is_none() && step.now >= self.not_before {
             self.begin(step, service, divisions);
         }
@@ -207,6 +222,7 @@ impl Reclassing {
             }
             Turn::Moved => {
                 self.not_before = step.now;
+                self.rehome_at = self.rehome_at.map(|_| step.now);
                 false
             }
         }
@@ -279,12 +295,19 @@ impl Reclassing {
         self.not_before = step.now + PAUSE;
         let start = |tablet: &Tablet| (tablet.range.table, tablet.range.first);
         let next = ready.iter().find(|(tablet, _)| Some(start(tablet)) > self.last);
-        let Some(&(tablet, class)) = next.or(ready.first()) else { return };
+        let next = next.or(ready.first()).map(|(tablet, class)| (*tablet, *class, None));
+        let Some((tablet, class, target)) = next.or_else(|| self.next_to_rehome(step, service, divisions))
+        else {
+            return;
+        };
         self.last = Some(start(&tablet));
         // A tablet that is on its way to another stream gets there first.
         let stream = match tablet.moved {
             Some(moved) => Ok(moved.stream),
-            None => service.shard.stream_for(class),
+            None => match target {
+                Some(stream) => Ok(stream),
+                None => service.stream_for(class, step.view, &[]),
+            },
         };
         let Ok(stream) = stream else {
             let text = format!("{} cannot be kept in another way: too many streams", tablet.range.table);
@@ -303,5 +326,62 @@ impl Reclassing {
         service.gather(HashRange { first, ..tablet.range });
         self.moving = Some(Moving::new(tablet.range, tablet.stream, (stream, first_segment)));
         step.effects.mark(Mark::ReclassingBegun);
+    }
+
+    /// A tablet that should be with another neighbourhood: its own is gone, or has two tablets more than another one.
+    fn next_to_rehome(
+        &mut self,
+        step: &Step<'_>,
+        service: &mut Service,
+        divisions: &Divisions,
+    ) -> Option<(Tablet, StreamClass, Option<StreamId>)> {
+        self.rehome_at.filter(|at| *at <= step.now && !planted(Defect::NeverMovedHome))?;
+        self.rehome_at = Some(step.now + REHOME_INTERVAL);
+        let may_move = |tablet: &&Tablet| {
+            let failed = self.failures.get(&(tablet.range.table, tablet.range.first));
+            tablet.state == TabletState::Serving
+                && !tablet.unreplicated
+                && !divisions.has(tablet.range.table)
+                && failed.is_none_or(|failed| failed.not_before <= step.now)
+        };
+        let tablets: Vec<Tablet> = service.tablets.all().filter(may_move).copied().collect();
+        // A tablet that is on its way gets there first.
+        if let Some(tablet) = tablets.iter().find(|tablet| tablet.moved.is_some()) {
+            return Some((*tablet, service.shard.class_of(tablet.stream)?, None));
+        }
+        service.to_unite.retain(|_, (until, _)| *until > step.now);
+        for (range, stream) in service.to_unite.values().flat_map(|(_, moves)| moves) {
+            if let Some(tablet) = tablets.iter().find(|t| t.range == *range && t.stream != *stream) {
+                return Some((*tablet, service.shard.class_of(tablet.stream)?, Some(*stream)));
+            }
+        }
+        for tablet in tablets.into_iter().filter(|t| !service.to_unite.contains_key(&t.range.table)) {
+            let Some(class) = service.shard.class_of(tablet.stream) else { continue };
+            let Some(names) = service.shard.replicator.neighbourhoods(step.view, class.replicas) else {
+                continue;
+            };
+            if names.is_empty() {
+                continue;
+            }
+            let own = service.shard.replicator.neighbourhood_of(tablet.stream);
+            let is_employed = own.is_some_and(|own| names.iter().any(|name| name == own));
+            if !is_employed {
+                let patience = if own.is_some() { GONE_FOR } else { Duration::ZERO };
+                let since = *self.gone.entry(tablet.stream).or_insert(step.now);
+                if since + patience <= step.now {
+                    return Some((tablet, class, None));
+                }
+                continue;
+            }
+            self.gone.remove(&tablet.stream);
+            let count =
+                |stream: StreamId| service.tablets.all().filter(|tablet| tablet.stream == stream).count();
+            let of = |name: &String| service.shard.replicator.stream_of(class, Some(name)).map_or(0, count);
+            let least = names.iter().map(of).min().unwrap_or(0);
+            if count(tablet.stream) >= least + 2 {
+                return Some((tablet, class, None));
+            }
+        }
+        None
     }
 }

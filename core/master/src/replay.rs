@@ -181,7 +181,7 @@ impl Replays {
         }
         let mut streams = Vec::new();
         for range in &mine {
-            let stream = match service.shard.stream_for(range.class()) {
+            let stream = match service.stream_for(range.class(), step.view, &streams) {
                 Ok(stream) => stream,
                 Err(status) => return status,
             };

@@ -19,13 +19,19 @@ use crate::leases::Leases;
 use crate::owner::Owns;
 use crate::settling::Settlings;
 use crate::sweeps::Sweeps;
-use crate::tablets::Tablets;
-use ramhold_base::{LogId, Rng, Version};
-use ramhold_log::{Log, LogConfig};
+use crate::tablets::{Tablet, Tablets};
+use ramhold_base::{Instant, LogId, Rng, Status, StreamId, TableId, Version};
+use ramhold_log::{HashRange, Log, LogConfig};
 use ramhold_placement::Traffic;
 use ramhold_replication::{Event, FlushWish, Replicator};
 use ramhold_shard::{CleaningConfig, LogSegments, ScrubConfig, Shard, ShardConfig};
+use ramhold_wire::class::StreamClass;
 use ramhold_wire::{CallRole, Calls, Step, View};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a request to join tablets is remembered. The coordinator repeats it every few seconds.
+const UNITE_FOR: Duration = Duration::from_secs(30);
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +59,8 @@ pub(crate) struct Service {
     pub settling: Settlings,
     /// The wishes of the tablet that is being reclassed.
     pub wishes_to_move: Vec<FlushWish>,
+    /// Tablets that are to be joined and are in several streams: until when that is known, and where each is to go.
+    pub to_unite: BTreeMap<TableId, (Instant, Vec<(HashRange, StreamId)>)>,
     pub calls: Calls<Context>,
     pub counters: Counters,
     /// Bytes of dead logs that were fetched.
@@ -61,6 +69,43 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Whether the tablets of each of these ranges are in one stream. Those that are not are to move to the stream of the
+    /// first one: one of them went to another neighbourhood before this server heard that they are to be joined.
+    pub fn unite(&mut self, now: Instant, table: TableId, ranges: &[HashRange]) -> bool {
+        let mut moves = Vec::new();
+        for range in ranges {
+            let meets = |t: &&Tablet| t.range.first <= range.last && range.first <= t.range.last;
+            let mut tablets = self.tablets.of(table).filter(meets);
+            let Some(first) = tablets.next() else { continue };
+            moves.extend(tablets.filter(|t| t.stream != first.stream).map(|t| (t.range, first.stream)));
+        }
+        let is_one = moves.is_empty();
+        if is_one {
+            self.to_unite.remove(&table);
+        } else {
+            self.to_unite.insert(table, (now + UNITE_FOR, moves));
+        }
+        is_one
+    }
+
+    /// The stream for another tablet of a class: that of the neighbourhood with the fewest tablets, where the placement
+    /// has neighbourhoods. `also`: streams that are to have one more each.
+    pub fn stream_for(
+        &mut self,
+        class: StreamClass,
+        view: &View,
+        also: &[StreamId],
+    ) -> Result<StreamId, Status> {
+        let names = self.shard.replicator.neighbourhoods(view, class.replicas).unwrap_or_default();
+        let stream_of = |name: &str| self.shard.replicator.stream_of(class, Some(name));
+        let count = |stream: StreamId| {
+            let tablets = self.tablets.all().filter(|tablet| tablet.stream == stream).count();
+            tablets + also.iter().filter(|other| **other == stream).count()
+        };
+        let least = names.iter().min_by_key(|name| stream_of(name).map_or(0, count));
+        self.shard.stream_for(class, least.map(String::as_str))
+    }
+
     /// A service with an empty log. See `Master::new`.
     pub fn new(config: MasterConfig, region: Vec<u8>, view: &View, ceiling: Version, seed: u64) -> Service {
         let mut rng = Rng::new(seed);
@@ -110,6 +155,7 @@ impl Service {
             sweeps: Sweeps::default(),
             settling: Settlings::default(),
             wishes_to_move: Vec::new(),
+            to_unite: BTreeMap::new(),
             calls,
             counters: Counters::default(),
             fetched: Traffic::default(),

@@ -254,6 +254,9 @@ impl Tablets {
 
     /// Whether tablets of this table are in two streams, or may soon be.
     pub fn is_reclassed(&self, table: TableId) -> bool {
+        if self.of(table).any(|tablet| tablet.moved.is_some()) {
+            return true;
+        }
         self.wanted.contains_key(&table)
     }
 

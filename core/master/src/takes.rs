@@ -100,7 +100,7 @@ impl Service {
         if self.sweeps.meets(range) {
             return Err(Status::Retry);
         }
-        let stream = self.shard.stream_for(take.class())?;
+        let stream = self.stream_for(take.class(), step.view, &[])?;
         let first_segment = self.shard.roll(step, stream).ok_or(Status::OutOfMemory)?;
         self.shard.log.raise_safe_version(take.version_floor);
         self.shard.log.track(range);

@@ -5,11 +5,13 @@
 //! Not here: memory and devices, and what is down just now (status). Catalogue: H1, H3.
 
 use crate::domain::{Domain, domain, label, zone};
+use crate::neighbourhoods::{check_neighbourhoods, neighbourhoods};
+use crate::topology::Network;
 use crate::{check_labels, check_links, share_place};
 use ramhold_base::ServerId;
-use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::membership::{LabelRefusal, ServerEntry};
 use ramhold_wire::topology::Topology;
+use ramhold_wire::{Neighbouring, ReplicaPlacement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -32,6 +34,12 @@ pub enum Problem {
     AloneInZone { server: ServerId, zone: String },
     /// Servers of one host have labels of two zones.
     HostInZones { host: String, zones: Vec<String> },
+    /// The topology has no neighbourhoods of the kind that the placement asks for.
+    NoNeighbourhoods { why: String },
+    /// What this server has with that neighbour has no backup one hop from the neighbour: it is kept elsewhere.
+    NoFeeders { server: ServerId, neighbour: ServerId },
+    /// This server has no neighbourhood at all: what it has is scattered.
+    Alone { server: ServerId },
     /// Some servers are not on this network: the others do not reach them there.
     LinkOfSome { link: String, without: Vec<ServerId> },
 }
@@ -46,6 +54,7 @@ impl Problem {
                 | Problem::TooFewHosts { .. }
                 | Problem::OneReplica
                 | Problem::NoZones
+                | Problem::NoNeighbourhoods { .. }
         )
     }
 
@@ -62,6 +71,10 @@ impl Problem {
             Problem::NoZones => "start the servers with --label zone=...".into(),
             Problem::AloneInZone { zone, .. } => format!("start a server on another host of zone '{zone}'"),
             Problem::HostInZones { .. } => "give the servers of a host one zone".into(),
+            Problem::NoNeighbourhoods { .. } => "use a topology that has them, or another placement".into(),
+            Problem::NoFeeders { .. } | Problem::Alone { .. } => {
+                "start servers at places that share a switch with it".into()
+            }
             Problem::LinkOfSome { link, .. } => format!("give them --link {link}=ADDRESS"),
         }
     }
@@ -89,6 +102,14 @@ impl fmt::Display for Problem {
             Problem::HostInZones { host, zones } => {
                 write!(f, "host '{host}' has servers in zones {}", zones.join(", "))
             }
+            Problem::NoNeighbourhoods { why } => f.write_str(why),
+            Problem::NoFeeders { server, neighbour } => {
+                write!(
+                    f,
+                    "{server} keeps nothing with {neighbour}: nobody is one hop from {neighbour} and two from {server}"
+                )
+            }
+            Problem::Alone { server } => write!(f, "{server} has no neighbourhood: its data is scattered"),
             Problem::LinkOfSome { link, without } => {
                 let servers: Vec<String> = without.iter().map(ToString::to_string).collect();
                 write!(f, "link '{link}' is missing at {}", servers.join(" "))
@@ -108,6 +129,9 @@ pub fn check(
     problems.extend(hosts(servers, replicas));
     if placement == ReplicaPlacement::ZoneLocal {
         problems.extend(zone_local(servers, replicas));
+    }
+    if let Some((by, _)) = placement.neighbouring() {
+        problems.extend(neighbouring(servers, topology, placement, by));
     }
     problems.extend(hosts_in_zones(servers));
     problems.extend(links(servers));
@@ -172,6 +196,29 @@ fn zone_local(servers: &[&ServerEntry], replicas: u8) -> Vec<Problem> {
         if !near {
             problems.push(Problem::AloneInZone { server: server.id, zone: own.to_owned() });
         }
+    }
+    problems
+}
+
+fn neighbouring(
+    servers: &[&ServerEntry],
+    topology: &Topology,
+    placement: ReplicaPlacement,
+    by: Neighbouring,
+) -> Vec<Problem> {
+    if let Err(why) = check_neighbourhoods(topology, placement) {
+        return vec![Problem::NoNeighbourhoods { why }];
+    }
+    let network = Network::new(topology, servers.iter().copied());
+    let mut problems = Vec::new();
+    for server in servers.iter().filter(|server| server.master).map(|server| server.id) {
+        if neighbourhoods(&network, by, server, 1).is_empty() {
+            problems.push(Problem::Alone { server });
+            continue;
+        }
+        let near = network.near(server).into_iter().filter(|_| by == Neighbouring::MultiRing);
+        let unfed = near.filter(|neighbour| network.ring(server, *neighbour).is_empty());
+        problems.extend(unfed.map(|neighbour| Problem::NoFeeders { server, neighbour }));
     }
     problems
 }

@@ -29,8 +29,8 @@ pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
 pub use neighbourhoods::{
-    NEIGHBOURHOODS_MAX, Neighbourhood, Neighbouring, backups, further_backups, neighbourhoods,
-    ring_successors, shares_of_gone,
+    Neighbourhood, NeighbourhoodCache, Neighbourhoods, backups, check_neighbourhoods, further_backups,
+    neighbourhoods, recovers_in, ring_successors, shares_of_gone,
 };
 pub use topology::{Network, Path, check_labels, check_links, is_far, path_order, share_place};
 
@@ -61,6 +61,8 @@ pub struct Wish<'a> {
     pub primaries: &'a BTreeMap<ServerId, u32>,
     /// Whether the master's own failure domain may be used (a cluster of one machine).
     pub local_allowed: bool,
+    /// The master's neighbourhoods, and the one that the segment belongs to; none: it belongs to none.
+    pub neighbourhood: Option<(&'a Neighbourhoods, &'a Neighbourhood)>,
     /// The copysets to stay within while that is possible; none: any backups together.
     pub copysets: Option<&'a Copysets>,
 }
@@ -90,7 +92,19 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
     if view.placement == ReplicaPlacement::ZoneLocal && is_near {
         keep_near(view, &mut fitting);
     }
-    spread(view, wish.taken, &mut fitting);
+    if let Some((all, own)) = wish.neighbourhood {
+        let is_fed = |e: &&ServerEntry| own.feeders.contains(&e.id) || planted(Defect::FedByAnybody);
+        if wish.primary && fitting.iter().any(is_fed) {
+            fitting.retain(is_fed);
+        } else {
+            if let Some(chosen) = choose_further(all, wish, &fitting) {
+                return Some(chosen);
+            }
+            spread(view, wish.taken, &mut fitting);
+        }
+    } else {
+        spread(view, wish.taken, &mut fitting);
+    }
     if !wish.primary {
         return rng.pick(&fitting).map(|e| e.id);
     }
@@ -120,6 +134,13 @@ fn keep_near(view: &View, fitting: &mut Vec<&ServerEntry>) {
     if fitting.iter().any(is_near) {
         fitting.retain(is_near);
     }
+}
+
+/// The backup for another replica than the primary, if one of the master's backups fits.
+fn choose_further(all: &Neighbourhoods, wish: &Wish<'_>, fitting: &[&ServerEntry]) -> Option<ServerId> {
+    let primary = wish.taken.first().filter(|_| !wish.primary)?;
+    let mut further = all.further(*primary).into_iter();
+    further.find(|backup| fitting.iter().any(|entry| entry.id == *backup))
 }
 
 /// Whether a replica is where a recovery should not have to read it: the primary of a segment, placed by `zone-local`,

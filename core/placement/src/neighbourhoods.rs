@@ -14,22 +14,18 @@
 //! - no feeder is the master, or near it;
 //! - a neighbourhood has a recoverer and a feeder; a place without a server makes rings smaller, not wrong.
 //!
-//! Not here: streams, and who uses this: nothing does yet (docs/protocols/neighbourhoods.md). Catalogue: H2, H3.
+//! Not here: streams, and what is in them (master). Protocol: docs/protocols/neighbourhoods.md. Catalogue: H2, H3.
 //! Source: RAMCUBE 3.2, 3.3.
 
+use crate::domain::label;
+use crate::grid::Grid;
 use crate::topology::Network;
 use ramhold_base::ServerId;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::topology::Topology;
+use ramhold_wire::{NEIGHBOURHOODS_MAX, Neighbouring, ReplicaPlacement, View};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The most neighbourhoods that a master employs: each has a head in every class of streams.
-pub const NEIGHBOURHOODS_MAX: usize = 64;
-
-/// The two ways to make neighbourhoods.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Neighbouring {
-    MultiRing,
-    RackLocal,
-}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Neighbourhood {
@@ -53,7 +49,7 @@ pub fn neighbourhoods(
         Neighbouring::MultiRing => rings(network, master),
         Neighbouring::RackLocal => racks(network, master),
     };
-    in_turns(all, most.min(NEIGHBOURHOODS_MAX))
+    in_turns(all, most.min(usize::from(NEIGHBOURHOODS_MAX)))
 }
 
 /// One for each server near the master that is fed by anybody, by level.
@@ -125,16 +121,27 @@ pub fn further_backups(
     master: ServerId,
     primary: ServerId,
 ) -> Vec<ServerId> {
-    let mut following = backups(network, neighbouring, master);
+    following(&backups(network, neighbouring, master), |server| network.rack_of(server), (master, primary))
+}
+
+/// `order`: the backups in the order of their places.
+fn following<R: Ord>(
+    order: &[ServerId],
+    rack_of: impl Fn(ServerId) -> Option<R>,
+    (master, primary): (ServerId, ServerId),
+) -> Vec<ServerId> {
+    let mut following = order.to_vec();
     if let Some(at) = following.iter().position(|backup| *backup == primary) {
         following.rotate_left(at + 1);
         following.pop();
     }
-    let mut used: BTreeSet<Option<String>> =
-        [network.rack_of(primary), network.rack_of(master)].into_iter().collect();
+    let mut used: BTreeSet<Option<R>> = BTreeSet::from([rack_of(primary)]);
+    if !planted(Defect::FurtherInMastersRack) {
+        used.insert(rack_of(master));
+    }
     let (mut fresh, mut rest) = (Vec::new(), Vec::new());
     for backup in following {
-        if used.insert(network.rack_of(backup)) { fresh.push(backup) } else { rest.push(backup) }
+        if used.insert(rack_of(backup)) { fresh.push(backup) } else { rest.push(backup) }
     }
     [fresh, rest].concat()
 }
@@ -164,4 +171,106 @@ pub fn shares_of_gone(gone: &Neighbourhood, left: &[Neighbourhood]) -> Vec<f64> 
         return vec![1.0 / left.len().max(1) as f64; left.len()];
     }
     left.iter().map(share).collect()
+}
+
+/// The neighbourhoods that a master employs now, and its backups.
+#[derive(Debug, Default)]
+pub struct Neighbourhoods {
+    master: ServerId,
+    all: Vec<Neighbourhood>,
+    order: Vec<ServerId>,
+    racks: BTreeMap<ServerId, Option<String>>,
+}
+
+impl Neighbourhoods {
+    /// None: the placement has none. A server that is no backup feeds nobody, and one that is no master recovers nothing.
+    fn of(view: &View) -> Option<Neighbourhoods> {
+        let (by, most) = view.placement.neighbouring()?;
+        let network = Network::new(&view.topology, view.list.up());
+        let is =
+            |server: &ServerId, role: fn(&ServerEntry) -> bool| view.list.entry(*server).is_some_and(role);
+        let mut all = match by {
+            Neighbouring::MultiRing => rings(&network, view.me),
+            Neighbouring::RackLocal => racks(&network, view.me),
+        };
+        for neighbourhoods in all.values_mut() {
+            for neighbourhood in neighbourhoods.iter_mut() {
+                neighbourhood.recoverers.retain(|server| is(server, |entry| entry.master));
+                neighbourhood.feeders.retain(|server| is(server, |entry| entry.backup));
+            }
+            neighbourhoods.retain(|n| !n.recoverers.is_empty() && !n.feeders.is_empty());
+        }
+        let mut order = backups(&network, by, view.me);
+        order.retain(|server| is(server, |entry| entry.backup));
+        let racked = order.iter().chain([&view.me]);
+        let racks = racked.map(|server| (*server, network.rack_of(*server))).collect();
+        Some(Neighbourhoods { master: view.me, all: in_turns(all, usize::from(most)), order, racks })
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Neighbourhood> {
+        self.all.iter()
+    }
+
+    pub fn named(&self, name: &str) -> Option<&Neighbourhood> {
+        self.all.iter().find(|neighbourhood| neighbourhood.name == name)
+    }
+
+    /// As `further_backups`.
+    pub fn further(&self, primary: ServerId) -> Vec<ServerId> {
+        let rack_of = |server: ServerId| self.racks.get(&server).cloned().flatten();
+        following(&self.order, rack_of, (self.master, primary))
+    }
+}
+
+/// The neighbourhoods of this server, worked out once for each list.
+#[derive(Debug, Default)]
+pub struct NeighbourhoodCache {
+    of: Option<(u64, Topology, ReplicaPlacement, ServerId)>,
+    now: Option<Neighbourhoods>,
+}
+
+impl NeighbourhoodCache {
+    /// None: the placement has none.
+    pub fn of(&mut self, view: &View) -> Option<&Neighbourhoods> {
+        view.placement.neighbouring()?;
+        let is_known = self.of.as_ref().is_some_and(|(version, topology, placement, me)| {
+            (*version, topology, *placement, *me)
+                == (view.list.version(), &view.topology, view.placement, view.me)
+        });
+        if !is_known {
+            self.of = Some((view.list.version(), view.topology.clone(), view.placement, view.me));
+            self.now = Neighbourhoods::of(view);
+        }
+        self.now.as_ref()
+    }
+}
+
+/// The name of the neighbourhood in which a server recovers, as other servers name it. None: the placement has none, or
+/// the server has no place.
+pub fn recovers_in(topology: &Topology, placement: ReplicaPlacement, server: &ServerEntry) -> Option<String> {
+    let (by, _) = placement.neighbouring()?;
+    match (by, Grid::of(topology)) {
+        (Neighbouring::MultiRing, Some(grid)) => {
+            let place = grid.label(label(server, topology.label_name()?)?).ok()?;
+            Some(grid.name(&place))
+        }
+        (Neighbouring::MultiRing, None) => None,
+        (Neighbouring::RackLocal, _) => Network::new(topology, std::iter::once(server)).rack_of(server.id),
+    }
+}
+
+/// Whether the topology has the neighbourhoods that the placement asks for.
+pub fn check_neighbourhoods(topology: &Topology, placement: ReplicaPlacement) -> Result<(), String> {
+    let levels = topology.radices().map_or(0, |radices| radices.len());
+    match placement.neighbouring() {
+        Some((Neighbouring::MultiRing, _)) if levels < 2 => Err(format!(
+            "--placement {placement} needs servers on switches of two levels, and the topology is {topology}; give \
+             --topology bcube:N,K or grid:R0,R1,... with two levels or more"
+        )),
+        Some((Neighbouring::RackLocal, _)) if levels == 0 && *topology != Topology::Zones => Err(format!(
+            "--placement {placement} needs racks, and the topology is {topology}; give --topology zones, and servers \
+             --label rack=..."
+        )),
+        _ => Ok(()),
+    }
 }

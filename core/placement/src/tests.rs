@@ -77,6 +77,7 @@ fn place(
     let mut taken = vec![];
     for i in 0..replicas {
         let wish = Wish {
+            neighbourhood: None,
             taken: &taken,
             avoided: &[],
             primary: i == 0,
@@ -106,6 +107,7 @@ fn replace(
     let replicas = set.len();
     set.remove(at);
     let wish = Wish {
+        neighbourhood: None,
         taken: set,
         avoided,
         primary: at == 0,

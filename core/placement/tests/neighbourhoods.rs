@@ -6,8 +6,9 @@
 
 use ramhold_base::{Rng, ServerId};
 use ramhold_placement::{
-    Grid, Neighbouring, Network, backups, further_backups, neighbourhoods, ring_successors, shares_of_gone,
+    Grid, Network, backups, further_backups, neighbourhoods, ring_successors, shares_of_gone,
 };
+use ramhold_wire::Neighbouring;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::topology::Topology;

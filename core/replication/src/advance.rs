@@ -147,7 +147,13 @@ impl Replicator {
         }
         let (taken, avoided) = (segment.taken(), segment.avoided(now));
         let replicas = segment.places.len();
+        let own = self.streams[&segment.stream].neighbourhood.as_deref();
+        let neighbourhood = own.and_then(|name| {
+            let all = self.neighbourhoods.of(view)?;
+            Some((all, all.named(name)?))
+        });
         let wish = Wish {
+            neighbourhood,
             taken: &taken,
             avoided: &avoided,
             primary: place == 0,
@@ -395,6 +401,7 @@ impl Replicator {
                     replicas: stream.class.replicas,
                     segment: head,
                     epoch,
+                    neighbourhood: stream.neighbourhood.clone(),
                 };
                 request(effects, to, &view.to_coordinator(), rpc, &message);
             }

@@ -32,7 +32,7 @@ pub use status::ReplicaSeen;
 use copies::Copies;
 use pieces::Pieces;
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
-use ramhold_placement::{CopysetCache, Traffic};
+use ramhold_placement::{CopysetCache, NeighbourhoodCache, Traffic};
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::DiskFull;
@@ -82,6 +82,9 @@ pub struct ReplicationConfig {
     pub copy_bytes_per_second: u64,
     /// The most data bytes in one append.
     pub append_bytes_max: u32,
+    /// Backups have buffers for so many heads of each master and class of streams, all replicas counted. A master employs
+    /// no more neighbourhoods than that.
+    pub heads_max: u32,
 }
 
 impl ReplicationConfig {
@@ -95,6 +98,7 @@ impl ReplicationConfig {
             copies_max: 4,
             copy_bytes_per_second: 0,
             append_bytes_max: ramhold_base::limits::APPEND_BYTES_MAX,
+            heads_max: u32::MAX,
         }
     }
 }
@@ -154,6 +158,7 @@ pub struct Replicator {
     /// Primaries of this log on each backup, for placement.
     primaries: BTreeMap<ServerId, u32>,
     copysets: CopysetCache,
+    neighbourhoods: NeighbourhoodCache,
     calls: Calls<Context>,
     frees: Vec<Free>,
     wishes: Vec<FlushWish>,
@@ -190,6 +195,7 @@ impl Replicator {
             active: BTreeSet::new(),
             primaries: BTreeMap::new(),
             copysets: CopysetCache::default(),
+            neighbourhoods: NeighbourhoodCache::default(),
             calls,
             frees: Vec::new(),
             wishes: Vec::new(),
@@ -207,11 +213,12 @@ impl Replicator {
     }
 
     /// Adds a new stream. Its first head must follow at once.
-    pub fn add_stream(&mut self, stream: StreamId, class: StreamClass) {
+    /// `neighbourhood`: the one that is to recover what is in it; none: anybody.
+    pub fn add_stream(&mut self, stream: StreamId, class: StreamClass, neighbourhood: Option<String>) {
         assert!(!self.streams.contains_key(&stream), "a stream is added once");
         assert_eq!(class.replicas == 0, class.durability == Durability::None);
         self.replicas_max = self.replicas_max.max(class.replicas);
-        self.streams.insert(stream, Stream::new(class));
+        self.streams.insert(stream, Stream::new(class, neighbourhood));
     }
 
     /// The highest number of replicas of any stream.

@@ -20,7 +20,7 @@ use crate::segment::{Place, Segment};
 use crate::{Replicator, Segments};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Mark, SegmentId, ServerId, StreamId, time::earliest};
-use ramhold_placement::{SpreadLevels, Wish, choose_backup, is_outside};
+use ramhold_placement::{NeighbourhoodCache, SpreadLevels, Wish, choose_backup, is_outside};
 use ramhold_wire::{ReplicaPlacement, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -133,7 +133,13 @@ impl Replicator {
         let avoided: Vec<ServerId> =
             segment.avoided(now).into_iter().chain(replaced).chain(self.full.keys().copied()).collect();
         let replicas = segment.places.len();
+        let own = self.streams[&segment.stream].neighbourhood.as_deref();
+        let neighbourhood = own.and_then(|name| {
+            let all = self.neighbourhoods.of(view)?;
+            Some((all, all.named(name)?))
+        });
         let wish = Wish {
+            neighbourhood,
             taken: &stay,
             avoided: &avoided,
             primary: index == 0,
@@ -232,12 +238,23 @@ impl Replicator {
 
     /// The number of segments of a stream whose primary is outside, as the placement has it.
     pub fn outside_count(&self, stream: StreamId, view: &View) -> u64 {
+        let own = |copies_min: usize| {
+            let own = self.segments.values().filter(move |s| s.stream == stream);
+            let own = own.filter(move |s| s.own_places().count() >= copies_min);
+            own.filter_map(|segment| segment.own_places().next()?.backup)
+        };
+        if view.placement.neighbouring().is_some() {
+            let Some(name) = self.streams[&stream].neighbourhood.as_deref() else { return 0 };
+            let mut cache = NeighbourhoodCache::default();
+            let feeders = cache.of(view).and_then(|all| all.named(name)).map(|own| own.feeders.clone());
+            let feeders = feeders.unwrap_or_default();
+            return own(1).filter(|primary| !feeders.contains(primary)).count() as u64;
+        }
         if view.placement != ReplicaPlacement::ZoneLocal {
             return 0;
         }
         // The only replica of a segment is elsewhere on purpose.
-        let own = self.segments.values().filter(|s| s.stream == stream && s.own_places().count() > 1);
-        let primaries = own.filter_map(|segment| segment.own_places().next()?.backup);
+        let primaries = own(2);
         primaries.filter(|primary| is_outside(view, *primary)).count() as u64
     }
 

@@ -1,6 +1,7 @@
 //! The status of the replication, for operators and audits.
 
 use crate::Replicator;
+use crate::stream::Stream;
 use ramhold_base::{Epoch, Position, SegmentId, ServerId, StreamId};
 use ramhold_placement::shortage;
 use ramhold_wire::class::StreamClass;
@@ -23,6 +24,26 @@ pub struct ReplicaSeen {
 }
 
 impl Replicator {
+    /// The neighbourhoods that this master employs for segments of so many replicas. None: the placement has none.
+    /// Backups must have buffers for the heads of all of them.
+    pub fn neighbourhoods(&mut self, view: &View, replicas: u8) -> Option<Vec<String>> {
+        let most = (self.config.heads_max / u32::from(replicas.max(1))).max(1) as usize;
+        let all = self.neighbourhoods.of(view)?;
+        Some(all.iter().take(most).map(|neighbourhood| neighbourhood.name.clone()).collect())
+    }
+
+    /// The neighbourhood of a stream.
+    pub fn neighbourhood_of(&self, stream: StreamId) -> Option<&str> {
+        self.streams.get(&stream)?.neighbourhood.as_deref()
+    }
+
+    /// The stream of a class and a neighbourhood, if there is one.
+    pub fn stream_of(&self, class: StreamClass, neighbourhood: Option<&str>) -> Option<StreamId> {
+        let is_it =
+            |stream: &Stream| stream.class == class && stream.neighbourhood.as_deref() == neighbourhood;
+        self.streams.iter().find(|(_, stream)| is_it(stream)).map(|(id, _)| *id)
+    }
+
     pub fn streams(&self) -> impl Iterator<Item = (StreamId, StreamClass)> {
         self.streams.iter().map(|(id, s)| (*id, s.class))
     }

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub class: StreamClass,
+    /// The neighbourhood that is to recover what is in it; none: anybody.
+    pub neighbourhood: Option<String>,
     /// The coordinator has an entry for the stream.
     pub registered: bool,
     pub registering: bool,
@@ -31,9 +33,10 @@ impl Stream {
         segment >= self.recorded
     }
 
-    pub fn new(class: StreamClass) -> Stream {
+    pub fn new(class: StreamClass, neighbourhood: Option<String>) -> Stream {
         Stream {
             class,
+            neighbourhood,
             registered: false,
             registering: false,
             ask_at: Instant::ZERO,

@@ -1,4 +1,4 @@
-//! The streams of the log: one for each class.
+//! The streams of the log: one for each class and neighbourhood.
 //!
 //! Not here: choosing the class of a tablet (the role that owns it). Catalogue: D2.
 
@@ -8,10 +8,13 @@ use ramhold_base::{Status, StreamId};
 use ramhold_wire::class::StreamClass;
 
 impl Shard {
-    /// The stream of a class. Opens a new stream, still without a head, if there is none.
-    pub fn stream_for(&mut self, class: StreamClass) -> Result<StreamId, Status> {
-        let existing = self.replicator.streams().find(|(_, its)| *its == class);
-        if let Some((stream, _)) = existing {
+    /// The stream of a class and a neighbourhood. Opens a new stream, still without a head, if there is none.
+    pub fn stream_for(
+        &mut self,
+        class: StreamClass,
+        neighbourhood: Option<&str>,
+    ) -> Result<StreamId, Status> {
+        if let Some(stream) = self.replicator.stream_of(class, neighbourhood) {
             return Ok(stream);
         }
         let count = self.replicator.streams().count();
@@ -20,7 +23,7 @@ impl Shard {
         }
         let stream = StreamId(u16::try_from(count + 1).expect("bounded above"));
         self.log.open_stream(stream);
-        self.replicator.add_stream(stream, class);
+        self.replicator.add_stream(stream, class, neighbourhood.map(str::to_owned));
         Ok(stream)
     }
 

@@ -41,6 +41,6 @@ pub use frame::{BadFrame, Header, Kind};
 pub use opcode::{
     Addressee, ForBackup, ForCoordinator, ForMaster, ForObject, ForProcess, ForServer, Gate, Opcode,
 };
-pub use replica_placement::ReplicaPlacement;
+pub use replica_placement::{NEIGHBOURHOODS_MAX, Neighbouring, ReplicaPlacement};
 pub use server_list::{ServerList, Standing, View};
 pub use step::Step;

@@ -317,7 +317,7 @@ impl Durability {
 
 /// Server to coordinator: this stream exists, and its first head is durably open. Recovery needs every
 /// registered stream. The coordinator has answered before the stream acknowledges anything. Idempotent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StreamRegister {
     #[n(0)]
     pub shard: ShardId,
@@ -332,6 +332,9 @@ pub struct StreamRegister {
     pub segment: SegmentId,
     #[n(5)]
     pub epoch: Epoch,
+    /// The neighbourhood that is to recover what is in the stream. None: anybody.
+    #[n(6)]
+    pub neighbourhood: Option<String>,
 }
 
 impl Message for StreamRegister {

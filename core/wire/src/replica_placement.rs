@@ -9,7 +9,11 @@ use ramhold_base::limits::COPYSET_RINGS_MAX;
 use std::fmt;
 use std::str::FromStr;
 
-/// For people it is a text: `scatter`, `copyset`, `copyset:2`, `zone-local`. Messages have two fields for it: the number
+/// The most neighbourhoods that a master employs: each has a head in every class of streams.
+pub const NEIGHBOURHOODS_MAX: u8 = 64;
+
+/// For people it is a text: `scatter`, `copyset`, `copyset:2`, `zone-local`, `multiring`, `multiring:4`, `rack-local`.
+/// Messages have two fields for it: the number
 /// of rings of copysets, and the name of any later placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplicaPlacement {
@@ -20,14 +24,56 @@ pub enum ReplicaPlacement {
     Copysets { rings: u8 },
     /// The primary in the master's own zone, the other replicas in other zones. A server is recovered in its own zone.
     ZoneLocal,
+    /// Each part of a master's data with the servers that are to recover it. `most`: the parts that a master has at most,
+    /// 1 to `NEIGHBOURHOODS_MAX`.
+    Neighbourhoods { by: Neighbouring, most: u8 },
+}
+
+/// The two ways to make neighbourhoods.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Neighbouring {
+    /// In a grid: each server near the master recovers, fed by the servers that are near it and not near the master.
+    MultiRing,
+    /// The servers of each other rack recover, and feed each other.
+    RackLocal,
 }
 
 const ZONE_LOCAL: &str = "zone-local";
+const MULTIRING: &str = "multiring";
+const RACK_LOCAL: &str = "rack-local";
+
+impl Neighbouring {
+    fn of(name: &str) -> Option<Neighbouring> {
+        match name {
+            MULTIRING => Some(Neighbouring::MultiRing),
+            RACK_LOCAL => Some(Neighbouring::RackLocal),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Neighbouring::MultiRing => MULTIRING,
+            Neighbouring::RackLocal => RACK_LOCAL,
+        }
+    }
+}
+
+/// `multiring`, `rack-local`, each with a number of neighbourhoods behind it or not.
+fn neighbourhoods_of(text: &str) -> Option<ReplicaPlacement> {
+    let (name, most) = text.split_once(':').map_or((text, None), |(name, most)| (name, Some(most)));
+    let by = Neighbouring::of(name)?;
+    let most = most.map_or(Some(NEIGHBOURHOODS_MAX), |most| most.parse().ok())?;
+    (1..=NEIGHBOURHOODS_MAX).contains(&most).then_some(ReplicaPlacement::Neighbourhoods { by, most })
+}
 
 impl FromStr for ReplicaPlacement {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ReplicaPlacement, String> {
+        if let Some(neighbourhoods) = neighbourhoods_of(text) {
+            return Ok(neighbourhoods);
+        }
         let rings = match text.split_once(':') {
             None if text == "scatter" => return Ok(ReplicaPlacement::Scatter),
             None if text == ZONE_LOCAL => return Ok(ReplicaPlacement::ZoneLocal),
@@ -39,8 +85,8 @@ impl FromStr for ReplicaPlacement {
         };
         rings.map(|rings| ReplicaPlacement::Copysets { rings }).ok_or_else(|| {
             format!(
-                "'{text}' is not 'scatter', 'copyset', 'copyset:RINGS' with 1 to {COPYSET_RINGS_MAX} rings, or \
-                 '{ZONE_LOCAL}'"
+                "'{text}' is not 'scatter', 'copyset', 'copyset:RINGS' with 1 to {COPYSET_RINGS_MAX} rings, '{ZONE_LOCAL}', \
+                 '{MULTIRING}' or '{RACK_LOCAL}', both also with ':COUNT', 1 to {NEIGHBOURHOODS_MAX}"
             )
         })
     }
@@ -52,6 +98,8 @@ impl fmt::Display for ReplicaPlacement {
             ReplicaPlacement::Scatter => f.write_str("scatter"),
             ReplicaPlacement::Copysets { rings } => write!(f, "copyset:{rings}"),
             ReplicaPlacement::ZoneLocal => f.write_str(ZONE_LOCAL),
+            ReplicaPlacement::Neighbourhoods { by, most: NEIGHBOURHOODS_MAX } => f.write_str(by.name()),
+            ReplicaPlacement::Neighbourhoods { by, most } => write!(f, "{}:{most}", by.name()),
         }
     }
 }
@@ -62,7 +110,7 @@ impl ReplicaPlacement {
         match (copyset_rings, named) {
             (Some(rings), _) => ReplicaPlacement::Copysets { rings },
             (None, Some(ZONE_LOCAL)) => ReplicaPlacement::ZoneLocal,
-            (None, _) => ReplicaPlacement::Scatter,
+            (None, named) => named.and_then(neighbourhoods_of).unwrap_or_default(),
         }
     }
 
@@ -70,13 +118,26 @@ impl ReplicaPlacement {
     pub fn copyset_rings(self) -> Option<u8> {
         match self {
             ReplicaPlacement::Copysets { rings } => Some(rings),
-            ReplicaPlacement::Scatter | ReplicaPlacement::ZoneLocal => None,
+            ReplicaPlacement::Scatter
+            | ReplicaPlacement::ZoneLocal
+            | ReplicaPlacement::Neighbourhoods { .. } => None,
+        }
+    }
+
+    /// How neighbourhoods are made; none: the placement has none.
+    pub fn neighbouring(self) -> Option<(Neighbouring, u8)> {
+        match self {
+            ReplicaPlacement::Neighbourhoods { by, most } => Some((by, most)),
+            _ => None,
         }
     }
 
     /// The name of a placement that is neither `scatter` nor by copysets.
     pub fn named(self) -> Option<String> {
-        (self == ReplicaPlacement::ZoneLocal).then(|| ZONE_LOCAL.to_owned())
+        match self {
+            ReplicaPlacement::Scatter | ReplicaPlacement::Copysets { .. } => None,
+            ReplicaPlacement::ZoneLocal | ReplicaPlacement::Neighbourhoods { .. } => Some(self.to_string()),
+        }
     }
 }
 
@@ -88,7 +149,9 @@ mod tests {
     #[test]
     fn placements_are_read_as_they_are_written() {
         assert_eq!("copyset".parse(), Ok(ReplicaPlacement::Copysets { rings: 1 }));
-        for text in ["scatter", "copyset:1", "copyset:16", "zone-local"] {
+        for text in
+            ["scatter", "copyset:1", "copyset:16", "zone-local", "multiring", "multiring:1", "rack-local:63"]
+        {
             let placement: ReplicaPlacement = text.parse().unwrap();
             assert_eq!(placement.to_string(), text);
             let named = placement.named();
@@ -105,6 +168,10 @@ mod tests {
             "copyset:-1",
             "copyset:x",
             "zone",
+            "multiring:0",
+            "multiring:65",
+            "rack-local:",
+            "rack-local:x",
         ] {
             let refused = text.parse::<ReplicaPlacement>().unwrap_err();
             assert!(refused.contains("1 to 16 rings"), "{refused}");

@@ -262,16 +262,28 @@ impl Faults {
         world.network.heal();
         world.store_failure_ppm = 0;
         world.resume_all();
+        let is_broken = |world: &World<_>, node: usize| match world.machine(node) {
+            Some(Actor::Process(process)) => system.is_broken(process),
+            Some(Actor::Client(_)) | None => false,
+        };
         for node in 0..world.node_count() {
             let disk = &mut world.disks_mut(node).options;
             *disk = DiskOptions { read_error_ppm: 0, sync_error_ppm: 0, is_full: false, ..disk.clone() };
             world.spare_process(node);
+        }
+        // While the state is made anew from the servers, an operator ends none of them.
+        if self.rebuilding && (0..world.node_count()).any(|node| is_broken(world, node)) {
+            for node in self.coordinators.iter().copied() {
+                if !world.node(node).is_up() {
+                    world.restart(node);
+                }
+            }
+            let limit = world.now() + 30 * SECOND;
+            world.run_while(limit, |world| !system.is_in_charge(world));
+        }
+        for node in 0..world.node_count() {
             // As an operator does with a server whose device has failed: another device, another life.
-            let broken = match world.machine(node) {
-                Some(Actor::Process(process)) => system.is_broken(process),
-                Some(Actor::Client(_)) | None => false,
-            };
-            if broken {
+            if is_broken(world, node) {
                 world.crash(node);
             }
             if !world.node(node).is_up() {

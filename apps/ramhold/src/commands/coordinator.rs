@@ -114,8 +114,11 @@ pub struct Coordinator {
     /// servers, as many sets as servers. 'copyset:RINGS': RINGS times as many sets (1 to 16). With fewer
     /// sets, a power cut after which some servers stay away is less likely to lose data, but loses more when
     /// it does; see 'ramhold plan'. 'zone-local': the first replica in the zone of its server (--label
-    /// zone=...), the others in other zones, and a dead server is recovered in its own zone. Applies to new
-    /// replicas.
+    /// zone=...), the others in other zones, and a dead server is recovered in its own zone. 'multiring' (grids):
+    /// each part of a server's data with one of the servers that share a switch with it, which recovers that
+    /// part from replicas one hop away. 'rack-local' (racks): each part with another rack. Both also with
+    /// ':COUNT', the most parts of a server. Applies to new replicas; tablets move to their parts by
+    /// themselves.
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter")]
     placement: ReplicaPlacement,
     /// Topology of the network: 'flat', 'zones', 'bcube:N,K' or 'grid:R0,R1,...'; see 'ramhold topology'. It

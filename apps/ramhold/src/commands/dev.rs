@@ -20,7 +20,7 @@ use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_node::CrossSlot;
-use ramhold_placement::Grid;
+use ramhold_placement::{Grid, check_neighbourhoods};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
 use record::Held;
@@ -58,6 +58,7 @@ Examples:
   ramhold dev --servers 12 --placement copyset
       replicas in few sets of servers
   ramhold dev --servers 6 --topology zones --placement zone-local
+  ramhold dev --servers 9 --topology bcube:3,1 --placement multiring
       three zones, and servers are recovered in their own
 
 Then, in another terminal:
@@ -84,7 +85,7 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
-    /// Placement of replicas: 'scatter', 'copyset', 'copyset:RINGS' or 'zone-local', as for 'ramhold
+    /// Placement of replicas: 'scatter', 'copyset', 'zone-local', 'multiring' or 'rack-local', as for 'ramhold
     /// coordinator'.
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter")]
     placement: ReplicaPlacement,
@@ -182,6 +183,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         )));
     }
     let replicas = default_replicas(arguments.replicas, arguments.servers).map_err(Failure::usage)?;
+    check_neighbourhoods(&arguments.topology, arguments.placement).map_err(Failure::usage)?;
     if arguments.placement == ReplicaPlacement::ZoneLocal {
         if arguments.topology != Topology::Zones {
             return Err(Failure::usage("--placement zone-local needs zones; give --topology zones as well"));

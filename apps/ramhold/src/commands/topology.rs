@@ -38,7 +38,8 @@ Copies spread over the labels zone, rack and host in every topology
 (docs/operating/zones.md). With links (ramhold server --link) servers reach
 each other over the switch that both share, and over another one while it is
 silent. Neighbours ping each other, so that a dead one is found in less than
-half a second. Placement by neighbourhoods is not built yet.")]
+half a second. With --placement multiring or rack-local each part of a server's
+data is kept with the servers that recover it.")]
 pub struct TopologyCommand {
     #[command(subcommand)]
     command: Command,
@@ -112,7 +113,7 @@ Examples:
         /// Topology to try [default: that of the cluster]
         #[arg(long, value_name = "NETWORK")]
         topology: Option<Topology>,
-        /// Placement to try: 'scatter', 'copyset', 'copyset:RINGS' or 'zone-local' [default: that of the
+        /// Placement to try: 'scatter', 'copyset', 'zone-local', 'multiring', ... [default: that of the
         /// cluster]
         #[arg(long, value_name = "HOW")]
         placement: Option<ReplicaPlacement>,

@@ -15,6 +15,7 @@ fn stream(segment: u64, epoch: u32) -> StreamRecord {
         replicas: 3,
         segment: SegmentId(segment),
         epoch: Epoch(epoch),
+        neighbourhood: None,
     }
 }
 
@@ -184,7 +185,7 @@ fn every_registered_stream_is_needed() {
     let replicas: Vec<HeldReplica<'_>> =
         held.iter().map(|(b, report)| HeldReplica { backup: ServerId(*b), report }).collect();
     let second = StreamRecord { stream: StreamId(2), ..stream(1, 0) };
-    let missing = prove(&[stream(1, 0), second], &replicas, &[], Evidence::Partial).unwrap_err();
+    let missing = prove(&[stream(1, 0), second.clone()], &replicas, &[], Evidence::Partial).unwrap_err();
     assert!(matches!(missing[..], [Missing::Head { stream: StreamId(2), .. }]));
     assert_eq!(prove(&[], &replicas, &[], Evidence::Partial).unwrap().streams, []);
     let unreplicated = StreamRecord { replicas: 0, durability: Durability::None, ..second };

@@ -511,6 +511,7 @@ impl World {
         // A server repeats its registration until it is answered; here: whenever one may have been lost.
         if new || self.crashes > 0 {
             let register = StreamRegister {
+                neighbourhood: None,
                 shard: ShardId(0),
                 stream,
                 durability,

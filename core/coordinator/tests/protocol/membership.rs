@@ -383,6 +383,7 @@ fn foreign_and_hostile_requests_are_refused() {
 fn stream_records_only_rise() {
     let mut world = World::cluster(2);
     let register = StreamRegister {
+        neighbourhood: None,
         shard: ShardId(0),
         stream: StreamId(1),
         durability: Durability::Buffered,
@@ -403,13 +404,13 @@ fn stream_records_only_rise() {
     assert!(world.server(at, &record(5, 9)).unwrap().is_ok());
     assert!(world.server(at, &register).unwrap().is_ok(), "a repetition does not take the record back");
     world.restart();
-    let stream = world.state().servers[&ServerId(1)].streams[0];
+    let stream = world.state().servers[&ServerId(1)].streams[0].clone();
     assert_eq!((stream.segment, stream.epoch), (SegmentId(6), Epoch(0)));
-    let synced = StreamRegister { durability: Durability::Synced, stream: StreamId(2), ..register };
+    let synced = StreamRegister { durability: Durability::Synced, stream: StreamId(2), ..register.clone() };
     assert!(world.server(at, &synced).unwrap().is_ok());
     let unreplicated = StreamRegister { replicas: 0, stream: StreamId(3), ..synced };
     assert_eq!(world.server(at, &unreplicated), Some(Err(Status::BadRequest)));
-    let other = StreamRegister { replicas: 2, ..register };
+    let other = StreamRegister { replicas: 2, ..register.clone() };
     assert_eq!(world.server(at, &other), Some(Err(Status::NotAllowed)));
 }
 
@@ -478,6 +479,7 @@ fn another_placement_is_told_to_all_servers_though_the_list_is_the_same() {
 fn a_registration_repeated_with_a_raised_epoch_is_recorded_before_it_is_answered() {
     let mut world = World::cluster(2);
     let register = StreamRegister {
+        neighbourhood: None,
         shard: ShardId(0),
         stream: StreamId(1),
         durability: Durability::Buffered,
@@ -487,7 +489,7 @@ fn a_registration_repeated_with_a_raised_epoch_is_recorded_before_it_is_answered
     };
     assert!(world.server(addr(1), &register).unwrap().is_ok());
     world.store_held = true;
-    let raised = world.post(addr(1), &StreamRegister { epoch: Epoch(1), ..register });
+    let raised = world.post(addr(1), &StreamRegister { epoch: Epoch(1), ..register.clone() });
     world.settle();
     assert!(world.answer_to(raised).is_none());
     world.store_held = false;
@@ -495,6 +497,6 @@ fn a_registration_repeated_with_a_raised_epoch_is_recorded_before_it_is_answered
     assert_eq!(world.answer_to(raised).unwrap().0, Status::Ok);
     assert!(world.server(addr(1), &register).unwrap().is_ok(), "the old one, late, does not lower it");
     world.restart();
-    let stream = world.state().servers[&ServerId(1)].streams[0];
+    let stream = world.state().servers[&ServerId(1)].streams[0].clone();
     assert_eq!((stream.segment, stream.epoch), (SegmentId(1), Epoch(1)));
 }

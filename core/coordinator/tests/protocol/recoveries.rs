@@ -444,6 +444,7 @@ fn the_master_is_answered_only_after_the_new_owner_is_stored() {
     world.run_until("told", |w| running(w).is_some());
     let (at, recover) = running(&world).unwrap();
     let register = StreamRegister {
+        neighbourhood: None,
         shard: ShardId(0),
         stream: StreamId(2),
         durability: Durability::Buffered,
@@ -560,6 +561,7 @@ fn what_is_in_a_stream_that_is_registered_late_is_moved() {
         }
         assert_eq!(world.server_mut(at.port()).unheard, 0, "nothing is acknowledged in that stream");
         let register = StreamRegister {
+            neighbourhood: None,
             shard: ShardId(0),
             stream: StreamId(2),
             durability: Durability::Buffered,

@@ -219,7 +219,11 @@ impl Bench {
             zone_of: None,
         };
         bench.publish();
-        bench.replicator.add_stream(STREAM, StreamClass { durability: Durability::Buffered, replicas: 3 });
+        bench.replicator.add_stream(
+            STREAM,
+            StreamClass { durability: Durability::Buffered, replicas: 3 },
+            None,
+        );
         bench.roll();
         bench
     }

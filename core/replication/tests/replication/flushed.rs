@@ -263,7 +263,7 @@ fn what_is_gone_is_not_waited_for() {
 fn without_replicas_what_is_durable_is_flushed() {
     let mut bench = bench(3);
     let (stream, segment) = (StreamId(2), SegmentId(50));
-    bench.replicator.add_stream(stream, StreamClass { durability: Durability::None, replicas: 0 });
+    bench.replicator.add_stream(stream, StreamClass { durability: Durability::None, replicas: 0 }, None);
     bench.log.0.insert(segment, (vec![1; OPENING], false));
     let opening = bench.log.tail(segment).unwrap();
     bench.replicator.head_rolled(stream, segment, opening);

@@ -13,10 +13,10 @@ use ramhold_node::ServerConfig;
 use ramhold_placement::{Grid, GridLabel};
 use ramhold_replication::ReplicationConfig;
 use ramhold_resp::{CrossSlot, RespConfig};
-use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, Label, Link};
 use ramhold_wire::topology::Topology;
+use ramhold_wire::{Neighbouring, ReplicaPlacement};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ pub struct Cluster {
     /// The servers are in BCubes of this radix, with a plane for each level, and places are drawn from the seed; with 0
     /// the servers take the places in order. None: there is no topology.
     pub cube: Option<(u16, u64)>,
+    /// The racks over which the servers are spread in turn, in one zone; 0: no server has a rack.
+    pub racks: u8,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -89,6 +91,7 @@ impl Default for Cluster {
             zones: 0,
             planes: 0,
             cube: None,
+            racks: 0,
         }
     }
 }
@@ -142,6 +145,14 @@ impl Cluster {
         // One zone of two suffices for all replicas, so that writes go on while the other is away.
         let servers = if zones == 2 { 2 * (drawn.replicas + 1) } else { drawn.servers };
         let cube = self.cube.map(|(radix, _)| (radix, seed));
+        // Half of the runs place by rings, some of them by few.
+        let by = Neighbouring::MultiRing;
+        let placement = match (cube, seed % 4) {
+            (Some(_), 0) => ReplicaPlacement::Neighbourhoods { by, most: 64 },
+            (Some(_), 1) => ReplicaPlacement::Neighbourhoods { by, most: 2 },
+            _ => drawn.placement,
+        };
+        let drawn = Cluster { placement, ..drawn };
         // Six servers or more at nine places are always connected, whatever places are free.
         let servers = if cube.is_some() { 6 + (seed / 8 % 4) as u8 } else { servers };
         let drawn = Cluster { servers, cube, ..drawn };
@@ -219,20 +230,30 @@ impl Cluster {
     fn labels(self, addr: SocketAddr, host: &str) -> Vec<Label> {
         let label = |name: &str, value: String| Label { name: name.into(), value };
         let zone = (self.zones > 0).then(|| label("zone", format!("z{}", server_index(addr) % self.zones)));
+        let rack = (self.racks > 0).then(|| {
+            let rack = format!("r{}", server_index(addr) % self.racks);
+            [label("zone", "z".into()), label("rack", rack)]
+        });
         let place = self
             .places()
             .map(|(grid, places)| label("bcube", grid.name(&places[usize::from(server_index(addr))])));
-        [label("host", host.into())].into_iter().chain(zone).chain(place).collect()
+        [label("host", host.into())]
+            .into_iter()
+            .chain(zone)
+            .chain(rack.into_iter().flatten())
+            .chain(place)
+            .collect()
     }
 
     /// The topology that the coordinator is given.
     pub(super) fn topology(self) -> Option<Topology> {
-        self.cube.map(|(radix, _)| Topology::Bcube { radix, order: u16::from(self.planes) - 1 })
+        let cube = self.cube.map(|(radix, _)| Topology::Bcube { radix, order: u16::from(self.planes) - 1 });
+        cube.or_else(|| (self.racks > 0).then_some(Topology::Zones))
     }
 
     /// The places in the order of the servers that take them.
     fn places(self) -> Option<(Grid, Vec<GridLabel>)> {
-        let grid = Grid::of(&self.topology()?).expect("a grid");
+        let grid = Grid::of(&self.topology()?)?;
         let mut places: Vec<GridLabel> = grid.labels().collect();
         if let Some((_, seed)) = self.cube.filter(|(_, seed)| *seed > 0) {
             Rng::new(seed ^ 0xCAB1_E500).shuffle(&mut places);
@@ -284,7 +305,10 @@ impl Cluster {
                 segment_bytes: SEGMENT_BYTES,
                 frames_max: self.frames.unwrap_or(1000),
                 frames_grow_by: 16,
-                buffers: Buffers::Reserved { count: 6 },
+                // The heads of all neighbourhoods have buffers.
+                buffers: Buffers::Reserved {
+                    count: if self.placement.neighbouring().is_some() { 30 } else { 6 },
+                },
                 buffers_survive_power: false,
                 flush_interval: Duration::from_millis(100),
                 recovery_cache_bytes: 1024 * 1024,

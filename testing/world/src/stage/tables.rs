@@ -53,6 +53,15 @@ impl Stage {
         self.begin_table_of(0, name, replicas)
     }
 
+    /// A table with as many tablets as the coordinator finds right for this cluster.
+    pub fn spread_table(&mut self, name: &str, replicas: u8) -> TableId {
+        let durability = Durability::Buffered;
+        let options = TableOptions { durability, replicas, tablets: 0, slots: false, zone: None };
+        let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
+        let begun = self.give(0, create, None);
+        self.finish_table(begun)
+    }
+
     /// A table by slots.
     pub fn slotted_table(&mut self, name: &str, replicas: u8) -> TableId {
         let durability = Durability::Buffered;

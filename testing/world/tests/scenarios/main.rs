@@ -15,6 +15,7 @@ mod heads;
 mod kept;
 mod leases;
 mod masters;
+mod neighbourhoods;
 mod neighbours;
 mod network;
 mod once;

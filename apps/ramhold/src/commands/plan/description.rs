@@ -152,6 +152,9 @@ impl Plan {
             (ReplicaPlacement::ZoneLocal, _) if self.zones.is_none() => {
                 Err("--placement zone-local needs zones; give --zones".to_owned())
             }
+            (placement @ ReplicaPlacement::Neighbourhoods { .. }, _) => Err(format!(
+                "--placement {placement} is not in the model: give scatter, copyset or zone-local"
+            )),
             (ReplicaPlacement::Copysets { .. }, _) if self.zones.is_some() => {
                 Err("copysets in zones are not in the model; give --placement scatter or zone-local"
                     .to_owned())

@@ -27,6 +27,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
+/// Buffers that are left for closed segments when masters decide how many heads they have.
+const FLUSH_BUFFERS: u32 = 4;
 const FRAMES_GROW_BY: u32 = 16;
 const NEEDED_INTERVAL: Duration = Duration::from_secs(1);
 const ENLIST_INTERVAL: Duration = Duration::from_millis(250);
@@ -149,6 +151,10 @@ impl Prepared {
         master_config.profile_bytes_max = self.memory.profile_bytes;
         master_config.replication.local_allowed = arguments.allow_local_backup;
         master_config.replication.copy_bytes_per_second = arguments.copy_rate;
+        if let Buffers::Reserved { count } = self.mode {
+            // Backups are like this server, as far as it knows. Some buffers are for what is being flushed.
+            master_config.replication.heads_max = count.saturating_sub(FLUSH_BUFFERS).max(1);
+        }
         master_config.scrub_bytes_per_second = arguments.scrub_rate;
         master_config.disk_bytes_max = u64::from(arguments.disk_expansion) * self.memory.log_bytes;
         master_config.frames_max = u64::from(self.frames_max);

@@ -225,6 +225,7 @@ fn placed(layout: &Layout, rng: &mut Rng) -> Vec<(usize, Vec<usize>)> {
             let mut taken = Vec::new();
             for place in 0..size {
                 let wish = Wish {
+                    neighbourhood: None,
                     taken: &taken,
                     avoided: &[],
                     primary: place == 0,

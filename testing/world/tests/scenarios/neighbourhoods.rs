@@ -1,0 +1,174 @@
+//! Data kept and recovered by neighbourhoods of a BCube. Catalogue: H2, H3, F4.
+
+use ramhold_base::{ServerId, TableId};
+use ramhold_node::Phase;
+use ramhold_placement::Network;
+use ramhold_wire::{Neighbouring, ReplicaPlacement};
+use ramhold_world::cluster::Cluster;
+use ramhold_world::stage::{Setting, Stage};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// BCube(4, 1) with all servers, placed by rings.
+fn rings(most: u8) -> Stage {
+    let plain = Setting::of(16);
+    let placement = ReplicaPlacement::Neighbourhoods { by: Neighbouring::MultiRing, most };
+    let cluster = Cluster { planes: 2, cube: Some((4, 0)), placement, ..plain.cluster };
+    let mut stage = Stage::unborn(Setting { cluster, ..plain });
+    let hosts = stage.servers.clone();
+    stage.world.network.cut_plane(0, &hosts, &hosts);
+    stage.wait("every server is up", |stage| stage.state().is_some_and(|s| s.all_up().count() == 16));
+    stage.wait("every server serves", |stage| {
+        (0..16).all(|server| stage.node(server).is_some_and(|node| node.phase() == Phase::Serving))
+    });
+    // All know the whole list.
+    stage.pass(1000);
+    stage
+}
+
+/// The servers near one, by the list of the coordinator.
+fn near(stage: &Stage, id: ServerId) -> BTreeSet<ServerId> {
+    let state = stage.state().expect("a coordinator");
+    let servers = state.servers.values().map(|record| &record.entry);
+    Network::new(&state.meta.topology, servers).near(id).into_iter().collect()
+}
+
+/// The masters that recovered something of a dead server, and the bytes that came from more than one hop away.
+fn course(stage: &Stage, crashed: ServerId) -> (BTreeSet<ServerId>, u64) {
+    let state = stage.state().expect("a coordinator");
+    let record = state.recoveries.values().find(|record| record.crashed == crashed).expect("a recovery");
+    let live = || record.parts.iter().filter(|part| part.live.is_some());
+    let far = live().map(|part| part.times.far_bytes.expect("all have places")).sum();
+    (live().map(|part| part.server).collect(), far)
+}
+
+/// A table of which every server has a tablet for each of its neighbourhoods.
+fn filled(stage: &mut Stage) -> TableId {
+    let table = stage.spread_table("t", 3);
+    stage.fill(table, "key", 600);
+    table
+}
+
+/// Streams of a server, and segments whose primary is not on a feeder.
+fn streams(stage: &Stage, server: usize) -> (usize, u64) {
+    let now = stage.world.local_now(stage.servers[server]);
+    let streams = stage.node(server).expect("it runs").seen(now).status.streams;
+    (streams.len(), streams.iter().map(|stream| stream.outside_segments).sum())
+}
+
+#[test]
+fn a_master_is_recovered_by_its_neighbours_from_one_hop_away() {
+    for server in [0, 7, 10] {
+        let mut stage = rings(64);
+        let table = filled(&mut stage);
+        for server in 0..16 {
+            assert_eq!(streams(&stage, server), (6, 0), "one for each neighbour, all fed by rings");
+        }
+        let id = stage.id(server);
+        let neighbours = near(&stage, id);
+        stage.crash(server);
+        stage.wait("it is recovered", |stage| stage.is_recovered(id));
+        assert_eq!(course(&stage, id), (neighbours, 0), "by whom, and bytes from two hops away");
+        stage.expect_filled(table, "key", 600);
+        stage.restart(server);
+        stage.close();
+    }
+}
+
+#[test]
+fn with_few_neighbourhoods_each_level_keeps_its_share() {
+    let mut stage = rings(2);
+    let table = filled(&mut stage);
+    let id = stage.id(5);
+    assert_eq!(streams(&stage, 5), (2, 0));
+    // Server 5 is at place 11: the first neighbours of its levels are 10 and 01.
+    let expected: BTreeSet<ServerId> = [stage.id(4), stage.id(1)].into();
+    stage.crash(5);
+    stage.wait("it is recovered", |stage| stage.is_recovered(id));
+    assert_eq!(course(&stage, id), (expected, 0));
+    stage.expect_filled(table, "key", 600);
+    stage.restart(5);
+    stage.close();
+}
+
+#[test]
+fn what_a_dead_recoverer_would_have_recovered_is_recovered_by_others() {
+    let mut stage = rings(64);
+    let table = filled(&mut stage);
+    let (master, recoverer) = (stage.id(0), stage.id(1));
+    stage.world.cut_power(stage.servers[1]);
+    stage.crash(0);
+    for id in [master, recoverer] {
+        stage.wait("it is recovered", |stage| stage.is_recovered(id));
+    }
+    assert!(!course(&stage, master).0.contains(&recoverer));
+    stage.expect_filled(table, "key", 600);
+    stage.restart(0);
+    stage.restart(1);
+    stage.pass(3000);
+    // Their places have servers again, and the next death is one of a whole cube.
+    stage.fill(table, "more", 300);
+    let id = stage.id(6);
+    stage.crash(6);
+    stage.wait("it is recovered", |stage| stage.is_recovered(id));
+    stage.expect_filled(table, "more", 300);
+    stage.restart(6);
+    stage.close();
+}
+
+/// How many tablets a server has with each neighbourhood.
+fn homes(stage: &Stage, server: usize) -> BTreeMap<String, usize> {
+    let id = stage.id(server);
+    let state = stage.state().expect("a coordinator");
+    let streams = &state.servers[&id].streams;
+    let mut homes = BTreeMap::new();
+    for piece in state.tables.values().flat_map(|table| &table.tablets).filter(|piece| piece.owner == id) {
+        let stream = streams.iter().find(|stream| stream.stream == piece.stream).expect("it is registered");
+        *homes.entry(stream.neighbourhood.clone().expect("it has one")).or_default() += 1;
+    }
+    homes
+}
+
+#[test]
+fn the_tablets_of_a_neighbourhood_that_is_gone_move_and_come_back() {
+    let mut stage = rings(64);
+    let table = filled(&mut stage);
+    // Place 01 is near 00.
+    let gone = stage.id(1);
+    assert_eq!(homes(&stage, 0)["01"], 1);
+    stage.world.cut_power(stage.servers[1]);
+    stage.wait("it is recovered", |stage| stage.is_recovered(gone));
+    stage.wait("its part moves to others", |stage| !homes(stage, 0).contains_key("01"));
+    assert!(homes(&stage, 0).values().all(|count| *count <= 2), "{:?}", homes(&stage, 0));
+    stage.expect_filled(table, "key", 600);
+    stage.restart(1);
+    stage.wait("a part comes back", |stage| homes(stage, 0).contains_key("01"));
+    stage.pass(2000);
+    let id = stage.id(0);
+    let neighbours = near(&stage, id);
+    stage.crash(0);
+    stage.wait("it is recovered", |stage| stage.is_recovered(id));
+    assert!(course(&stage, id).0.is_subset(&neighbours));
+    stage.expect_filled(table, "key", 600);
+    stage.restart(0);
+    stage.close();
+}
+
+/// Sixteen servers in four racks.
+#[test]
+fn a_rack_recovers_what_it_feeds() {
+    let plain = Setting::of(16);
+    let placement = ReplicaPlacement::Neighbourhoods { by: Neighbouring::RackLocal, most: 64 };
+    let cluster = Cluster { racks: 4, placement, ..plain.cluster };
+    let mut stage = Stage::with(Setting { cluster, ..plain });
+    let table = filled(&mut stage);
+    assert_eq!(streams(&stage, 0), (3, 0), "one for each other rack");
+    let id = stage.id(0);
+    stage.crash(0);
+    stage.wait("it is recovered", |stage| stage.is_recovered(id));
+    // Servers 0, 4, 8 and 12 are in one rack.
+    let (masters, _) = course(&stage, id);
+    assert!([4, 8, 12].iter().all(|server| !masters.contains(&stage.id(*server))), "{masters:?}");
+    stage.expect_filled(table, "key", 600);
+    stage.restart(0);
+    stage.close();
+}
