@@ -204,8 +204,8 @@ defects! {
     CutOffAccuses;
     /// One neighbour that has lost a server makes it isolated.
     OneWitnessIsolates;
-    /// The further replicas of a segment may be in the rack of its master.
-    FurtherInMastersRack;
+    /// The further replicas of a segment may be in the rack of its primary, though there are other racks.
+    FurtherBesidePrimary;
     /// A partition has tablets of several neighbourhoods.
     NeighbourhoodsMixed;
     /// The primary of a segment is on any backup, not on a feeder of its neighbourhood.

@@ -33,8 +33,13 @@ impl Home {
             Home::Anywhere => true,
             Home::Zone(zone) => is_at(Some(zone), server),
             Home::Neighbourhood(name) => {
-                let recovers = recovers_in(&desk.state.meta.topology, desk.config.placement, &server.entry);
-                recovers.as_deref() == Some(name)
+                // Only places with points in them are written in more than one way, and names of racks are made of two.
+                let mut labels = server.entry.labels.iter();
+                let may_be = name.contains(['/', '<'])
+                    || labels.any(|label| label.value == *name || label.value.contains('.'));
+                let recovers =
+                    || recovers_in(&desk.state.meta.topology, desk.config.placement, &server.entry);
+                may_be && recovers().as_deref() == Some(name)
             }
         }
     }

@@ -74,13 +74,16 @@ pub(crate) fn create_table(
     Ok(UpdateResult::TableCreated(enter_table(desk, progress, message.name.clone(), options, seed, tablets)))
 }
 
-/// The most neighbourhoods that a master has; 1 where the placement has none.
+/// The masters that are looked at: the rings of many are much work, and mostly alike.
+const NEIGHBOURHOODS_SAMPLE: usize = 16;
+
+/// The most neighbourhoods that a master has, roughly; 1 where the placement has none.
 fn neighbourhoods_each(desk: &Desk) -> usize {
     let Some((by, most)) = desk.config.placement.neighbouring() else { return 1 };
     let network = Network::new(&desk.state.meta.topology, desk.state.all_up().map(|record| &record.entry));
     let count =
         |master: &ServerRecord| neighbourhoods(&network, by, master.entry.id, usize::from(most)).len();
-    desk.state.masters().map(count).max().unwrap_or(1).max(1)
+    desk.state.masters().take(NEIGHBOURHOODS_SAMPLE).map(count).max().unwrap_or(1).max(1)
 }
 
 fn enter_table(

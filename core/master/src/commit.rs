@@ -156,8 +156,9 @@ impl Service {
             }
             if tablet.stream != first.stream {
                 // The tablets will be in one stream again when reclassing is over.
-                let is_reclassing =
-                    self.tablets.is_reclassed(table) || self.tablets.is_reclassed(first.range.table);
+                let may_be_one =
+                    |table| self.tablets.is_reclassed(table) || self.to_unite.contains_key(&table);
+                let is_reclassing = may_be_one(table) || may_be_one(first.range.table);
                 return Err(if is_reclassing { Status::Retry } else { Status::NotTogether });
             }
             // The coordinator has sent this client only to the tablet of the first key.

@@ -92,14 +92,16 @@ impl Divisions {
         if service.tablets.was_dropped(table) {
             return Err(Status::UnknownTable);
         }
-        let is_in_one_stream = service.unite(now, table, &ranges);
-        if service.tablets.is_reclassed(table)
-            || service.tablets.is_moving(table)
-            || !is_in_one_stream
-            || !service.tablets.may_divide(&ranges)
-        {
+        if service.tablets.is_reclassed(table) || service.tablets.is_moving(table) {
             return Err(Status::Retry);
         }
+        if !service.tablets.may_divide(&ranges) {
+            if service.tablets.division_mut(table).is_some_and(|heard| division >= *heard) {
+                service.unite(now, table, &ranges);
+            }
+            return Err(Status::Retry);
+        }
+        service.to_unite.remove(&table);
         if !service.tablets.hear_division(table, division) && !planted(Defect::OldDivisionTaken) {
             return Err(Status::NotAllowed);
         }

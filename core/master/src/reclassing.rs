@@ -36,7 +36,7 @@ use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::TabletReclass;
 use ramhold_wire::{Header, Step, decode, reply};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A tablet that could not be moved is left alone for `PAUSE` at least.
@@ -57,6 +57,8 @@ const FAILURES_TOLD: u32 = 4;
 const REHOME_INTERVAL: Duration = Duration::from_secs(5);
 /// A neighbourhood that is gone for longer does not come back soon: its tablets move to others.
 const GONE_FOR: Duration = Duration::from_secs(10);
+/// A tablet that could not be moved home a few times is left alone for this much longer.
+const REHOME_REST: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
 pub(crate) struct Reclassing {
@@ -95,15 +97,18 @@ impl Reclassing {
     }
 
     pub fn deadline(&self, tablets: &Tablets) -> Option<Instant> {
-        let own = self.moving.as_ref().and_then(|moving| moving.deadline(self.patience(moving.start())));
+        let own =
+            self.moving.as_ref().and_then(|moving| moving.deadline(self.patience(tablets, moving.start())));
         let is_waiting = self.moving.is_none() && tablets.wanted().next().is_some();
         let rehoming = self.rehome_at.filter(|_| self.moving.is_none()).map(|at| at.max(self.not_before));
         earliest(earliest(own, is_waiting.then_some(self.not_before)), rehoming)
     }
 
-    /// How long a stretch of this tablet may take until it is entered.
-    fn patience(&self, start: Start) -> Duration {
-        self.failures.get(&start).map_or(PATIENCE, |failed| failed.patience)
+    /// How long a stretch of this tablet may take until it is entered. Writers wait no longer than usual for a move that
+    /// nobody has asked for.
+    fn patience(&self, tablets: &Tablets, start: Start) -> Duration {
+        let failed = self.failures.get(&start).filter(|_| tablets.is_wanted(start.0));
+        failed.map_or(PATIENCE, |failed| failed.patience)
     }
 
     /// The stream into which a side log is about to be entered, and the oldest head with which it may be.
@@ -164,8 +169,6 @@ impl Reclassing {
     pub fn advance(&mut self, step: &mut Step<'_>, service: &mut Service, divisions: &Divisions) {
         if step.view.placement.neighbouring().is_some() || !service.to_unite.is_empty() {
             self.rehome_at.get_or_insert(step.now + REHOME_INTERVAL);
-        } else {
-            self.rehome_at = None;
         }
         if self.moving.is_none() && step.now >= self.not_before {
             self.begin(step, service, divisions);
@@ -179,7 +182,9 @@ impl Reclassing {
         } else if moving.waits_for_repair(|segment| service.shard.scrub.is_damaged(segment)) {
             true
         } else {
-            let patience = self.failures.get(&moving.start()).map_or(PATIENCE, |failed| failed.patience);
+            let failed =
+                self.failures.get(&moving.start()).filter(|_| service.tablets.is_wanted(moving.start().0));
+            let patience = failed.map_or(PATIENCE, |failed| failed.patience);
             let turn = moving.advance(step, service, patience);
             self.goes_on(step, service, turn)
         };
@@ -337,12 +342,18 @@ impl Reclassing {
     ) -> Option<(Tablet, StreamClass, Option<StreamId>)> {
         self.rehome_at.filter(|at| *at <= step.now && !planted(Defect::NeverMovedHome))?;
         self.rehome_at = Some(step.now + REHOME_INTERVAL);
-        let may_move = |tablet: &&Tablet| {
+        let is_rested = |tablet: &Tablet| {
             let failed = self.failures.get(&(tablet.range.table, tablet.range.first));
+            failed.is_none_or(|failed| {
+                let rest = if failed.count >= FAILURES_TOLD { REHOME_REST } else { Duration::ZERO };
+                failed.not_before + rest <= step.now
+            })
+        };
+        let may_move = |tablet: &&Tablet| {
             tablet.state == TabletState::Serving
                 && !tablet.unreplicated
                 && !divisions.has(tablet.range.table)
-                && failed.is_none_or(|failed| failed.not_before <= step.now)
+                && is_rested(tablet)
         };
         let tablets: Vec<Tablet> = service.tablets.all().filter(may_move).copied().collect();
         // A tablet that is on its way gets there first.
@@ -351,35 +362,52 @@ impl Reclassing {
         }
         service.to_unite.retain(|_, (until, _)| *until > step.now);
         for (range, stream) in service.to_unite.values().flat_map(|(_, moves)| moves) {
-            if let Some(tablet) = tablets.iter().find(|t| t.range == *range && t.stream != *stream) {
-                return Some((*tablet, service.shard.class_of(tablet.stream)?, Some(*stream)));
+            let class = service.shard.class_of(*stream)?;
+            let is_it = |t: &&Tablet| t.range == *range && t.stream != *stream;
+            if let Some(tablet) = tablets.iter().find(is_it)
+                && service.shard.class_of(tablet.stream) == Some(class)
+            {
+                return Some((*tablet, class, Some(*stream)));
             }
         }
+        if step.view.placement.neighbouring().is_none() {
+            // Everything that was on its way has arrived.
+            self.rehome_at = self.rehome_at.filter(|_| !service.to_unite.is_empty());
+            return None;
+        }
+        let mut counts: BTreeMap<StreamId, usize> = BTreeMap::new();
+        for tablet in service.tablets.all() {
+            *counts.entry(tablet.stream).or_default() += 1;
+        }
+        let replicator = &mut service.shard.replicator;
+        let mut least: BTreeMap<StreamClass, (BTreeSet<StreamId>, usize)> = BTreeMap::new();
+        for (_, class) in replicator.streams().collect::<Vec<_>>() {
+            if class.replicas == 0 || least.contains_key(&class) {
+                continue;
+            }
+            let names = replicator.neighbourhoods(step.view, class.replicas).unwrap_or_default();
+            let streams = names.iter().map(|name| replicator.stream_of(class, Some(name)));
+            let count = |stream: &Option<StreamId>| {
+                stream.and_then(|stream| counts.get(&stream)).copied().unwrap_or(0)
+            };
+            if let Some(fewest) = streams.clone().map(|stream| count(&stream)).min() {
+                least.insert(class, (streams.flatten().collect(), fewest));
+            }
+        }
+        self.gone.retain(|stream, _| !least.values().any(|(employed, _)| employed.contains(stream)));
         for tablet in tablets.into_iter().filter(|t| !service.to_unite.contains_key(&t.range.table)) {
             let Some(class) = service.shard.class_of(tablet.stream) else { continue };
-            let Some(names) = service.shard.replicator.neighbourhoods(step.view, class.replicas) else {
-                continue;
-            };
-            if names.is_empty() {
-                continue;
+            let Some((employed, fewest)) = least.get(&class) else { continue };
+            let is_home = employed.contains(&tablet.stream);
+            if is_home && counts[&tablet.stream] >= fewest + 2 {
+                return Some((tablet, class, None));
             }
-            let own = service.shard.replicator.neighbourhood_of(tablet.stream);
-            let is_employed = own.is_some_and(|own| names.iter().any(|name| name == own));
-            if !is_employed {
-                let patience = if own.is_some() { GONE_FOR } else { Duration::ZERO };
-                let since = *self.gone.entry(tablet.stream).or_insert(step.now);
-                if since + patience <= step.now {
+            if !is_home {
+                let named = service.shard.replicator.neighbourhood_of(tablet.stream).is_some();
+                let patience = if named { GONE_FOR } else { Duration::ZERO };
+                if *self.gone.entry(tablet.stream).or_insert(step.now) + patience <= step.now {
                     return Some((tablet, class, None));
                 }
-                continue;
-            }
-            self.gone.remove(&tablet.stream);
-            let count =
-                |stream: StreamId| service.tablets.all().filter(|tablet| tablet.stream == stream).count();
-            let of = |name: &String| service.shard.replicator.stream_of(class, Some(name)).map_or(0, count);
-            let least = names.iter().map(of).min().unwrap_or(0);
-            if count(tablet.stream) >= least + 2 {
-                return Some((tablet, class, None));
             }
         }
         None

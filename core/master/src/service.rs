@@ -69,23 +69,23 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Whether the tablets of each of these ranges are in one stream. Those that are not are to move to the stream of the
-    /// first one: one of them went to another neighbourhood before this server heard that they are to be joined.
-    pub fn unite(&mut self, now: Instant, table: TableId, ranges: &[HashRange]) -> bool {
+    /// Notes which tablets of each of these ranges are to move to the stream of the first one: one of them went to another
+    /// neighbourhood before this server heard that they are to be joined.
+    pub fn unite(&mut self, now: Instant, table: TableId, ranges: &[HashRange]) {
         let mut moves = Vec::new();
         for range in ranges {
             let meets = |t: &&Tablet| t.range.first <= range.last && range.first <= t.range.last;
             let mut tablets = self.tablets.of(table).filter(meets);
             let Some(first) = tablets.next() else { continue };
-            moves.extend(tablets.filter(|t| t.stream != first.stream).map(|t| (t.range, first.stream)));
+            let class = self.shard.class_of(first.stream);
+            let is_other = |t: &&Tablet| t.stream != first.stream && self.shard.class_of(t.stream) == class;
+            moves.extend(tablets.filter(is_other).map(|t| (t.range, first.stream)));
         }
-        let is_one = moves.is_empty();
-        if is_one {
+        if moves.is_empty() {
             self.to_unite.remove(&table);
         } else {
             self.to_unite.insert(table, (now + UNITE_FOR, moves));
         }
-        is_one
     }
 
     /// The stream for another tablet of a class: that of the neighbourhood with the fewest tablets, where the placement
@@ -96,7 +96,11 @@ impl Service {
         view: &View,
         also: &[StreamId],
     ) -> Result<StreamId, Status> {
-        let names = self.shard.replicator.neighbourhoods(view, class.replicas).unwrap_or_default();
+        // What has no replicas is recovered by nobody.
+        let names = match class.replicas {
+            0 => Vec::new(),
+            replicas => self.shard.replicator.neighbourhoods(view, replicas).unwrap_or_default(),
+        };
         let stream_of = |name: &str| self.shard.replicator.stream_of(class, Some(name));
         let count = |stream: StreamId| {
             let tablets = self.tablets.all().filter(|tablet| tablet.stream == stream).count();

@@ -252,12 +252,17 @@ impl Tablets {
         self.wanted.values().any(|wanted| wanted.class == class)
     }
 
+    /// Whether the coordinator has asked for this table's tablets to be moved.
+    pub fn is_wanted(&self, table: TableId) -> bool {
+        self.wanted.contains_key(&table)
+    }
+
     /// Whether tablets of this table are in two streams, or may soon be.
     pub fn is_reclassed(&self, table: TableId) -> bool {
         if self.of(table).any(|tablet| tablet.moved.is_some()) {
             return true;
         }
-        self.wanted.contains_key(&table)
+        self.is_wanted(table)
     }
 
     /// Notes the table of which a tablet is being reclassed, and the stretch of it that is frozen.

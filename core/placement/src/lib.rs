@@ -92,18 +92,17 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
     if view.placement == ReplicaPlacement::ZoneLocal && is_near {
         keep_near(view, &mut fitting);
     }
-    if let Some((all, own)) = wish.neighbourhood {
-        let is_fed = |e: &&ServerEntry| own.feeders.contains(&e.id) || planted(Defect::FedByAnybody);
-        if wish.primary && fitting.iter().any(is_fed) {
-            fitting.retain(is_fed);
-        } else {
-            if let Some(chosen) = choose_further(all, wish, &fitting) {
-                return Some(chosen);
-            }
-            spread(view, wish.taken, &mut fitting);
+    let is_fed =
+        |e: &&ServerEntry, own: &Neighbourhood| own.feeders.contains(&e.id) || planted(Defect::FedByAnybody);
+    match wish.neighbourhood {
+        Some((_, own)) if wish.primary && fitting.iter().any(|e| is_fed(e, own)) => {
+            fitting.retain(|e| is_fed(e, own));
         }
-    } else {
-        spread(view, wish.taken, &mut fitting);
+        _ => spread(view, wish.taken, &mut fitting),
+    }
+    // Where copies spread as well, those are preferred that the neighbourhoods' order names.
+    if let Some(chosen) = wish.neighbourhood.and_then(|(all, _)| choose_further(all, wish, &fitting)) {
+        return Some(chosen);
     }
     if !wish.primary {
         return rng.pick(&fitting).map(|e| e.id);

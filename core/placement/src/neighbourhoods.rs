@@ -135,9 +135,9 @@ fn following<R: Ord>(
         following.rotate_left(at + 1);
         following.pop();
     }
-    let mut used: BTreeSet<Option<R>> = BTreeSet::from([rack_of(primary)]);
-    if !planted(Defect::FurtherInMastersRack) {
-        used.insert(rack_of(master));
+    let mut used: BTreeSet<Option<R>> = BTreeSet::from([rack_of(master)]);
+    if !planted(Defect::FurtherBesidePrimary) {
+        used.insert(rack_of(primary));
     }
     let (mut fresh, mut rest) = (Vec::new(), Vec::new());
     for backup in following {
