@@ -85,6 +85,8 @@ pub struct ReplicationConfig {
     /// Backups have buffers for so many heads of each master and class of streams, all replicas counted. A master employs
     /// no more neighbourhoods than that.
     pub heads_max: u32,
+    /// The most neighbourhoods for which this log has room: each has a head in memory.
+    pub neighbourhoods_max: u32,
 }
 
 impl ReplicationConfig {
@@ -99,6 +101,7 @@ impl ReplicationConfig {
             copy_bytes_per_second: 0,
             append_bytes_max: ramhold_base::limits::APPEND_BYTES_MAX,
             heads_max: u32::MAX,
+            neighbourhoods_max: u32::MAX,
         }
     }
 }

@@ -93,6 +93,31 @@ impl Cube {
         commands
     }
 
+    /// The bytes that each member has received so far on each level, as its switches count them.
+    pub(crate) fn received(&self, switch: &Namespace) -> Result<Vec<Vec<u64>>, Failure> {
+        let path = "/proc/thread-self/net/dev";
+        let read = || std::fs::read_to_string(path).map_err(|error| Failure(format!("{path}: {error}")));
+        let told = switch.within(read)??;
+        // A line: the device, then eight figures of what came from it, then the bytes that were sent to it.
+        let sent = |device: &str| {
+            let line = told.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
+            line.and_then(|figures| figures.split_whitespace().nth(8)?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let of = |member: usize| (0..self.level_count()).map(|level| sent(&port(member, level))).collect();
+        Ok((1..=self.places.len()).map(of).collect())
+    }
+
+    /// The members that share a switch with a member.
+    pub fn near(&self, member: usize) -> Vec<usize> {
+        let place = |label: GridLabel| self.places.iter().position(|place| *place == label);
+        self.grid.near(&self.places[member - 1]).filter_map(place).map(|index| index + 1).collect()
+    }
+
+    /// The level of the switch that two members share.
+    pub fn shared_level(&self, one: usize, other: usize) -> Option<usize> {
+        self.places[one - 1].shared_level(&self.places[other - 1])
+    }
+
     pub fn label(&self, member: usize) -> String {
         self.grid.name(&self.places[member - 1])
     }

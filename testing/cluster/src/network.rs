@@ -76,6 +76,11 @@ impl Network {
         self.cube.as_ref()
     }
 
+    /// The bytes that each server has received so far on each level, from the first server on.
+    pub fn received(&self) -> Result<Vec<Vec<u64>>, Failure> {
+        self.cube.as_ref().map_or_else(|| Ok(Vec::new()), |cube| cube.received(&self.switch))
+    }
+
     /// Takes the cable of a member on a level out, or puts it in again.
     pub fn plug_level(&self, member: usize, level: usize, is_in: bool) -> Result<(), Failure> {
         self.cube.iter().try_for_each(|cube| cube.plug(&self.switch, member, level, is_in))

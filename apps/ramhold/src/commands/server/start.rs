@@ -27,7 +27,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
-/// A log has one head of neighbourhoods at most for so many segments.
+/// A log has one neighbourhood at most for so many segments.
 const SEGMENTS_PER_HEAD: u32 = 4;
 /// Buffers that are left for closed segments when masters decide how many heads they have.
 const FLUSH_BUFFERS: u32 = 4;
@@ -159,8 +159,7 @@ impl Prepared {
         }
         // Each head takes a segment of the log.
         let segments = u32::try_from(self.memory.log_bytes / u64::from(SEGMENT_BYTES)).unwrap_or(u32::MAX);
-        let heads_max = &mut master_config.replication.heads_max;
-        *heads_max = (*heads_max).min((segments / SEGMENTS_PER_HEAD).max(1));
+        master_config.replication.neighbourhoods_max = (segments / SEGMENTS_PER_HEAD).max(1);
         master_config.scrub_bytes_per_second = arguments.scrub_rate;
         master_config.disk_bytes_max = u64::from(arguments.disk_expansion) * self.memory.log_bytes;
         master_config.frames_max = u64::from(self.frames_max);

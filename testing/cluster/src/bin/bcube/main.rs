@@ -2,6 +2,8 @@
 //! cost nobody. Sixteen servers, each in a network namespace of its own, eight switches, and a bridge for the coordinator
 //! and clients, which counts what servers send each other over it: nothing, or the run fails.
 
+mod recovery;
+
 use clap::{Parser, ValueEnum};
 use ramhold_cluster_tests::{
     Cluster, Failure, Finding, Load, Network, Options, interrupted, is_network_possible,
@@ -46,9 +48,12 @@ struct Arguments {
     /// Seconds for which a switch or a port is down.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// The rate of both ends of each cable, in megabits per second; 0: as fast as it goes.
+    /// The rate of both ends of each cable, in megabits per second; 0: as fast as it goes. `recovery` has 50 by itself.
     #[arg(long, default_value_t = 0)]
     megabits: u32,
+    /// Megabytes of values of 4 KB on each server in `recovery`.
+    #[arg(long, default_value_t = 64)]
+    megabytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -65,6 +70,8 @@ enum Part {
     Paths,
     /// A server without its cables, but for the one to the coordinator.
     Isolated,
+    /// The recovery of a server by its neighbours, over slow cables.
+    Recovery,
 }
 
 const ALL: [Part; 6] = [Part::Paused, Part::Paths, Part::Switch, Part::Port, Part::Isolated, Part::Dead];
@@ -89,6 +96,22 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
     }
     is_network_possible()?;
+    let only = &arguments.only;
+    let is_asked = |part: Part| only.is_empty() || only.contains(&part);
+    let mut is_good = true;
+    if is_asked(Part::Recovery) {
+        // A network moves its thread into it.
+        let (megabits, megabytes) = (arguments.megabits, arguments.megabytes);
+        let measured = std::thread::spawn(move || recovery::measure(megabits, megabytes)).join();
+        is_good &= measured.unwrap_or_else(|_| Err(Failure("the measurement has panicked".to_owned())))?;
+    }
+    if ALL.into_iter().any(is_asked) {
+        is_good &= run_faults(arguments)?;
+    }
+    Ok(is_good)
+}
+
+fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
     let topology: Topology = TOPOLOGY.parse().map_err(Failure)?;
     let rate = Some(arguments.megabits).filter(|rate| *rate > 0);
     let network = Network::create_cube(&topology, rate)?;
@@ -108,6 +131,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             Part::Port => bench.outage(arguments.seconds, false)?,
             Part::Paths => bench.paths(arguments.cuts)?,
             Part::Isolated => bench.isolated()?,
+            Part::Recovery => {}
         }
     }
     let crossed = bench.network()?.counted()?;
