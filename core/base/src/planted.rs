@@ -198,7 +198,7 @@ defects! {
     OneAccuserConvicts;
     /// A server that is silent on one link is accused, though another way leads to it.
     LinkDownConvicts;
-    /// What a dead server told of its neighbours still counts.
+    /// Reports of a dead server still count.
     EvidenceOutlivesServer;
     /// A server that hears less than half of its neighbours accuses the others.
     CutOffAccuses;

@@ -1,4 +1,4 @@
-//! What servers tell of their neighbours: accusations, servers that are isolated, and what has failed in the network.
+//! The reports of servers about their neighbours: accusations, isolated servers, and outages of the network.
 //!
 //! Reports are kept as they are told, and count for a short time only: whoever still sees a silence tells it again. A new
 //! silence, or a new accusation, goes to the verification, which pings the server itself. Everything else is found out
@@ -115,7 +115,7 @@ impl Neighbourhoods {
             return Ok(());
         }
         let before = self.reports.remove(&by);
-        // What was not repeated in time begins anew.
+        // A report that was not repeated in time begins anew.
         let was_over = before.as_ref().is_some_and(|before| before.is_over);
         let mut silences = before.map(|before| before.silent).unwrap_or_default();
         let mut silent = BTreeMap::new();
@@ -278,7 +278,7 @@ impl Neighbourhoods {
         }
     }
 
-    /// What has failed, as far as it was told.
+    /// The outages that were told.
     pub(crate) fn standing(&self, now: Instant) -> Option<Vec<StandingOutage>> {
         let told = self.outages.iter().filter(|(_, standing)| standing.is_told).take(OUTAGE_COUNT_MAX);
         let told: Vec<StandingOutage> = told

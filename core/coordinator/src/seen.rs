@@ -41,7 +41,7 @@ pub struct CoordinatorSeen {
     pub warnings: u64,
     /// The number of wrong suspicions against servers that are up.
     pub cleared: u64,
-    /// What has failed in the network, as far as it was told.
+    /// The outages of the network that were told.
     pub outages: Vec<StandingOutage>,
 }
 

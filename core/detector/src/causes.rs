@@ -1,4 +1,4 @@
-//! What explains the silences of neighbours: a server, a link, a switch, a rack.
+//! The causes of the silences of neighbours: a server, a link, a switch, a rack.
 //!
 //! The idea is to look at each edge switch by itself: which of its servers reach each other over it. A server that is
 //! down explains all silences around it. Of the rest, a switch over which nobody reaches anybody is down, and a server
@@ -97,7 +97,7 @@ fn causes_on(
     causes.extend(unexplained.map(|(one, other)| outage(OutageKind::Path, vec![*one, *other])));
 }
 
-/// What one server tells of another.
+/// One server's report of another.
 struct Word<'a> {
     by: ServerId,
     by_one_cut_off: bool,

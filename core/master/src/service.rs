@@ -96,7 +96,7 @@ impl Service {
         view: &View,
         also: &[StreamId],
     ) -> Result<StreamId, Status> {
-        // What has no replicas is recovered by nobody.
+        // Nobody recovers tablets without replicas.
         let names = match class.replicas {
             0 => Vec::new(),
             replicas => self.shard.replicator.neighbourhoods(view, replicas).unwrap_or_default(),

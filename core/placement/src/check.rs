@@ -36,7 +36,7 @@ pub enum Problem {
     HostInZones { host: String, zones: Vec<String> },
     /// The topology has no neighbourhoods of the kind that the placement asks for.
     NoNeighbourhoods { why: String },
-    /// What this server has with that neighbour has no backup one hop from the neighbour: it is kept elsewhere.
+    /// The data that this server would keep with that neighbour has no backup one hop from it, and is kept elsewhere.
     NoFeeders { server: ServerId, neighbour: ServerId },
     /// This server has no neighbourhood at all: what it has is scattered.
     Alone { server: ServerId },

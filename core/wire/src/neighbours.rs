@@ -1,4 +1,4 @@
-//! What servers tell the coordinator of their neighbours, and ask each other about them.
+//! Reports of servers to the coordinator about their neighbours, and questions to each other.
 //!
 //! Not here: what follows from it (outage), who is a neighbour (placement). Protocol: docs/protocols/neighbours.md. Catalogue: H3, H4.
 //! Source: RAMCUBE 3.3.

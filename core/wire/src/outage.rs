@@ -1,4 +1,4 @@
-//! What has failed in the network, as the silences of neighbours show.
+//! Outages of the network, as the silences of neighbours show them.
 //!
 //! Not here: how that is found out (detector). Protocol: docs/protocols/neighbours.md, "What has failed". Catalogue: H4.
 //! Source: RAMCUBE 3.3.

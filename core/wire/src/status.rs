@@ -91,7 +91,7 @@ pub struct ProcessStatus {
     /// Links to other servers on which nothing comes back. None: this server has no links.
     #[n(24)]
     pub silent_links: Option<Vec<SilentLink>>,
-    /// What the master has exchanged with other servers since its start. None: the server is no master.
+    /// The bytes that the master has exchanged with other servers since its start. None: the server is no master.
     #[n(25)]
     pub traffic: Option<TrafficStatus>,
 }
@@ -382,7 +382,7 @@ pub struct ClusterStatus {
     /// The name of the placement of replicas. None: they are scattered freely, or placed by copysets.
     #[n(16)]
     pub placement: Option<String>,
-    /// What has failed in the network, as servers see their neighbours. None: nothing, or nobody has neighbours.
+    /// Outages of the network, as servers see their neighbours. None: there are none, or nobody has neighbours.
     #[n(17)]
     pub outages: Option<Vec<StandingOutage>>,
 }

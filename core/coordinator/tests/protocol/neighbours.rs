@@ -1,5 +1,4 @@
-//! What neighbours tell of each other, and the verdicts that follow. Catalogue: F1, H3, H4; A7, N4, N7, O3 of the fault
-//! list.
+//! Reports of neighbours, and the verdicts that follow. Catalogue: F1, H3, H4; A7, N4, N7, O3 of the fault list.
 
 use crate::harness::*;
 use ramhold_base::{KeyHash, ServerId, Status, TableId};

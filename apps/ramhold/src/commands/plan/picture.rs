@@ -37,7 +37,7 @@ pub struct Picture<'a> {
     pub zones: Option<Zones>,
 }
 
-/// What crosses zones.
+/// The bytes that cross zones.
 pub struct Zones {
     pub crossing: Crossing,
     /// In the recovery of one server: fetched from other zones, and replicated to other zones.

@@ -79,7 +79,7 @@ fn to(silent: &[SilentLink], link: &str) -> Vec<ServerId> {
     silent.iter().filter(|silent| silent.link == link).map(|silent| silent.server).collect()
 }
 
-/// What has failed in the network, for programs.
+/// An outage, for programs.
 pub fn outage_json(standing: &StandingOutage) -> Value {
     let outage = &standing.outage;
     let what = match outage.what {

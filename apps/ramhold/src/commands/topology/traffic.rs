@@ -7,7 +7,7 @@ use ramhold_client::{Client, ServerEntry};
 use ramhold_wire::status::{DistanceBytes, TrafficStatus};
 use serde_json::{Value, json};
 
-/// What each server says of its traffic; none: it does not answer, or is no master.
+/// The traffic of each server; none: it does not answer, or is no master.
 pub struct TrafficTable<'a> {
     servers: Vec<(&'a ServerEntry, Option<TrafficStatus>)>,
 }

@@ -204,7 +204,7 @@ impl Bench {
         fault(self.network()?)?;
         std::thread::sleep(time);
         self.network()?.heal()?;
-        // What follows from it comes within this time.
+        // The consequences come within this time.
         std::thread::sleep(2 * SECOND);
         let dead = self.deaths()? - before;
         if dead > 0 {

@@ -15,7 +15,7 @@ const COPY_RATE: &str = "256KiB";
 const SAMPLE: Duration = Duration::from_millis(25);
 /// Rates are of windows of so many samples.
 const WINDOW: usize = 8;
-/// What must come out: of the ports of all recovery masters together, and the last one's time by the first one's.
+/// The limits: the share of the ports of all recovery masters together, and the last one's time by the first one's.
 const SHARE_LEAST: f64 = 0.61;
 const UNEVEN_MOST: f64 = 2.4;
 
@@ -55,7 +55,7 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
     let mut samples: Vec<(Duration, Vec<u64>)> = Vec::new();
     let recovery = loop {
         let received = cluster.network().map_or_else(|| Ok(Vec::new()), Network::received)?;
-        // What feeds a recovery master comes on the other level than the one that it shares with the dead server.
+        // Feeders send on the other level than the one that a recovery master shares with the dead server.
         let fed = |(member, level): (&usize, &usize)| received[member - 1][1 - level];
         samples.push((began.elapsed(), near.iter().zip(&levels).map(fed).collect()));
         if samples.len().is_multiple_of(8)
