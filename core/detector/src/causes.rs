@@ -1,7 +1,7 @@
 //! The causes of the silences of neighbours: a server, a link, a switch, a rack.
 //!
 //! The idea is to look at each edge switch by itself: which of its servers reach each other over it. A server that is
-//! down explains all silences around it. Of the rest, a switch over which nobody reaches anybody is down, and a server
+//! down explains all silences around it. A switch over which nobody else reaches anybody is down, and a server
 //! that alone reaches nobody has lost its link.
 //!
 //! Invariant: a pair of silent servers has one cause.
