@@ -42,8 +42,11 @@ use std::time::Duration;
 /// their writes wait behind these segments.
 const LIVE_SEGMENTS_MAX: usize = 2;
 /// How long a live partition delays its replication for recoveries that are still at work elsewhere: clients wait for
-/// those.
-const LIVE_YIELD_MAX: Duration = Duration::from_secs(2);
+/// those. Where few neighbours recover a server it delays it for as long again as it took to be live, if that is more:
+/// partitions are of similar sizes, so the others need more time, too.
+const LIVE_YIELD: Duration = Duration::from_secs(2);
+/// The longest delay of that kind, from when the partition was live.
+const LIVE_YIELD_MAX: Duration = Duration::from_secs(30);
 /// First segments that are taken in stock: one recovery rarely has more further partitions on one master.
 const EARLY_FIRSTS: usize = 15;
 
@@ -259,6 +262,7 @@ impl Replays {
             records: 0,
             keeping: Keeping::new(sides),
             begun: step.now,
+            live_at: step.now,
             times: ReplayTimes::default(),
             dropped: Vec::new(),
         };
@@ -312,7 +316,7 @@ impl Replays {
         service.shard.log.expect_keys(self.partitions.values().map(Partition::keys_expected).sum());
         let keys: Vec<PartitionKey> = self.partitions.keys().copied().collect();
         for key in keys {
-            let turns = self.turns(service, key);
+            let turns = self.turns(step, service, key);
             let Some(partition) = self.partitions.get_mut(&key) else { continue };
             partition.advance(step, service, &turns, &mut self.arrivals);
             if partition.is_over() {
@@ -323,19 +327,25 @@ impl Replays {
 
     /// The part of other live partitions in the replication of this one. It may have at least one side segment under
     /// way, since the others may wait long for backups.
-    fn turns(&self, service: &Service, key: PartitionKey) -> Turns {
-        let replicates = self.partitions.get(&key).is_some_and(Partition::replicates_live);
-        if replicates { self.live_turns(service, key) } else { Turns::FREE }
+    fn turns(&self, step: &Step<'_>, service: &Service, key: PartitionKey) -> Turns {
+        let live = self.partitions.get(&key).filter(|partition| partition.replicates_live());
+        live.map_or(Turns::FREE, |partition| self.live_turns(step, service, key, partition.live_at))
     }
 
-    fn live_turns(&self, service: &Service, key: PartitionKey) -> Turns {
+    fn live_turns(&self, step: &Step<'_>, service: &Service, key: PartitionKey, live_at: Instant) -> Turns {
         let others =
             self.partitions.iter().filter(|(other, partition)| **other != key && partition.is_live());
         let begun = others.flat_map(|(_, partition)| partition.keeping.busy(&service.shard));
         let busy = begun.take(LIVE_SEGMENTS_MAX).count();
         Turns {
             slots: (LIVE_SEGMENTS_MAX - busy).max(1),
-            yields_until: self.recovering_since.map(|since| since + LIVE_YIELD_MAX),
+            yields_until: self.recovering_since.map(|since| {
+                let again = match step.view.placement.neighbouring() {
+                    Some(_) => live_at.since(since).min(LIVE_YIELD_MAX),
+                    None => Duration::ZERO,
+                };
+                (live_at + again).max(since + LIVE_YIELD)
+            }),
         }
     }
 
@@ -392,7 +402,7 @@ impl Replays {
         if self.partitions.get(&key).is_none_or(|p| !p.has_reported(attempt, done)) {
             return Vec::new();
         }
-        let turns = self.live_turns(service, key);
+        let turns = self.live_turns(step, service, key, step.now);
         let Some(partition) = self.partitions.get_mut(&key) else { return Vec::new() };
         match (&partition.phase, status) {
             (Phase::ToldEarly(_) | Phase::Reporting(_), Status::Ok) => {

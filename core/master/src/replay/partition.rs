@@ -118,6 +118,8 @@ pub(super) struct Partition {
     pub records: u64,
     pub keeping: Keeping,
     pub begun: Instant,
+    /// When it went live; until then, when it began.
+    pub live_at: Instant,
     /// Times of fetching, and of everything after it.
     pub times: ReplayTimes,
     /// Tables that were dropped when it was too late to fail. Their ranges are given up as soon as the rest is
@@ -266,6 +268,7 @@ impl Partition {
             service.tablets.note_short_tail(self.key, self.task.ranges.iter().map(hash_range));
         }
         self.phase = Phase::Replicating { is_live: true };
+        self.live_at = step.now;
         self.take_turn(step, service);
         self.begin_side_segments(step.now, service, turns);
         service.shard.side_appended = true;

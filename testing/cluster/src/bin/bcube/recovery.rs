@@ -1,7 +1,8 @@
 //! The recovery of a server by its six neighbours over slow cables: how fast they fetch together, and how even.
 
 use crate::{P, SERVERS, TOPOLOGY};
-use ramhold_client::{Durability, TableOptions};
+use ramhold_base::ServerId;
+use ramhold_client::{Client, Durability, TableId, TableOptions};
 use ramhold_cluster_tests::{Cluster, Failure, Network, Options, VALUE_BYTES, fill, verify};
 use ramhold_wire::status::{PartReport, RecoveryPhase};
 use ramhold_wire::topology::Topology;
@@ -9,6 +10,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const MEGABITS: u32 = 50;
+/// The neighbourhoods of a server in BCube(4, 1).
+const NEIGHBOURHOODS: usize = 6;
+const TABLES_MOST: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The replicas that the dead server held are made anew meanwhile. That is to leave the cables to the recovery.
 const COPY_RATE: &str = "256KiB";
@@ -35,10 +39,13 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
     let mut cluster = Cluster::start_in(network, options)?;
     let mut client = cluster.client(PATIENCE)?;
     let options =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false, zone: None };
-    let table = client.create_table("data", options)?;
-    let count = megabytes * 1_000_000 * SERVERS as u64 / VALUE_BYTES as u64;
-    fill(&mut client, table, count)?;
+        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false, zone: None };
+    let dead = cluster.entry(P)?.map(|entry| entry.id);
+    let tables = tables_on(&mut client, dead, options)?;
+    let count = megabytes * 1_000_000 / VALUE_BYTES as u64 / tables.len() as u64;
+    for table in &tables {
+        fill(&mut client, *table, count)?;
+    }
     cluster.wait_replicated(0)?;
 
     let near: Vec<usize> =
@@ -97,8 +104,10 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
             cluster.network().and_then(Network::cube).map_or_else(String::new, |cube| cube.label(*member));
         println!("          {label}  {}", curve(&samples, index, possible / near.len() as f64));
     }
-    verify(&mut client, table, count)?;
-    println!("recovery  all {count} objects as they were written");
+    for table in &tables {
+        verify(&mut client, *table, count)?;
+    }
+    println!("recovery  all {} objects as they were written", count * tables.len() as u64);
     let crossed = cluster.network().map_or(Ok(0), Network::counted)?;
     let mut is_good = true;
     for (holds, what) in [
@@ -113,6 +122,27 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
         }
     }
     Ok(is_good)
+}
+
+/// Tables of one tablet each that the server has: one for each of its neighbourhoods. The other servers have as many, and
+/// nothing is in them.
+fn tables_on(
+    client: &mut Client,
+    server: Option<ServerId>,
+    options: TableOptions,
+) -> Result<Vec<TableId>, Failure> {
+    let mut tables = Vec::new();
+    for number in 0..TABLES_MOST {
+        let name = format!("part-{number}");
+        let table = client.create_table(&name, options.clone())?;
+        if client.describe_table(&name)?.tablets.first().map(|tablet| tablet.owner) == server {
+            tables.push(table);
+        }
+        if tables.len() == NEIGHBOURHOODS {
+            return Ok(tables);
+        }
+    }
+    Err(Failure(format!("of {TABLES_MOST} tables only {} are on one server", tables.len())))
 }
 
 /// The bytes that one of the servers, or all, received per second in the window that ends with a sample.
