@@ -1,7 +1,12 @@
-//! Failures in a BCube(4, 1) of real processes: how soon a dead server is declared dead, and that cables, ports and switches
-//! cost nobody. Sixteen servers, each in a network namespace of its own, eight switches, and a bridge for the coordinator
-//! and clients, which counts what servers send each other over it: nothing, or the run fails.
+//! A BCube(4, 1) of real processes: how soon a dead server is declared dead, that cables, ports and switches cost nobody,
+//! what a recovery reaches, and what a write waits for.
+//!
+//! Sixteen servers, each in a network namespace of its own, eight switches, and a bridge for the coordinator and clients,
+//! which counts what servers send each other over it: nothing, or the run fails.
 
+mod acks;
+mod at_one;
+mod capture;
 mod recovery;
 
 use clap::{Parser, ValueEnum};
@@ -30,8 +35,10 @@ Examples:
   cargo xtask bench bcube
   cargo xtask bench bcube --only dead --rounds 10
   cargo xtask bench bcube --only switch,port
+  cargo xtask bench bcube --only acks
 
-Needs root, ip, nft and tc (packages iproute2 and nftables).")]
+Needs root, ip, nft and tc (packages iproute2 and nftables). `acks` needs
+tcpdump, mkfs.ext4 and fsfreeze.")]
 struct Arguments {
     /// Parts to run, with commas between them [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -72,6 +79,8 @@ enum Part {
     Isolated,
     /// The recovery of a server by its neighbours, over slow cables.
     Recovery,
+    /// What a write waits for: its backups' acknowledgements, and no device.
+    Acks,
 }
 
 const ALL: [Part; 6] = [Part::Paused, Part::Paths, Part::Switch, Part::Port, Part::Isolated, Part::Dead];
@@ -100,15 +109,22 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let is_asked = |part: Part| only.is_empty() || only.contains(&part);
     let mut is_good = true;
     if is_asked(Part::Recovery) {
-        // A network moves its thread into it.
         let (megabits, megabytes) = (arguments.megabits, arguments.megabytes);
-        let measured = std::thread::spawn(move || recovery::measure(megabits, megabytes)).join();
-        is_good &= measured.unwrap_or_else(|_| Err(Failure("the measurement has panicked".to_owned())))?;
+        is_good &= apart(move || recovery::measure(megabits, megabytes))?;
+    }
+    if is_asked(Part::Acks) {
+        is_good &= apart(acks::measure)?;
     }
     if ALL.into_iter().any(is_asked) {
         is_good &= run_faults(arguments)?;
     }
     Ok(is_good)
+}
+
+/// A part in a cluster of its own. A network moves its thread into it.
+fn apart(measure: impl FnOnce() -> Result<bool, Failure> + Send + 'static) -> Result<bool, Failure> {
+    let measured = std::thread::spawn(measure).join();
+    measured.unwrap_or_else(|_| Err(Failure("the measurement has panicked".to_owned())))
 }
 
 fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
@@ -131,7 +147,7 @@ fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
             Part::Port => bench.outage(arguments.seconds, false)?,
             Part::Paths => bench.paths(arguments.cuts)?,
             Part::Isolated => bench.isolated()?,
-            Part::Recovery => {}
+            Part::Recovery | Part::Acks => {}
         }
     }
     let crossed = bench.network()?.counted()?;
