@@ -72,8 +72,9 @@ Fuzzing and benchmarks:
                            [--quick] [--only NAMES] [--into DIR]
   bench zones              bytes that cross zones, by placement; needs root, ip
                            and nft [--megabytes N]
-  bench bcube              dead servers, cables and switches in a BCube(4, 1) of
-                           processes; needs root, ip, nft and tc [--only PARTS]
+  bench bcube              dead servers, cables and switches, recovery and writes
+                           in a BCube(4, 1) of processes; needs root, ip, nft
+                           and tc, some parts more (--help) [--only PARTS]
 
 `test` needs only the Rust toolchain. A step that needs another program (Go,
 redis-server, memcached) is skipped by name if it is missing; with CI=true a

@@ -90,11 +90,17 @@ impl Cluster {
 
     /// Like `start`, in a network that was made for this number of servers and the coordinator.
     pub fn start_in(network: Network, options: Options) -> Result<Cluster, Failure> {
-        let addresses = (0..=options.servers).map(Network::address).collect();
-        Cluster::prepare_at(addresses, Some(network), options).started()
+        Cluster::prepare_in(network, options).started()
     }
 
-    fn started(self) -> Result<Cluster, Failure> {
+    /// Like `prepare`, in such a network.
+    pub fn prepare_in(network: Network, options: Options) -> Cluster {
+        let addresses = (0..=options.servers).map(Network::address).collect();
+        Cluster::prepare_at(addresses, Some(network), options)
+    }
+
+    /// Starts every process, and waits until all servers serve.
+    pub fn started(self) -> Result<Cluster, Failure> {
         let mut cluster = self;
         cluster.start_all();
         cluster.wait_up(cluster.options.servers)?;

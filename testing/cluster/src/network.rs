@@ -100,6 +100,11 @@ impl Network {
         SocketAddr::from((ip_address(End::Member(member)), PORT))
     }
 
+    /// The address of a server on a level of a grid.
+    pub fn level_address(server: usize, level: usize) -> Ipv4Addr {
+        crate::cube::address(server, level)
+    }
+
     /// The address of a member in a further network, from 1 on.
     pub fn link(member: usize, network: u8) -> Ipv4Addr {
         let [a, b, _, last] = ip_address(End::Member(member)).octets();

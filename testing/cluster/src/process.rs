@@ -23,6 +23,21 @@ pub fn program() -> PathBuf {
     path
 }
 
+/// The processor time of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// In its own code.
+    pub own: Duration,
+    /// In the kernel for it, with what its packets pass through on this machine.
+    pub kernel: Duration,
+}
+
+impl CpuTime {
+    pub fn total(self) -> Duration {
+        self.own + self.kernel
+    }
+}
+
 pub struct Process {
     name: String,
     /// Reaped only while it is waited for.
@@ -34,9 +49,14 @@ pub struct Process {
 impl Process {
     /// Starts the program; what it prints is appended to `log`.
     pub fn start(name: &str, arguments: &[OsString], log: &Path) -> Process {
+        Process::start_program(name, &program(), arguments, log)
+    }
+
+    /// Starts any program; what it prints is appended to `log`.
+    pub fn start_program(name: &str, program: &Path, arguments: &[OsString], log: &Path) -> Process {
         let file = OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
         let again = file.try_clone().expect("a file can be named twice");
-        let mut command = Command::new(program());
+        let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(file).stderr(again);
         for (variable, _) in std::env::vars_os() {
             if variable.as_encoded_bytes().starts_with(b"RAMHOLD_") {
@@ -50,6 +70,13 @@ impl Process {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The processor time that it has used so far; good to some 10 ms.
+    pub fn cpu(&self) -> Result<CpuTime, Failure> {
+        let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
+        let told = std::fs::read_to_string(&path).map_err(|error| Failure(format!("{path}: {error}")))?;
+        cpu_time(&told).ok_or_else(|| Failure(format!("{path} tells no times")))
     }
 
     /// Until the process is waited for, no other process can have its number.
@@ -88,8 +115,31 @@ impl Process {
     }
 }
 
+/// The unit in which Linux tells a process's time, whatever unit it counts in itself.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Fields 14 and 15, behind the program's name in brackets, which may have anything in it.
+fn cpu_time(stat: &str) -> Option<CpuTime> {
+    let (_, behind) = stat.rsplit_once(") ")?;
+    let mut times = behind.split(' ').skip(11).map(|field| field.parse::<u32>().ok());
+    Some(CpuTime { own: TICK * times.next()??, kernel: TICK * times.next()?? })
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         self.end_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_told_behind_a_name_with_brackets() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 99";
+        let told = CpuTime { own: 12 * TICK, kernel: 30 * TICK };
+        assert_eq!(cpu_time(stat), Some(told));
+        assert_eq!(cpu_time("7 (a) S 1"), None);
     }
 }

@@ -1,8 +1,15 @@
-//! Failures in a BCube(4, 1) of real processes: how soon a dead server is declared dead, and that cables, ports and switches
-//! cost nobody. Sixteen servers, each in a network namespace of its own, eight switches, and a bridge for the coordinator
-//! and clients, which counts what servers send each other over it: nothing, or the run fails.
+//! A BCube(4, 1) of real processes: how soon a dead server is declared dead, that cables, ports and switches cost nobody,
+//! what a recovery reaches, and what a write waits for and costs.
+//!
+//! Sixteen servers, each in a network namespace of its own, eight switches, and a bridge for the coordinator and clients,
+//! which counts what servers send each other over it: nothing, or the run fails.
 
+mod acks;
+mod at_one;
+mod capture;
+mod peers;
 mod recovery;
+mod writes;
 
 use clap::{Parser, ValueEnum};
 use ramhold_cluster_tests::{
@@ -30,8 +37,11 @@ Examples:
   cargo xtask bench bcube
   cargo xtask bench bcube --only dead --rounds 10
   cargo xtask bench bcube --only switch,port
+  cargo xtask bench bcube --only acks,writes
 
-Needs root, ip, nft and tc (packages iproute2 and nftables).")]
+Needs root, ip, nft and tc (packages iproute2 and nftables). `acks` and `writes`
+need tcpdump, `acks` also mkfs.ext4 and fsfreeze, `writes` also memcached and
+redis-server.")]
 struct Arguments {
     /// Parts to run, with commas between them [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -54,6 +64,9 @@ struct Arguments {
     /// Megabytes of values of 4 KB on each server in `recovery`.
     #[arg(long, default_value_t = 64)]
     megabytes: u64,
+    /// Seconds for each number of clients in `writes`.
+    #[arg(long, default_value_t = 4)]
+    write_seconds: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -72,6 +85,10 @@ enum Part {
     Isolated,
     /// The recovery of a server by its neighbours, over slow cables.
     Recovery,
+    /// What a write waits for: its backups' acknowledgements, and no device.
+    Acks,
+    /// Writes to one server from 1 to 64 clients, beside memcached and redis-server.
+    Writes,
 }
 
 const ALL: [Part; 6] = [Part::Paused, Part::Paths, Part::Switch, Part::Port, Part::Isolated, Part::Dead];
@@ -100,15 +117,26 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let is_asked = |part: Part| only.is_empty() || only.contains(&part);
     let mut is_good = true;
     if is_asked(Part::Recovery) {
-        // A network moves its thread into it.
         let (megabits, megabytes) = (arguments.megabits, arguments.megabytes);
-        let measured = std::thread::spawn(move || recovery::measure(megabits, megabytes)).join();
-        is_good &= measured.unwrap_or_else(|_| Err(Failure("the measurement has panicked".to_owned())))?;
+        is_good &= apart(move || recovery::measure(megabits, megabytes))?;
+    }
+    if is_asked(Part::Acks) {
+        is_good &= apart(acks::measure)?;
+    }
+    if is_asked(Part::Writes) {
+        let seconds = arguments.write_seconds;
+        is_good &= apart(move || writes::measure(seconds))?;
     }
     if ALL.into_iter().any(is_asked) {
         is_good &= run_faults(arguments)?;
     }
     Ok(is_good)
+}
+
+/// A part in a cluster of its own. A network moves its thread into it.
+fn apart(measure: impl FnOnce() -> Result<bool, Failure> + Send + 'static) -> Result<bool, Failure> {
+    let measured = std::thread::spawn(measure).join();
+    measured.unwrap_or_else(|_| Err(Failure("the measurement has panicked".to_owned())))
 }
 
 fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
@@ -131,7 +159,7 @@ fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
             Part::Port => bench.outage(arguments.seconds, false)?,
             Part::Paths => bench.paths(arguments.cuts)?,
             Part::Isolated => bench.isolated()?,
-            Part::Recovery => {}
+            Part::Recovery | Part::Acks | Part::Writes => {}
         }
     }
     let crossed = bench.network()?.counted()?;
