@@ -206,6 +206,8 @@ defects! {
     OneWitnessIsolates;
     /// The further replicas of a segment may be in the rack of its primary, though there are other racks.
     FurtherBesidePrimary;
+    /// With strict rings the other replicas of a segment leave its ring, though it has room.
+    StrictRingLeft;
     /// A partition has tablets of several neighbourhoods.
     NeighbourhoodsMixed;
     /// The primary of a segment is on any backup, not on a feeder of its neighbourhood.

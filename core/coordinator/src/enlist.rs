@@ -17,7 +17,7 @@ use crate::streams::CEILING_STEP;
 use crate::verify::Verification;
 use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, LINK_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{Instant, Level, Peer, ServerId, Status, Version};
-use ramhold_placement::{check_labels, check_links, share_place};
+use ramhold_placement::{check_domain, check_labels, check_links, share_place};
 use ramhold_wire::Header;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Enlist, Enlisted, Label, LabelRefusal, PlaceFault, ServerEntry, ServerState};
@@ -104,7 +104,9 @@ fn refused_place(
 ) -> Option<LabelRefusal> {
     let topology = &desk.state.meta.topology;
     let links = message.links.as_deref().unwrap_or_default();
-    let checked = check_labels(topology, &message.labels).and_then(|()| check_links(topology, links));
+    let checked = check_labels(topology, &message.labels)
+        .and_then(|()| check_links(topology, links))
+        .and_then(|()| check_domain(topology, desk.config.placement, &message.labels));
     if let Err(refusal) = checked {
         return Some(refusal);
     }

@@ -18,7 +18,7 @@ use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use ramhold_base::{
     ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
 };
-use ramhold_placement::{check_labels, check_links, check_neighbourhoods, share_place};
+use ramhold_placement::{check_domain, check_labels, check_links, check_neighbourhoods, share_place};
 use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::{Header, ReplicaPlacement};
 
@@ -326,8 +326,16 @@ impl Reign {
 /// Takes the topology that an operator gives. Another one than the stored one must have a place for every server.
 fn take_topology(desk: &mut Desk) -> Result<(), String> {
     let stored = &desk.state.meta.topology;
+    let placement = desk.config.placement;
+    let within = desk.state.all_up().map(|s| &s.entry).find_map(|server| {
+        let refusal = check_domain(stored, placement, &server.labels).err()?;
+        Some(format!("{} at {}: {refusal}", server.id, server.address.0))
+    });
+    if let Some(within) = within {
+        return Err(within);
+    }
     let Some(given) = desk.config.topology.clone().filter(|given| given != stored) else {
-        return check_neighbourhoods(stored, desk.config.placement);
+        return check_neighbourhoods(stored, placement);
     };
     let servers: Vec<&ServerEntry> = desk.state.all_up().map(|s| &s.entry).collect();
     let misfits = servers.iter().enumerate().find_map(|(index, server)| {
@@ -343,7 +351,7 @@ fn take_topology(desk: &mut Desk) -> Result<(), String> {
              --topology out to go on with {stored}, or start the servers with labels that fit both first"
         ));
     }
-    check_neighbourhoods(&given, desk.config.placement)?;
+    check_neighbourhoods(&given, placement)?;
     let text = format!("the topology is {given} from now on; it was {stored}");
     desk.outbox.report(Level::Info, text);
     desk.state.meta.topology = given;

@@ -7,7 +7,7 @@
 use crate::domain::{Domain, domain, label, zone};
 use crate::neighbourhoods::{check_neighbourhoods, neighbourhoods};
 use crate::topology::Network;
-use crate::{check_labels, check_links, share_place};
+use crate::{check_domain, check_labels, check_links, share_place};
 use ramhold_base::ServerId;
 use ramhold_wire::membership::{LabelRefusal, ServerEntry};
 use ramhold_wire::topology::Topology;
@@ -38,6 +38,8 @@ pub enum Problem {
     NoNeighbourhoods { why: String },
     /// The data that this server would keep with that neighbour has no backup one hop from it, and is kept elsewhere.
     NoFeeders { server: ServerId, neighbour: ServerId },
+    /// A strict ring with fewer feeders than replicas: some replicas go elsewhere.
+    SmallRing { server: ServerId, neighbour: ServerId, feeders: usize, replicas: u8 },
     /// This server has no neighbourhood at all: what it has is scattered.
     Alone { server: ServerId },
     /// Some servers are not on this network: the others do not reach them there.
@@ -72,7 +74,7 @@ impl Problem {
             Problem::AloneInZone { zone, .. } => format!("start a server on another host of zone '{zone}'"),
             Problem::HostInZones { .. } => "give the servers of a host one zone".into(),
             Problem::NoNeighbourhoods { .. } => "use a topology that has them, or another placement".into(),
-            Problem::NoFeeders { .. } | Problem::Alone { .. } => {
+            Problem::NoFeeders { .. } | Problem::SmallRing { .. } | Problem::Alone { .. } => {
                 "start servers at places that share a switch with it".into()
             }
             Problem::LinkOfSome { link, .. } => format!("give them --link {link}=ADDRESS"),
@@ -109,6 +111,10 @@ impl fmt::Display for Problem {
                     "{server} keeps nothing with {neighbour}: nobody is one hop from {neighbour} and two from {server}"
                 )
             }
+            Problem::SmallRing { server, neighbour, feeders, replicas } => write!(
+                f,
+                "the ring of {server} and {neighbour} has {feeders} of {replicas} replicas: the others go elsewhere"
+            ),
             Problem::Alone { server } => write!(f, "{server} has no neighbourhood: its data is scattered"),
             Problem::LinkOfSome { link, without } => {
                 let servers: Vec<String> = without.iter().map(ToString::to_string).collect();
@@ -125,13 +131,13 @@ pub fn check(
     placement: ReplicaPlacement,
     replicas: u8,
 ) -> Vec<Problem> {
-    let mut problems = places(servers, topology);
+    let mut problems = places(servers, topology, placement);
     problems.extend(hosts(servers, replicas));
     if placement == ReplicaPlacement::ZoneLocal {
         problems.extend(zone_local(servers, replicas));
     }
     if let Some((by, _)) = placement.neighbouring() {
-        problems.extend(neighbouring(servers, topology, placement, by));
+        problems.extend(neighbouring(servers, topology, placement, (by, replicas)));
     }
     problems.extend(hosts_in_zones(servers));
     problems.extend(links(servers));
@@ -139,11 +145,12 @@ pub fn check(
     problems
 }
 
-fn places(servers: &[&ServerEntry], topology: &Topology) -> Vec<Problem> {
+fn places(servers: &[&ServerEntry], topology: &Topology, placement: ReplicaPlacement) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (index, server) in servers.iter().enumerate() {
-        let checked =
-            check_labels(topology, &server.labels).and_then(|()| check_links(topology, server.links()));
+        let checked = check_labels(topology, &server.labels)
+            .and_then(|()| check_links(topology, server.links()))
+            .and_then(|()| check_domain(topology, placement, &server.labels));
         if let Err(why) = checked {
             problems.push(Problem::NoPlace { server: server.id, why });
         }
@@ -204,7 +211,7 @@ fn neighbouring(
     servers: &[&ServerEntry],
     topology: &Topology,
     placement: ReplicaPlacement,
-    by: Neighbouring,
+    (by, replicas): (Neighbouring, u8),
 ) -> Vec<Problem> {
     if let Err(why) = check_neighbourhoods(topology, placement) {
         return vec![Problem::NoNeighbourhoods { why }];
@@ -216,9 +223,14 @@ fn neighbouring(
             problems.push(Problem::Alone { server });
             continue;
         }
-        let near = network.near(server).into_iter().filter(|_| by == Neighbouring::MultiRing);
-        let unfed = near.filter(|neighbour| network.ring(server, *neighbour).is_empty());
-        problems.extend(unfed.map(|neighbour| Problem::NoFeeders { server, neighbour }));
+        for neighbour in network.near(server).into_iter().filter(|_| by.is_ring()) {
+            let feeders = network.ring(server, neighbour).len();
+            if feeders == 0 {
+                problems.push(Problem::NoFeeders { server, neighbour });
+            } else if by == Neighbouring::StrictRing && feeders < usize::from(replicas) {
+                problems.push(Problem::SmallRing { server, neighbour, feeders, replicas });
+            }
+        }
     }
     problems
 }

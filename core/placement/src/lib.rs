@@ -32,7 +32,7 @@ pub use neighbourhoods::{
     Neighbourhood, NeighbourhoodCache, Neighbourhoods, backups, check_neighbourhoods, further_backups,
     neighbourhoods, recovers_in, ring_successors, shares_of_gone,
 };
-pub use topology::{Network, Path, check_labels, check_links, is_far, path_order, share_place};
+pub use topology::{Network, Path, check_domain, check_labels, check_links, is_far, path_order, share_place};
 
 pub use traffic::{Distance, Traffic, distance};
 pub use wiring::{EdgeSwitch, Pair, Wiring, pair};
@@ -95,13 +95,18 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
     let is_fed =
         |e: &&ServerEntry, own: &Neighbourhood| own.feeders.contains(&e.id) || planted(Defect::FedByAnybody);
     match wish.neighbourhood {
-        Some((_, own)) if wish.primary && fitting.iter().any(|e| is_fed(e, own)) => {
+        Some((all, own))
+            if (wish.primary || (all.is_strict() && !planted(Defect::StrictRingLeft)))
+                && fitting.iter().any(|e| is_fed(e, own)) =>
+        {
             fitting.retain(|e| is_fed(e, own));
         }
         _ => spread(view, wish.taken, &mut fitting),
     }
     // Where copies spread as well, those are preferred that the neighbourhoods' order names.
-    if let Some(chosen) = wish.neighbourhood.and_then(|(all, _)| choose_further(all, wish, &fitting)) {
+    if let Some((all, own)) = wish.neighbourhood
+        && let Some(chosen) = choose_further(all, own, wish, &fitting)
+    {
         return Some(chosen);
     }
     if !wish.primary {
@@ -136,9 +141,14 @@ fn keep_near(view: &View, fitting: &mut Vec<&ServerEntry>) {
 }
 
 /// The backup for another replica than the primary, if one of the master's backups fits.
-fn choose_further(all: &Neighbourhoods, wish: &Wish<'_>, fitting: &[&ServerEntry]) -> Option<ServerId> {
+fn choose_further(
+    all: &Neighbourhoods,
+    own: &Neighbourhood,
+    wish: &Wish<'_>,
+    fitting: &[&ServerEntry],
+) -> Option<ServerId> {
     let primary = wish.taken.first().filter(|_| !wish.primary)?;
-    let mut further = all.further(*primary).into_iter();
+    let mut further = all.further(own, *primary).into_iter();
     further.find(|backup| fitting.iter().any(|entry| entry.id == *backup))
 }
 

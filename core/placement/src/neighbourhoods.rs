@@ -46,7 +46,7 @@ pub fn neighbourhoods(
     most: usize,
 ) -> Vec<Neighbourhood> {
     let all = match neighbouring {
-        Neighbouring::MultiRing => rings(network, master),
+        Neighbouring::MultiRing | Neighbouring::StrictRing => rings(network, master),
         Neighbouring::RackLocal => racks(network, master),
     };
     in_turns(all, most.min(usize::from(NEIGHBOURHOODS_MAX)))
@@ -107,7 +107,7 @@ fn neighbourhoods_unbounded(
     master: ServerId,
 ) -> Vec<Neighbourhood> {
     let all = match neighbouring {
-        Neighbouring::MultiRing => rings(network, master),
+        Neighbouring::MultiRing | Neighbouring::StrictRing => rings(network, master),
         Neighbouring::RackLocal => racks(network, master),
     };
     all.into_values().flatten().collect()
@@ -174,8 +174,9 @@ pub fn shares_of_gone(gone: &Neighbourhood, left: &[Neighbourhood]) -> Vec<f64> 
 }
 
 /// The neighbourhoods that a master employs now, and its backups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Neighbourhoods {
+    by: Neighbouring,
     master: ServerId,
     all: Vec<Neighbourhood>,
     order: Vec<ServerId>,
@@ -190,7 +191,7 @@ impl Neighbourhoods {
         let is =
             |server: &ServerId, role: fn(&ServerEntry) -> bool| view.list.entry(*server).is_some_and(role);
         let mut all = match by {
-            Neighbouring::MultiRing => rings(&network, view.me),
+            Neighbouring::MultiRing | Neighbouring::StrictRing => rings(&network, view.me),
             Neighbouring::RackLocal => racks(&network, view.me),
         };
         for neighbourhoods in all.values_mut() {
@@ -204,7 +205,7 @@ impl Neighbourhoods {
         order.retain(|server| is(server, |entry| entry.backup));
         let racked = order.iter().chain([&view.me]);
         let racks = racked.map(|server| (*server, network.rack_of(*server))).collect();
-        Some(Neighbourhoods { master: view.me, all: in_turns(all, usize::from(most)), order, racks })
+        Some(Neighbourhoods { by, master: view.me, all: in_turns(all, usize::from(most)), order, racks })
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Neighbourhood> {
@@ -215,8 +216,16 @@ impl Neighbourhoods {
         self.all.iter().find(|neighbourhood| neighbourhood.name == name)
     }
 
-    /// As `further_backups`.
-    pub fn further(&self, primary: ServerId) -> Vec<ServerId> {
+    /// Whether all replicas of a segment belong on the feeders of its neighbourhood.
+    pub fn is_strict(&self) -> bool {
+        self.by == Neighbouring::StrictRing
+    }
+
+    /// The servers for the other replicas of a segment of a neighbourhood with this primary, the best first.
+    pub fn further(&self, own: &Neighbourhood, primary: ServerId) -> Vec<ServerId> {
+        if self.is_strict() {
+            return ring_successors(&own.feeders, primary);
+        }
         let rack_of = |server: ServerId| self.racks.get(&server).cloned().flatten();
         following(&self.order, rack_of, (self.master, primary))
     }
@@ -249,21 +258,19 @@ impl NeighbourhoodCache {
 /// the server has no place.
 pub fn recovers_in(topology: &Topology, placement: ReplicaPlacement, server: &ServerEntry) -> Option<String> {
     let (by, _) = placement.neighbouring()?;
-    match (by, Grid::of(topology)) {
-        (Neighbouring::MultiRing, Some(grid)) => {
-            let place = grid.label(label(server, topology.label_name()?)?).ok()?;
-            Some(grid.name(&place))
-        }
-        (Neighbouring::MultiRing, None) => None,
-        (Neighbouring::RackLocal, _) => Network::new(topology, std::iter::once(server)).rack_of(server.id),
+    if by.is_ring() {
+        let grid = Grid::of(topology)?;
+        let place = grid.label(label(server, topology.label_name()?)?).ok()?;
+        return Some(grid.name(&place));
     }
+    Network::new(topology, std::iter::once(server)).rack_of(server.id)
 }
 
 /// Whether the topology has the neighbourhoods that the placement asks for.
 pub fn check_neighbourhoods(topology: &Topology, placement: ReplicaPlacement) -> Result<(), String> {
     let levels = topology.radices().map_or(0, |radices| radices.len());
     match placement.neighbouring() {
-        Some((Neighbouring::MultiRing, _)) if levels < 2 => Err(format!(
+        Some((by, _)) if by.is_ring() && levels < 2 => Err(format!(
             "--placement {placement} needs servers on switches of two levels, and the topology is {topology}; give \
              --topology bcube:N,K or grid:R0,R1,... with two levels or more"
         )),

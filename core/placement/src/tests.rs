@@ -594,3 +594,45 @@ fn racks_alone_are_failure_domains_and_hosts_are_where_there_are_hosts() {
     let hosts = standing(&["/1/a", "/1/b", "/2/c", "/2/d"]);
     assert_eq!(domain_count(&hosts, false), 3);
 }
+
+// H2: as RAMCUBE 3.2 has it, and never a replica too few.
+#[test]
+fn strict_rings_have_all_replicas_of_a_segment() {
+    let topology: Topology = "bcube:4,1".parse().unwrap();
+    let places: Vec<String> =
+        Grid::of(&topology).map(|grid| grid.labels().map(|l| grid.name(&l)).collect()).unwrap();
+    let label = |place: &String| vec![Label { name: "bcube".into(), value: place.clone() }];
+    let mut view = view(&places.iter().map(label).collect::<Vec<_>>());
+    view.topology = topology;
+    view.placement = "multiring-strict".parse().unwrap();
+    let mut cache = NeighbourhoodCache::default();
+    let all = cache.of(&view).unwrap();
+    assert_eq!(all.iter().count(), 6);
+    let mut rng = Rng::new(7);
+    for own in all.iter() {
+        for (gone, of_ring) in [(None, 3), (own.feeders.first(), 2)] {
+            let avoided: Vec<ServerId> = gone.into_iter().copied().collect();
+            let mut taken = Vec::new();
+            for place in 0..3 {
+                let wish = Wish {
+                    taken: &taken,
+                    avoided: &avoided,
+                    primary: place == 0,
+                    replicas: 3,
+                    primaries: &BTreeMap::new(),
+                    local_allowed: false,
+                    neighbourhood: Some((all, own)),
+                    copysets: None,
+                };
+                taken.push(choose_backup(&view, &wish, &mut rng).expect("some server is left"));
+            }
+            let on_ring = taken.iter().filter(|server| own.feeders.contains(server)).count();
+            assert_eq!(
+                (on_ring, own.feeders.contains(&taken[0])),
+                (of_ring, true),
+                "{}: {taken:?}",
+                own.name
+            );
+        }
+    }
+}

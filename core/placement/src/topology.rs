@@ -13,10 +13,10 @@
 use crate::domain::{Rack, label, rack, zone};
 use crate::grid::{Grid, GridLabel};
 use ramhold_base::ServerId;
-use ramhold_wire::View;
 use ramhold_wire::membership::{Label, LabelRefusal, Link, PlaceFault, ServerEntry};
 use ramhold_wire::neighbours::WATCHED_MAX;
 use ramhold_wire::topology::Topology;
+use ramhold_wire::{Neighbouring, ReplicaPlacement, View};
 use std::collections::BTreeMap;
 
 /// A path from one server to another, over a switch of the last server that no other path of the list uses.
@@ -42,6 +42,25 @@ pub fn check_labels(topology: &Topology, labels: &[Label]) -> Result<(), LabelRe
         Some(Err(fault)) => Err(refusal(PlaceFault::NoPlace, format!("'{value}': {fault}"))),
         Some(Ok(_)) | None => Ok(()),
     }
+}
+
+/// Whether the labels of a server let replicas be placed so: strict rings are only for servers that fail one by one.
+pub fn check_domain(
+    topology: &Topology,
+    placement: ReplicaPlacement,
+    labels: &[Label],
+) -> Result<(), LabelRefusal> {
+    let is_strict = placement.neighbouring().is_some_and(|(by, _)| by == Neighbouring::StrictRing);
+    let Some(label) = labels.iter().find(|label| is_strict && ["host", "rack"].contains(&&*label.name))
+    else {
+        return Ok(());
+    };
+    Err(LabelRefusal {
+        topology: topology.clone(),
+        label: label.name.clone(),
+        fault: PlaceFault::Domain,
+        detail: format!("{}={}", label.name, label.value),
+    })
 }
 
 /// Whether the links of a server are named after levels, where the topology is a grid.

@@ -218,6 +218,9 @@ pub enum PlaceFault {
     /// A link of the server is named after no level of the grid.
     #[n(3)]
     NoLevel,
+    /// The server has a label of a failure domain, and the placement is only for servers that fail one by one.
+    #[n(4)]
+    Domain,
 }
 
 /// The body of an answer with the status `LabelRefused`.
@@ -225,7 +228,7 @@ pub enum PlaceFault {
 pub struct LabelRefusal {
     #[n(0)]
     pub topology: Topology,
-    /// The label that the topology asks for.
+    /// The label that the topology asks for, or that must not be there.
     #[n(1)]
     pub label: String,
     #[n(2)]
@@ -252,6 +255,14 @@ impl fmt::Display for LabelRefusal {
                 write!(
                     f,
                     "the topology is {topology}, and a link is named after the level of its switch: {detail}"
+                )
+            }
+            PlaceFault::Domain => {
+                write!(
+                    f,
+                    "the placement multiring-strict keeps all replicas of a segment on one ring, which fails together \
+                     where servers have the label {label}; start without --label {detail}, or the coordinator with \
+                     --placement multiring"
                 )
             }
             PlaceFault::Taken => {

@@ -12,9 +12,9 @@ use std::str::FromStr;
 /// The most neighbourhoods that a master employs: each has a head in every class of streams.
 pub const NEIGHBOURHOODS_MAX: u8 = 64;
 
-/// For people it is a text: `scatter`, `copyset`, `copyset:2`, `zone-local`, `multiring`, `multiring:4`, `rack-local`.
-/// Messages have two fields for it: the number
-/// of rings of copysets, and the name of any later placement.
+/// For people it is a text: `scatter`, `copyset`, `copyset:2`, `zone-local`, `multiring`, `multiring:4`,
+/// `multiring-strict`, `rack-local`. Messages have two fields for it: the number of rings of copysets, and the name of any
+/// later placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplicaPlacement {
     /// Any backups that are in separate failure domains.
@@ -29,37 +29,47 @@ pub enum ReplicaPlacement {
     Neighbourhoods { by: Neighbouring, most: u8 },
 }
 
-/// The two ways to make neighbourhoods.
+/// The ways to make neighbourhoods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Neighbouring {
     /// In a grid: each server near the master recovers, fed by the servers that are near it and not near the master.
     MultiRing,
+    /// The same, and all replicas of a segment are on its ring: as RAMCUBE has it. Only for servers that fail one by one.
+    StrictRing,
     /// The servers of each other rack recover, and feed each other.
     RackLocal,
 }
 
 const ZONE_LOCAL: &str = "zone-local";
 const MULTIRING: &str = "multiring";
+const STRICT_RING: &str = "multiring-strict";
 const RACK_LOCAL: &str = "rack-local";
 
 impl Neighbouring {
     fn of(name: &str) -> Option<Neighbouring> {
         match name {
             MULTIRING => Some(Neighbouring::MultiRing),
+            STRICT_RING => Some(Neighbouring::StrictRing),
             RACK_LOCAL => Some(Neighbouring::RackLocal),
             _ => None,
         }
     }
 
+    /// Whether each neighbourhood is a ring of a grid.
+    pub fn is_ring(self) -> bool {
+        matches!(self, Neighbouring::MultiRing | Neighbouring::StrictRing)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Neighbouring::MultiRing => MULTIRING,
+            Neighbouring::StrictRing => STRICT_RING,
             Neighbouring::RackLocal => RACK_LOCAL,
         }
     }
 }
 
-/// `multiring`, `rack-local`, each with a number of neighbourhoods behind it or not.
+/// `multiring`, `multiring-strict`, `rack-local`, each with a number of neighbourhoods behind it or not.
 fn neighbourhoods_of(text: &str) -> Option<ReplicaPlacement> {
     let (name, most) = text.split_once(':').map_or((text, None), |(name, most)| (name, Some(most)));
     let by = Neighbouring::of(name)?;
@@ -86,7 +96,7 @@ impl FromStr for ReplicaPlacement {
         rings.map(|rings| ReplicaPlacement::Copysets { rings }).ok_or_else(|| {
             format!(
                 "'{text}' is not 'scatter', 'copyset', 'copyset:RINGS' with 1 to {COPYSET_RINGS_MAX} rings, '{ZONE_LOCAL}', \
-                 '{MULTIRING}' or '{RACK_LOCAL}', both also with ':COUNT', 1 to {NEIGHBOURHOODS_MAX}"
+                 '{MULTIRING}', '{STRICT_RING}' or '{RACK_LOCAL}', all three also with ':COUNT', 1 to {NEIGHBOURHOODS_MAX}"
             )
         })
     }
@@ -149,9 +159,17 @@ mod tests {
     #[test]
     fn placements_are_read_as_they_are_written() {
         assert_eq!("copyset".parse(), Ok(ReplicaPlacement::Copysets { rings: 1 }));
-        for text in
-            ["scatter", "copyset:1", "copyset:16", "zone-local", "multiring", "multiring:1", "rack-local:63"]
-        {
+        for text in [
+            "scatter",
+            "copyset:1",
+            "copyset:16",
+            "zone-local",
+            "multiring",
+            "multiring:1",
+            "rack-local:63",
+            "multiring-strict",
+            "multiring-strict:2",
+        ] {
             let placement: ReplicaPlacement = text.parse().unwrap();
             assert_eq!(placement.to_string(), text);
             let named = placement.named();
@@ -170,6 +188,8 @@ mod tests {
             "zone",
             "multiring:0",
             "multiring:65",
+            "multiring-strict:0",
+            "multiring-loose",
             "rack-local:",
             "rack-local:x",
         ] {

@@ -54,6 +54,24 @@ fn a_server_without_a_place_is_refused_and_told_why() {
 }
 
 #[test]
+fn strict_rings_are_only_for_servers_that_fail_one_by_one() {
+    let mut world = bcube(&["00"]);
+    world.config.placement = "multiring-strict".parse().expect("a placement");
+    world.restart();
+    world.run(Duration::from_millis(500));
+    let place = |value: &str| at("bcube", value).into_iter().next().expect("one label");
+    for (name, value) in [("rack", "r1"), ("host", "h1")] {
+        let domain = Label { name: name.into(), value: value.into() };
+        let (status, refusal) = refused(&mut world, 3, vec![place("11"), domain]);
+        let refusal = refusal.unwrap();
+        assert_eq!((status, refusal.fault), (Status::LabelRefused, PlaceFault::Domain));
+        assert!(refusal.to_string().contains(&format!("start without --label {name}={value}")), "{refusal}");
+    }
+    world.enlist_labelled(3, at("bcube", "11"));
+    assert_eq!(world.state().all_up().count(), 2);
+}
+
+#[test]
 fn a_place_is_given_once_until_the_server_there_is_dead() {
     let mut world = bcube(&["00", "01", "10"]);
     let (status, refusal) = refused(&mut world, 4, at("bcube", "0.1"));

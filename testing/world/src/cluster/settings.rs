@@ -145,8 +145,8 @@ impl Cluster {
         // One zone of two suffices for all replicas, so that writes go on while the other is away.
         let servers = if zones == 2 { 2 * (drawn.replicas + 1) } else { drawn.servers };
         let cube = self.cube.map(|(radix, _)| (radix, seed));
-        // Half of the runs place by rings, some of them by few.
-        let by = Neighbouring::MultiRing;
+        // Half of the runs place by rings, some of them by few, or by strict ones.
+        let by = if seed % 8 == 4 { Neighbouring::StrictRing } else { Neighbouring::MultiRing };
         let placement = match (cube, seed % 4) {
             (Some(_), 0) => ReplicaPlacement::Neighbourhoods { by, most: 64 },
             (Some(_), 1) => ReplicaPlacement::Neighbourhoods { by, most: 2 },
