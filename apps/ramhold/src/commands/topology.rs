@@ -1,12 +1,13 @@
 //! `topology`: where the servers stand in the cluster's network, and what follows from it (H1).
 
 pub mod links;
+mod problems;
 mod traffic;
 
 use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
 use crate::output::{self, Columns, bytes_for_eyes};
-use crate::screen::{WIDTH, wrap};
+use crate::screen::WIDTH;
 use clap::{Args, Subcommand};
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{ClusterStatus, ServerEntry, ServerId, ServerState};
@@ -14,6 +15,7 @@ use ramhold_placement::{GridLabel, Network, Problem, check, rack, zone};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Show the network: who stands where, near whom.
 #[derive(Args, Debug)]
@@ -144,12 +146,16 @@ impl TopologyCommand {
             Command::Check { topology, placement, replicas } => {
                 let topology = topology.as_ref().unwrap_or(&cluster.topology);
                 let placement = placement.unwrap_or_else(|| cluster.replica_placement());
-                let problems = check(&up, topology, placement, *replicas);
+                let rooms = match placement.neighbouring() {
+                    Some(_) => problems::head_rooms(&mut client, &up),
+                    None => BTreeMap::new(),
+                };
+                let problems = check(&up, topology, placement, *replicas, &rooms);
                 let what = format!("{topology}, {placement}, {replicas} replicas, {} servers up", up.len());
                 if global.json {
-                    output::print_json(&problems_json(&problems))?;
+                    output::print_json(&problems::json(&problems))?;
                 } else {
-                    output::print(&problems_text(&what, &problems))?;
+                    output::print(&problems::text(&what, &problems))?;
                 }
                 let is_grave = problems.iter().any(Problem::is_grave);
                 if is_grave { Err(Failure::told(REFUSED)) } else { Ok(()) }
@@ -173,28 +179,6 @@ impl TopologyCommand {
             }
         }
     }
-}
-
-/// The most problems that are told as text.
-const PROBLEMS_TOLD_MAX: usize = 16;
-
-fn problems_text(what: &str, problems: &[Problem]) -> String {
-    if problems.is_empty() {
-        return format!("{what}: nothing stands in the way\n");
-    }
-    let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
-    let more = if more > 0 { format!("and {more} more; --json lists all\n") } else { String::new() };
-    let lines = problems.iter().take(PROBLEMS_TOLD_MAX).map(|problem| {
-        let mark = if problem.is_grave() { "would not work" } else { "note" };
-        let told = wrap("- ", &format!("{mark}: {problem}"));
-        format!("{}\n{}\n", told.trim_end(), wrap("  do: ", &problem.remedy()).trim_end())
-    });
-    format!("{what}:\n{}{more}", lines.collect::<String>())
-}
-
-fn problems_json(problems: &[Problem]) -> Value {
-    let problem = |problem: &Problem| json!({ "problem": problem.to_string(), "grave": problem.is_grave(), "remedy": problem.remedy() });
-    json!({ "problems": problems.iter().map(problem).collect::<Vec<_>>() })
 }
 
 fn up(cluster: &ClusterStatus) -> impl Iterator<Item = &ServerEntry> {
