@@ -140,7 +140,7 @@ fn keep_near(view: &View, fitting: &mut Vec<&ServerEntry>) {
 /// The backup for another replica than the primary, if one of the master's backups fits.
 fn choose_further(all: &Neighbourhoods, wish: &Wish<'_>, fitting: &[&ServerEntry]) -> Option<ServerId> {
     let primary = wish.taken.first().filter(|_| !wish.primary)?;
-    let mut further = all.further(*primary).into_iter();
+    let mut further = all.further(*primary, usize::MAX).into_iter();
     further.find(|backup| fitting.iter().any(|entry| entry.id == *backup))
 }
 
