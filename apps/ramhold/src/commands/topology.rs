@@ -1,6 +1,7 @@
 //! `topology`: where the servers stand in the cluster's network, and what follows from it (H1).
 
 pub mod links;
+mod picture;
 mod problems;
 mod traffic;
 
@@ -9,6 +10,7 @@ use crate::global::Global;
 use crate::output::{self, Columns, bytes_for_eyes};
 use crate::screen::WIDTH;
 use clap::{Args, Subcommand};
+use picture::Scene;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{ClusterStatus, ServerEntry, ServerId, ServerState};
 use ramhold_placement::{GridLabel, Network, Problem, check, rack, zone};
@@ -16,6 +18,7 @@ use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Show the network: who stands where, near whom.
 #[derive(Args, Debug)]
@@ -24,6 +27,7 @@ Examples:
   ramhold topology show
   ramhold topology rings 10
   ramhold topology rings s3 --json
+  ramhold topology rings 10 --svg rings.svg
   ramhold topology paths 00 11
   ramhold topology links
   ramhold topology traffic
@@ -53,19 +57,31 @@ enum Command {
     #[command(after_help = "\
 Examples:
   ramhold topology show
-  ramhold topology show --json")]
-    Show,
+  ramhold topology show --json
+  ramhold topology show --svg network.svg
+
+The picture has the servers at their places, the switches between them, and what
+is down: servers, switches and links.")]
+    Show {
+        /// Draw the network into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+    },
     /// Show who is near a server, with their rings.
     ///
     /// A ring has the backups that are near a neighbour of the server and not near the server itself.
     #[command(after_help = "\
 Examples:
   ramhold topology rings 10
-  ramhold topology rings s3 --json")]
+  ramhold topology rings s3 --json
+  ramhold topology rings 10 --svg rings.svg")]
     Rings {
         /// Its label in the grid, such as 10, or its id, such as s3.
         #[arg(value_name = "SERVER")]
         server: String,
+        /// Draw the network with these rings into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
     },
     /// Show the paths between two servers.
     ///
@@ -133,6 +149,13 @@ impl TopologyCommand {
         let up: Vec<&ServerEntry> = up(&cluster).collect();
         let network = Network::new(&cluster.topology, up.iter().copied());
         let view = View { topology: &cluster.topology, up: &up, network };
+        let draw = |path: &Path, marked: Option<ServerId>| {
+            let (servers, outages) = (&cluster.servers, cluster.outages.as_deref().unwrap_or_default());
+            let scene =
+                Scene { topology: &cluster.topology, servers, network: &view.network, outages, marked };
+            let drawn = picture::draw(&scene).map_err(Failure::usage)?;
+            std::fs::write(path, drawn).map_err(|error| Failure::local(path, &error).about("--svg"))
+        };
         match &self.command {
             Command::Links => {
                 let outages = cluster.outages.as_deref().unwrap_or_default();
@@ -160,10 +183,16 @@ impl TopologyCommand {
                 let is_grave = problems.iter().any(Problem::is_grave);
                 if is_grave { Err(Failure::told(REFUSED)) } else { Ok(()) }
             }
-            Command::Show if global.json => output::print_json(&view.show_json()),
-            Command::Show => output::print(&view.show()),
-            Command::Rings { server } => {
+            Command::Show { svg } => {
+                svg.as_deref().map(|path| draw(path, None)).transpose()?;
+                match global.json {
+                    true => output::print_json(&view.show_json()),
+                    false => output::print(&view.show()),
+                }
+            }
+            Command::Rings { server, svg } => {
                 let server = view.find(server)?;
+                svg.as_deref().map(|path| draw(path, Some(server))).transpose()?;
                 match global.json {
                     true => output::print_json(&view.rings_json(server)),
                     false => output::print(&view.rings(server)),
