@@ -5,10 +5,12 @@
 //! Not here: memory and devices, and what is down just now (status). Catalogue: H1, H3.
 
 use crate::domain::{Domain, domain, label, zone};
+use crate::head_room::{HeadRoom, buffers_for, log_segments_for};
 use crate::neighbourhoods::{check_neighbourhoods, neighbourhoods};
 use crate::topology::Network;
 use crate::{check_domain, check_labels, check_links, share_place};
 use ramhold_base::ServerId;
+use ramhold_base::limits::SEGMENT_BYTES;
 use ramhold_wire::membership::{LabelRefusal, ServerEntry};
 use ramhold_wire::topology::Topology;
 use ramhold_wire::{Neighbouring, ReplicaPlacement};
@@ -42,6 +44,8 @@ pub enum Problem {
     SmallRing { server: ServerId, neighbour: ServerId, feeders: usize, replicas: u8 },
     /// This server has no neighbourhood at all: what it has is scattered.
     Alone { server: ServerId },
+    /// These servers employ fewer neighbourhoods than they have: there is no room for more heads.
+    FewHeads { servers: Vec<ServerId>, employed: usize, wanted: usize, replicas: u8, of_buffers: bool },
     /// Some servers are not on this network: the others do not reach them there.
     LinkOfSome { link: String, without: Vec<ServerId> },
 }
@@ -76,6 +80,24 @@ impl Problem {
             Problem::NoNeighbourhoods { .. } => "use a topology that has them, or another placement".into(),
             Problem::NoFeeders { .. } | Problem::SmallRing { .. } | Problem::Alone { .. } => {
                 "start servers at places that share a switch with it".into()
+            }
+            Problem::FewHeads { wanted, replicas, of_buffers, .. } => {
+                let wanted = u32::try_from(*wanted).unwrap_or(u32::MAX);
+                let mebibytes = |segments: u32| (u64::from(segments) * u64::from(SEGMENT_BYTES)) >> 20;
+                match of_buffers {
+                    // Each place of the buffer file is a little larger than a segment.
+                    true => {
+                        let buffers = buffers_for(wanted, *replicas);
+                        format!(
+                            "start all servers with --buffers {}MiB, which are {buffers} buffers, or more",
+                            mebibytes(buffers + 1)
+                        )
+                    }
+                    false => format!(
+                        "start the servers with more --memory: a log of {} MiB or more",
+                        mebibytes(log_segments_for(wanted))
+                    ),
+                }
             }
             Problem::LinkOfSome { link, .. } => format!("give them --link {link}=ADDRESS"),
         }
@@ -116,28 +138,41 @@ impl fmt::Display for Problem {
                 "the ring of {server} and {neighbour} has {feeders} of {replicas} replicas: the others go elsewhere"
             ),
             Problem::Alone { server } => write!(f, "{server} has no neighbourhood: its data is scattered"),
+            Problem::FewHeads { servers, employed, wanted, replicas, of_buffers } => {
+                let why = match of_buffers {
+                    true => format!("with {replicas} replicas, backups have too few buffers for more heads"),
+                    false => "their logs have too little memory for more heads".to_owned(),
+                };
+                write!(f, "{} can employ {employed} of {wanted} neighbourhoods: {why}", listed(servers))
+            }
             Problem::LinkOfSome { link, without } => {
-                let servers: Vec<String> = without.iter().map(ToString::to_string).collect();
-                write!(f, "link '{link}' is missing at {}", servers.join(" "))
+                write!(f, "link '{link}' is missing at {}", listed(without))
             }
         }
     }
 }
 
-/// The problems of these servers, the grave ones first.
+fn listed(servers: &[ServerId]) -> String {
+    servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// The problems of these servers, the grave ones first. `rooms`: what is known of the servers' rooms for heads.
 pub fn check(
     servers: &[&ServerEntry],
     topology: &Topology,
     placement: ReplicaPlacement,
     replicas: u8,
+    rooms: &BTreeMap<ServerId, HeadRoom>,
 ) -> Vec<Problem> {
     let mut problems = places(servers, topology, placement);
     problems.extend(hosts(servers, replicas));
     if placement == ReplicaPlacement::ZoneLocal {
         problems.extend(zone_local(servers, replicas));
     }
-    if let Some((by, _)) = placement.neighbouring() {
+    if let Some((by, most)) = placement.neighbouring() {
         problems.extend(neighbouring(servers, topology, placement, (by, replicas)));
+        let network = Network::new(topology, servers.iter().copied());
+        problems.extend(few_heads(servers, (&network, by, usize::from(most)), replicas, rooms));
     }
     problems.extend(hosts_in_zones(servers));
     problems.extend(links(servers));
@@ -233,6 +268,32 @@ fn neighbouring(
         }
     }
     problems
+}
+
+/// Masters whose buffers, or whose log, are not room for all their neighbourhoods; those of one kind together.
+fn few_heads(
+    servers: &[&ServerEntry],
+    (network, by, most): (&Network<'_>, Neighbouring, usize),
+    replicas: u8,
+    rooms: &BTreeMap<ServerId, HeadRoom>,
+) -> Vec<Problem> {
+    let mut few: BTreeMap<(usize, usize, bool), Vec<ServerId>> = BTreeMap::new();
+    for server in servers.iter().filter(|server| server.master).map(|server| server.id) {
+        let Some(room) = rooms.get(&server) else { continue };
+        let wanted = neighbourhoods(network, by, server, most).len();
+        let employed = wanted.min(room.neighbourhoods_max(replicas));
+        if employed < wanted {
+            few.entry((employed, wanted, room.is_bound_by_buffers(replicas))).or_default().push(server);
+        }
+    }
+    let problem = |((employed, wanted, of_buffers), servers)| Problem::FewHeads {
+        servers,
+        employed,
+        wanted,
+        replicas,
+        of_buffers,
+    };
+    few.into_iter().map(problem).collect()
 }
 
 fn hosts_in_zones(servers: &[&ServerEntry]) -> Vec<Problem> {

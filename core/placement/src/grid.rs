@@ -12,7 +12,7 @@
 //! - near is symmetric, and nobody is near itself;
 //! - lists are in the order of level and digit, so that all servers compute the same ones.
 //!
-//! Not here: which labels are taken, and by whom (topology). The choice of backups does not use labels yet. Catalogue:
+//! Not here: which labels are taken, and by whom (topology); what is kept with whom (neighbourhoods). Catalogue:
 //! H1, H2.
 //! Source: RAMCUBE 2.2, 3.2, 3.3.
 
@@ -119,9 +119,9 @@ impl Grid {
         self.radices[level]
     }
 
-    /// The number of places for servers.
+    /// The number of places for servers. The largest networks have more than can be counted.
     pub fn server_count(&self) -> u64 {
-        self.radices.iter().map(|radix| u64::from(*radix)).product()
+        self.radices.iter().fold(1, |count: u64, radix| count.saturating_mul(u64::from(*radix)))
     }
 
     pub fn switch_count(&self) -> u64 {

@@ -19,6 +19,7 @@ mod check;
 mod copysets;
 mod domain;
 mod grid;
+mod head_room;
 mod neighbourhoods;
 mod topology;
 mod traffic;
@@ -28,6 +29,7 @@ pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
+pub use head_room::{FLUSH_BUFFERS, HeadRoom, buffers_for, log_segments_for};
 pub use neighbourhoods::{
     Neighbourhood, NeighbourhoodCache, Neighbourhoods, backups, check_neighbourhoods, further_backups,
     neighbourhoods, recovers_in, ring_successors, shares_of_gone,
@@ -148,7 +150,7 @@ fn choose_further(
     fitting: &[&ServerEntry],
 ) -> Option<ServerId> {
     let primary = wish.taken.first().filter(|_| !wish.primary)?;
-    let mut further = all.further(own, *primary).into_iter();
+    let mut further = all.further(own, *primary, usize::MAX).into_iter();
     further.find(|backup| fitting.iter().any(|entry| entry.id == *backup))
 }
 

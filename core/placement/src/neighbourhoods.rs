@@ -45,11 +45,19 @@ pub fn neighbourhoods(
     master: ServerId,
     most: usize,
 ) -> Vec<Neighbourhood> {
-    let all = match neighbouring {
+    let all = by_level(network, neighbouring, master);
+    in_turns(all, most.min(usize::from(NEIGHBOURHOODS_MAX)))
+}
+
+fn by_level(
+    network: &Network<'_>,
+    neighbouring: Neighbouring,
+    master: ServerId,
+) -> BTreeMap<usize, Vec<Neighbourhood>> {
+    match neighbouring {
         Neighbouring::MultiRing | Neighbouring::StrictRing => rings(network, master),
         Neighbouring::RackLocal => racks(network, master),
-    };
-    in_turns(all, most.min(usize::from(NEIGHBOURHOODS_MAX)))
+    }
 }
 
 /// One for each server near the master that is fed by anybody, by level.
@@ -94,23 +102,16 @@ fn in_turns(mut by_level: BTreeMap<usize, Vec<Neighbourhood>>, most: usize) -> V
 
 /// The backups of a master in all its neighbourhoods, each once, in the order of their places.
 pub fn backups(network: &Network<'_>, neighbouring: Neighbouring, master: ServerId) -> Vec<ServerId> {
-    let all = neighbourhoods_unbounded(network, neighbouring, master);
-    let feeders: BTreeSet<ServerId> = all.into_iter().flat_map(|n| n.feeders).collect();
-    let mut backups: Vec<ServerId> = feeders.into_iter().collect();
-    backups.sort_by_key(|server| (network.place_order(*server), *server));
-    backups
+    feeders(network, &by_level(network, neighbouring, master))
 }
 
-fn neighbourhoods_unbounded(
-    network: &Network<'_>,
-    neighbouring: Neighbouring,
-    master: ServerId,
-) -> Vec<Neighbourhood> {
-    let all = match neighbouring {
-        Neighbouring::MultiRing | Neighbouring::StrictRing => rings(network, master),
-        Neighbouring::RackLocal => racks(network, master),
-    };
-    all.into_values().flatten().collect()
+/// The feeders of all neighbourhoods, each once, in the order of their places.
+fn feeders(network: &Network<'_>, all: &BTreeMap<usize, Vec<Neighbourhood>>) -> Vec<ServerId> {
+    let feeders = all.values().flatten().flat_map(|neighbourhood| neighbourhood.feeders.iter().copied());
+    let feeders: BTreeSet<ServerId> = feeders.collect();
+    let mut feeders: Vec<ServerId> = feeders.into_iter().collect();
+    feeders.sort_by_cached_key(|server| (network.place_order(*server), *server));
+    feeders
 }
 
 /// The servers for the other replicas of a segment with this primary, the best first: the backups that follow the primary,
@@ -121,29 +122,7 @@ pub fn further_backups(
     master: ServerId,
     primary: ServerId,
 ) -> Vec<ServerId> {
-    following(&backups(network, neighbouring, master), |server| network.rack_of(server), (master, primary))
-}
-
-/// `order`: the backups in the order of their places.
-fn following<R: Ord>(
-    order: &[ServerId],
-    rack_of: impl Fn(ServerId) -> Option<R>,
-    (master, primary): (ServerId, ServerId),
-) -> Vec<ServerId> {
-    let mut following = order.to_vec();
-    if let Some(at) = following.iter().position(|backup| *backup == primary) {
-        following.rotate_left(at + 1);
-        following.pop();
-    }
-    let mut used: BTreeSet<Option<R>> = BTreeSet::from([rack_of(master)]);
-    if !planted(Defect::FurtherBesidePrimary) {
-        used.insert(rack_of(primary));
-    }
-    let (mut fresh, mut rest) = (Vec::new(), Vec::new());
-    for backup in following {
-        if used.insert(rack_of(backup)) { fresh.push(backup) } else { rest.push(backup) }
-    }
-    [fresh, rest].concat()
+    Neighbourhoods::new(network, neighbouring, master, 0).diverse(primary, usize::MAX)
 }
 
 /// The servers for the other replicas as the paper has it: those that follow the primary on its ring.
@@ -176,24 +155,49 @@ pub fn shares_of_gone(gone: &Neighbourhood, left: &[Neighbourhood]) -> Vec<f64> 
 /// The neighbourhoods that a master employs now, and its backups.
 #[derive(Debug)]
 pub struct Neighbourhoods {
-    by: Neighbouring,
-    master: ServerId,
+    is_strict: bool,
     all: Vec<Neighbourhood>,
-    order: Vec<ServerId>,
-    racks: BTreeMap<ServerId, Option<String>>,
+    /// The rack of the master, and the backups in the order of their places with their racks, as numbers.
+    rack: usize,
+    order: Vec<(ServerId, usize)>,
 }
 
 impl Neighbourhoods {
+    /// Those of a master, at most `most`, where all servers are masters and backups.
+    pub fn new(
+        network: &Network<'_>,
+        neighbouring: Neighbouring,
+        master: ServerId,
+        most: usize,
+    ) -> Neighbourhoods {
+        let all = by_level(network, neighbouring, master);
+        let order = feeders(network, &all);
+        Neighbourhoods::with_order((network, neighbouring), master, in_turns(all, most), order)
+    }
+
+    fn with_order(
+        (network, by): (&Network<'_>, Neighbouring),
+        master: ServerId,
+        all: Vec<Neighbourhood>,
+        order: Vec<ServerId>,
+    ) -> Neighbourhoods {
+        let mut numbers: BTreeMap<Option<String>, usize> = BTreeMap::new();
+        let mut number = |server: ServerId| {
+            let next = numbers.len();
+            *numbers.entry(network.rack_of(server)).or_insert(next)
+        };
+        let rack = number(master);
+        let order = order.into_iter().map(|server| (server, number(server))).collect();
+        Neighbourhoods { is_strict: by == Neighbouring::StrictRing, all, rack, order }
+    }
+
     /// None: the placement has none. A server that is no backup feeds nobody, and one that is no master recovers nothing.
     fn of(view: &View) -> Option<Neighbourhoods> {
         let (by, most) = view.placement.neighbouring()?;
         let network = Network::new(&view.topology, view.list.up());
         let is =
             |server: &ServerId, role: fn(&ServerEntry) -> bool| view.list.entry(*server).is_some_and(role);
-        let mut all = match by {
-            Neighbouring::MultiRing | Neighbouring::StrictRing => rings(&network, view.me),
-            Neighbouring::RackLocal => racks(&network, view.me),
-        };
+        let mut all = by_level(&network, by, view.me);
         for neighbourhoods in all.values_mut() {
             for neighbourhood in neighbourhoods.iter_mut() {
                 neighbourhood.recoverers.retain(|server| is(server, |entry| entry.master));
@@ -203,9 +207,8 @@ impl Neighbourhoods {
         }
         let mut order = backups(&network, by, view.me);
         order.retain(|server| is(server, |entry| entry.backup));
-        let racked = order.iter().chain([&view.me]);
-        let racks = racked.map(|server| (*server, network.rack_of(*server))).collect();
-        Some(Neighbourhoods { by, master: view.me, all: in_turns(all, usize::from(most)), order, racks })
+        let all = in_turns(all, usize::from(most));
+        Some(Neighbourhoods::with_order((&network, by), view.me, all, order))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Neighbourhood> {
@@ -218,16 +221,43 @@ impl Neighbourhoods {
 
     /// Whether all replicas of a segment belong on the feeders of its neighbourhood.
     pub fn is_strict(&self) -> bool {
-        self.by == Neighbouring::StrictRing
+        self.is_strict
     }
 
-    /// The servers for the other replicas of a segment of a neighbourhood with this primary, the best first.
-    pub fn further(&self, own: &Neighbourhood, primary: ServerId) -> Vec<ServerId> {
-        if self.is_strict() {
-            return ring_successors(&own.feeders, primary);
+    /// The servers for the other replicas of a segment of a neighbourhood with this primary, the best first, at most
+    /// `most`.
+    pub fn further(&self, own: &Neighbourhood, primary: ServerId, most: usize) -> Vec<ServerId> {
+        if self.is_strict {
+            let mut successors = ring_successors(&own.feeders, primary);
+            successors.truncate(most);
+            return successors;
         }
-        let rack_of = |server: ServerId| self.racks.get(&server).cloned().flatten();
-        following(&self.order, rack_of, (self.master, primary))
+        self.diverse(primary, most)
+    }
+
+    /// The backups that follow the primary, those in racks without a copy before all others.
+    fn diverse(&self, primary: ServerId, most: usize) -> Vec<ServerId> {
+        let at = self.order.iter().position(|(backup, _)| *backup == primary);
+        let next = at.map_or(0, |at| at + 1);
+        let following = self.order[next..].iter().chain(&self.order[..at.unwrap_or_default()]);
+        let mut used = vec![self.rack];
+        if let Some(at) = at.filter(|_| !planted(Defect::FurtherBesidePrimary)) {
+            used.push(self.order[at].1);
+        }
+        let (mut fresh, mut rest) = (Vec::new(), Vec::new());
+        for (backup, rack) in following {
+            if fresh.len() == most {
+                break;
+            }
+            if used.contains(rack) {
+                rest.push(*backup);
+            } else {
+                used.push(*rack);
+                fresh.push(*backup);
+            }
+        }
+        fresh.extend(rest.into_iter().take(most - fresh.len()));
+        fresh
     }
 }
 

@@ -517,7 +517,7 @@ fn a_link_of_a_grid_that_is_no_level_is_refused() {
 fn a_check_finds_what_stands_in_the_way() {
     let problems = |view: &View, topology: &str, placement, replicas| {
         let servers: Vec<&ServerEntry> = view.list.up().collect();
-        let found = check(&servers, &topology.parse().unwrap(), placement, replicas);
+        let found = check(&servers, &topology.parse().unwrap(), placement, replicas, &BTreeMap::new());
         found.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let local = ReplicaPlacement::ZoneLocal;

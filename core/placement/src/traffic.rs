@@ -20,6 +20,17 @@ pub enum Distance {
     OtherZone,
 }
 
+impl Distance {
+    /// Adds bytes to the sum of this distance.
+    pub fn add(self, sums: &mut DistanceBytes, bytes: u64) {
+        match self {
+            Distance::Near => sums.near += bytes,
+            Distance::Zone => sums.zone += bytes,
+            Distance::OtherZone => sums.other_zone += bytes,
+        }
+    }
+}
+
 /// Where another server stands, as seen from this one.
 pub fn distance(view: &View, other: ServerId) -> Distance {
     let (Some(own), Some(other)) = (view.list.entry(view.me), view.list.entry(other)) else {
@@ -49,16 +60,15 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    pub fn count(&mut self, view: &View, other: ServerId, bytes: u64) {
+    /// Counts bytes that were exchanged with another server, and tells how far they went.
+    pub fn count(&mut self, view: &View, other: ServerId, bytes: u64) -> Distance {
         if self.of.as_ref().is_none_or(|of| (of.0, &of.1) != (view.list.version(), &view.topology)) {
             self.of = Some((view.list.version(), view.topology.clone()));
             self.distances.clear();
         }
-        match self.distances.entry(other).or_insert_with(|| distance(view, other)) {
-            Distance::Near => self.bytes.near += bytes,
-            Distance::Zone => self.bytes.zone += bytes,
-            Distance::OtherZone => self.bytes.other_zone += bytes,
-        }
+        let distance = *self.distances.entry(other).or_insert_with(|| distance(view, other));
+        distance.add(&mut self.bytes, bytes);
+        distance
     }
 
     pub fn bytes(&self) -> DistanceBytes {

@@ -6,12 +6,12 @@
 
 use ramhold_base::{Rng, ServerId};
 use ramhold_placement::{
-    Grid, Network, backups, further_backups, neighbourhoods, ring_successors, shares_of_gone,
+    Grid, HeadRoom, Network, backups, check, further_backups, neighbourhoods, ring_successors, shares_of_gone,
 };
-use ramhold_wire::Neighbouring;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::topology::Topology;
+use ramhold_wire::{Neighbouring, ReplicaPlacement};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A server; its id is the place of its label in the list, from 1 on.
@@ -204,4 +204,35 @@ fn neighbourhoods_hold_what_they_promise_in_a_thousand_drawn_networks() {
             }
         }
     }
+}
+
+// H2: buffers, or a small log, bound the neighbourhoods; the remedy is enough.
+#[test]
+fn a_check_tells_of_neighbourhoods_without_room_for_their_heads() {
+    let topology: Topology = "bcube:3,1".parse().unwrap();
+    let servers = at_places(&topology, &[]);
+    let servers: Vec<&ServerEntry> = servers.iter().collect();
+    let problems = |placement: &str, replicas, room: HeadRoom| {
+        let rooms = servers.iter().map(|server| (server.id, room)).collect();
+        let placement = placement.parse::<ReplicaPlacement>().unwrap();
+        check(&servers, &topology, placement, replicas, &rooms)
+    };
+    let room = |buffers| HeadRoom::new(Some(buffers), 1000);
+    let found = problems("multiring", 3, room(12));
+    assert!(!found[0].is_grave());
+    let told = found[0].to_string();
+    assert!(
+        told.starts_with("s1 s2 s3 s4 s5 s6 s7 s8 s9 can employ 2 of 4 neighbourhoods: with 3"),
+        "{told}"
+    );
+    assert_eq!(found[0].remedy(), "start all servers with --buffers 136MiB, which are 16 buffers, or more");
+    assert_eq!(problems("multiring", 3, room(15)).len(), 1);
+    assert_eq!(problems("multiring", 3, room(16)), []);
+    // As many as are asked for, and as there are with fewer replicas.
+    assert_eq!(problems("multiring:2", 3, room(12)), []);
+    assert_eq!(problems("multiring", 2, room(12)), []);
+    assert_eq!(problems("rack-local", 3, room(12)), []);
+    let found = problems("multiring", 3, HeadRoom::new(Some(32), 8));
+    assert!(found[0].to_string().contains("employ 2 of 4 neighbourhoods: their logs"));
+    assert!(found[0].remedy().contains("a log of 128 MiB"), "{}", found[0].remedy());
 }

@@ -32,7 +32,7 @@ pub use status::ReplicaSeen;
 use copies::Copies;
 use pieces::Pieces;
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
-use ramhold_placement::{CopysetCache, NeighbourhoodCache, Traffic};
+use ramhold_placement::{CopysetCache, HeadRoom, NeighbourhoodCache, Traffic};
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::DiskFull;
@@ -82,11 +82,8 @@ pub struct ReplicationConfig {
     pub copy_bytes_per_second: u64,
     /// The most data bytes in one append.
     pub append_bytes_max: u32,
-    /// Backups have buffers for so many heads of each master and class of streams, all replicas counted. A master employs
-    /// no more neighbourhoods than that.
-    pub heads_max: u32,
-    /// The most neighbourhoods for which this log has room: each has a head in memory.
-    pub neighbourhoods_max: u32,
+    /// The heads for which backups and this log have room. A master employs no more neighbourhoods than that.
+    pub head_room: HeadRoom,
 }
 
 impl ReplicationConfig {
@@ -100,8 +97,7 @@ impl ReplicationConfig {
             copies_max: 4,
             copy_bytes_per_second: 0,
             append_bytes_max: ramhold_base::limits::APPEND_BYTES_MAX,
-            heads_max: u32::MAX,
-            neighbourhoods_max: u32::MAX,
+            head_room: HeadRoom::ANY,
         }
     }
 }

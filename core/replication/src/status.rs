@@ -27,8 +27,7 @@ impl Replicator {
     /// The neighbourhoods that this master employs for segments of so many replicas. None: the placement has none.
     /// Backups must have buffers for the heads of all of them.
     pub fn neighbourhoods(&mut self, view: &View, replicas: u8) -> Option<Vec<String>> {
-        let most = self.config.heads_max / u32::from(replicas.max(1));
-        let most = most.min(self.config.neighbourhoods_max).max(1) as usize;
+        let most = self.config.head_room.neighbourhoods_max(replicas);
         let all = self.neighbourhoods.of(view)?;
         Some(all.iter().take(most).map(|neighbourhood| neighbourhood.name.clone()).collect())
     }

@@ -5,6 +5,7 @@ use crate::control::{Empty, Message, encode_into};
 use crate::packed;
 pub use crate::packed::{PartitionRange, RecoverySegment, SegmentSource};
 pub use crate::read_times::ReadTimes;
+use crate::status::DistanceBytes;
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
@@ -279,6 +280,9 @@ pub struct ReplayTimes {
     /// None: the servers have neither zones nor places.
     #[n(9)]
     pub far_bytes: Option<u64>,
+    /// Bytes of records by the distance of the backups that sent them. None: the recovery master does not tell.
+    #[n(10)]
+    pub fetched_bytes: Option<DistanceBytes>,
 }
 
 /// Recovery master to coordinator: everything that I recovered to this position is on its backups, and so is

@@ -9,7 +9,10 @@ mod crossing;
 mod description;
 mod hardware;
 mod loss;
+mod network;
 mod picture;
+mod places;
+mod ports;
 mod recovery;
 mod report;
 
@@ -83,6 +86,31 @@ mod tests {
             (&["--servers", "4", "--zones", "3", "--placement", "zone-local"], "another server in each zone"),
             (&["--servers", "9", "--profile", "2012"], "sosp11, tut15, 2026"),
             (&[], "--servers"),
+            (&["--servers", "9", "--placement", "multiring"], "give --topology bcube:N,K"),
+            (&["--servers", "9", "--placement", "rack-local"], "give --topology bcube:N,K"),
+            (&["--topology", "bcube:1,1"], "2 to 256 digits"),
+            (&["--topology", "bcube:x,1"], "is not 'flat', 'zones', 'bcube:N,K'"),
+            (&["--topology", "flat"], "give --servers"),
+            (&["--topology", "zones", "--servers", "9"], "give bcube:N,K or grid:R0,R1,..., or --zones"),
+            (&["--topology", "bcube:4,1", "--zones", "2"], "cannot be used with"),
+            (&["--topology", "bcube:4,1", "--servers", "15"], "16 places"),
+            (&["--topology", "bcube:17,2"], "4913 places"),
+            (&["--topology", "bcube:256,7"], "at most 4096"),
+            (&["--topology", "bcube:4,1", "--placement", "zone-local"], "give --zones"),
+            (&["--topology", "bcube:9,0", "--placement", "multiring"], "with two levels or more"),
+            (&["--topology", "bcube:9,0", "--placement", "rack-local"], "one rack only"),
+            (
+                &["--topology", "bcube:2,1", "--placement", "multiring"],
+                "give --replicas 1, a larger --topology",
+            ),
+            (
+                &["--topology", "grid:3,2", "--placement", "multiring"],
+                "give --replicas 2, a larger --topology",
+            ),
+            (
+                &["--topology", "bcube:4,1", "--placement", "multiring", "--scatter-width", "4"],
+                "--placement copyset",
+            ),
         ] {
             let refused = refusal(arguments);
             assert!(refused.contains(reason), "{arguments:?}: {refused}");
@@ -91,7 +119,7 @@ mod tests {
 
     #[test]
     fn failing_servers_are_a_number_a_share_or_each_by_itself() {
-        let failing = |more: &[&str]| plan(&[&["--servers", "1000"], more].concat()).failing().unwrap();
+        let failing = |more: &[&str]| plan(&[&["--servers", "1000"], more].concat()).failing(1000).unwrap();
         assert_eq!(failing(&[]), Failing::Count(10));
         assert_eq!(failing(&["--failure-fraction", "1%"]), Failing::Count(10));
         assert_eq!(failing(&["--failure-fraction", "0.11%"]), Failing::Count(2));
@@ -104,7 +132,7 @@ mod tests {
     fn a_scatter_width_makes_as_many_rings_as_it_takes() {
         let spread = |width: &str| {
             let plan = plan(&["--servers", "99", "--placement", "copyset", "--scatter-width", width]);
-            plan.spread().unwrap()
+            plan.spread(None).unwrap()
         };
         assert_eq!(["1", "4", "5", "64"].map(spread), [1, 1, 2, 16].map(|rings| Spread::Copysets { rings }));
     }
@@ -143,6 +171,69 @@ mod tests {
         assert!(local.recovery.total > 60.0);
         assert!(report::text(&local).contains("between zones"));
         assert_eq!(report::json(&local)["zones"]["written"], 2.0);
+    }
+
+    /// The paper's network and placement, end to end; the numbers are of the worked example.
+    // H2, D4
+    #[test]
+    fn multiring_keeps_a_recovery_on_neighbours_and_has_few_sets() {
+        let with = |placement| {
+            plan(&[
+                "--topology",
+                "bcube:4,1",
+                "--failures",
+                "4",
+                "--placement",
+                placement,
+                "--buffers",
+                "1GiB",
+            ])
+        };
+        let (scatter, rings) = (with("scatter"), with("multiring"));
+        let (scatter, rings) = (scatter.picture().unwrap(), rings.picture().unwrap());
+        assert_eq!((rings.masters, rings.backups), (6, 9));
+        assert_eq!((scatter.masters, scatter.backups), (15, 15));
+        assert!((rings.at_once - 76.0 / 1820.0).abs() < 1e-9, "{}", rings.at_once);
+        assert!(scatter.at_once > 0.999);
+        let json = report::json(&rings);
+        assert_eq!(json["network"]["neighbourhoods"], 6);
+        assert_eq!(json["data_loss"]["sets_with_master"], 76.0);
+        assert_eq!(json["network"]["recovery_fetched"]["far_bytes"], 0.0);
+        assert_eq!((&json["placement"], &json["servers"]), (&"multiring".into(), &16.into()));
+        let scattered = report::json(&scatter);
+        assert!(scattered["network"]["recovery_fetched"]["far_bytes"].as_f64().unwrap() > 20.0 * 1e9);
+        assert!(scattered["network"].get("neighbourhoods").is_none());
+        let text = report::text(&rings);
+        for part in ["76 sets of 4", "6 + 9", "2 ports of 25.0 Gbit/s", "on level 1"] {
+            assert!(text.contains(part), "no '{part}' in:\n{text}");
+        }
+    }
+
+    /// With fewer buffers, or when asked to, a master employs fewer neighbourhoods, and the plan says why.
+    // H2
+    #[test]
+    fn buffers_bound_the_neighbourhoods_of_a_plan() {
+        let told = |placement, buffers| {
+            let plan = plan(&["--topology", "bcube:4,1", "--placement", placement, "--buffers", buffers]);
+            let picture = plan.picture().unwrap();
+            (picture.masters, report::text(&picture).contains("buffers or memory have room for 2"))
+        };
+        assert_eq!(told("multiring", "96MiB"), (2, true));
+        assert_eq!(told("multiring", "1GiB"), (6, false));
+        assert_eq!(told("multiring:4", "1GiB"), (4, false));
+    }
+
+    /// A link that is slow enough bounds the recovery, and says so.
+    // H2
+    #[test]
+    fn the_fullest_port_bounds_a_recovery() {
+        let slow = plan(&["--topology", "bcube:4,1", "--placement", "multiring", "--network", "1Gbit"]);
+        let slow = slow.picture().unwrap();
+        assert_eq!(slow.recovery.bound, recovery::Bound::Port);
+        let seconds = slow.network.as_ref().unwrap().seconds;
+        let around = slow.recovery.detection + slow.recovery.first_segment;
+        assert!((slow.recovery.total - around - seconds).abs() < 1e-9);
+        assert!(seconds > 60.0, "{seconds}: ten GiB in and live three times out, over ports of 125 MB/s");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `recoveries`: for each recovery, the server that died, how its death was noticed, and the duration of the
 //! recovery (F11).
 
+mod distances;
 pub mod json;
 pub mod reports;
 mod svg;
@@ -29,7 +30,7 @@ Times are milliseconds after the coordinator declared the server dead:
   first live  the first partition was served again
   done        all partitions were served again
 
-With RECOVERY, three tables show the course: the steps, with the work of all
+With RECOVERY, tables show the course: the steps, with the work of all
 servers together; each recovery master's partition; and each backup's work.
 Some of the steps:
   verify      from the first suspicion to the verdict. Nobody knows when the
@@ -55,6 +56,10 @@ These columns are mean durations (--wide):
   fetch       a request for records
   backup      the part of 'fetch' that was spent at the backup
   read        the reading of the segment at the backup, mostly before the request
+
+Where servers have places, a third table tells how far the records of each
+partition came: from backups that share an edge switch or a rack with its master
+('near'), from others of the same zone, and from other zones.
 
 Backups report once a second until everything is freed. '-' stands for something
 that is not reached yet.")]

@@ -1,19 +1,24 @@
 //! `topology`: where the servers stand in the cluster's network, and what follows from it (H1).
 
 pub mod links;
+mod picture;
+mod problems;
 mod traffic;
 
 use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
 use crate::output::{self, Columns, bytes_for_eyes};
-use crate::screen::{WIDTH, wrap};
+use crate::screen::WIDTH;
 use clap::{Args, Subcommand};
+use picture::Scene;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{ClusterStatus, ServerEntry, ServerId, ServerState};
 use ramhold_placement::{GridLabel, Network, Problem, check, rack, zone};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Show the network: who stands where, near whom.
 #[derive(Args, Debug)]
@@ -22,6 +27,7 @@ Examples:
   ramhold topology show
   ramhold topology rings 10
   ramhold topology rings s3 --json
+  ramhold topology rings 10 --svg rings.svg
   ramhold topology paths 00 11
   ramhold topology links
   ramhold topology traffic
@@ -51,19 +57,31 @@ enum Command {
     #[command(after_help = "\
 Examples:
   ramhold topology show
-  ramhold topology show --json")]
-    Show,
+  ramhold topology show --json
+  ramhold topology show --svg network.svg
+
+The picture has the servers at their places, the switches between them, and what
+is down: servers, switches and links.")]
+    Show {
+        /// Draw the network into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+    },
     /// Show who is near a server, with their rings.
     ///
     /// A ring has the backups that are near a neighbour of the server and not near the server itself.
     #[command(after_help = "\
 Examples:
   ramhold topology rings 10
-  ramhold topology rings s3 --json")]
+  ramhold topology rings s3 --json
+  ramhold topology rings 10 --svg rings.svg")]
     Rings {
         /// Its label in the grid, such as 10, or its id, such as s3.
         #[arg(value_name = "SERVER")]
         server: String,
+        /// Draw the network with these rings into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
     },
     /// Show the paths between two servers.
     ///
@@ -131,6 +149,13 @@ impl TopologyCommand {
         let up: Vec<&ServerEntry> = up(&cluster).collect();
         let network = Network::new(&cluster.topology, up.iter().copied());
         let view = View { topology: &cluster.topology, up: &up, network };
+        let draw = |path: &Path, marked: Option<ServerId>| {
+            let (servers, outages) = (&cluster.servers, cluster.outages.as_deref().unwrap_or_default());
+            let scene =
+                Scene { topology: &cluster.topology, servers, network: &view.network, outages, marked };
+            let drawn = picture::draw(&scene).map_err(Failure::usage)?;
+            std::fs::write(path, drawn).map_err(|error| Failure::local(path, &error).about("--svg"))
+        };
         match &self.command {
             Command::Links => {
                 let outages = cluster.outages.as_deref().unwrap_or_default();
@@ -144,20 +169,30 @@ impl TopologyCommand {
             Command::Check { topology, placement, replicas } => {
                 let topology = topology.as_ref().unwrap_or(&cluster.topology);
                 let placement = placement.unwrap_or_else(|| cluster.replica_placement());
-                let problems = check(&up, topology, placement, *replicas);
+                let rooms = match placement.neighbouring() {
+                    Some(_) => problems::head_rooms(&mut client, &up),
+                    None => BTreeMap::new(),
+                };
+                let problems = check(&up, topology, placement, *replicas, &rooms);
                 let what = format!("{topology}, {placement}, {replicas} replicas, {} servers up", up.len());
                 if global.json {
-                    output::print_json(&problems_json(&problems))?;
+                    output::print_json(&problems::json(&problems))?;
                 } else {
-                    output::print(&problems_text(&what, &problems))?;
+                    output::print(&problems::text(&what, &problems))?;
                 }
                 let is_grave = problems.iter().any(Problem::is_grave);
                 if is_grave { Err(Failure::told(REFUSED)) } else { Ok(()) }
             }
-            Command::Show if global.json => output::print_json(&view.show_json()),
-            Command::Show => output::print(&view.show()),
-            Command::Rings { server } => {
+            Command::Show { svg } => {
+                svg.as_deref().map(|path| draw(path, None)).transpose()?;
+                match global.json {
+                    true => output::print_json(&view.show_json()),
+                    false => output::print(&view.show()),
+                }
+            }
+            Command::Rings { server, svg } => {
                 let server = view.find(server)?;
+                svg.as_deref().map(|path| draw(path, Some(server))).transpose()?;
                 match global.json {
                     true => output::print_json(&view.rings_json(server)),
                     false => output::print(&view.rings(server)),
@@ -173,28 +208,6 @@ impl TopologyCommand {
             }
         }
     }
-}
-
-/// The most problems that are told as text.
-const PROBLEMS_TOLD_MAX: usize = 16;
-
-fn problems_text(what: &str, problems: &[Problem]) -> String {
-    if problems.is_empty() {
-        return format!("{what}: nothing stands in the way\n");
-    }
-    let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
-    let more = if more > 0 { format!("and {more} more; --json lists all\n") } else { String::new() };
-    let lines = problems.iter().take(PROBLEMS_TOLD_MAX).map(|problem| {
-        let mark = if problem.is_grave() { "would not work" } else { "note" };
-        let told = wrap("- ", &format!("{mark}: {problem}"));
-        format!("{}\n{}\n", told.trim_end(), wrap("  do: ", &problem.remedy()).trim_end())
-    });
-    format!("{what}:\n{}{more}", lines.collect::<String>())
-}
-
-fn problems_json(problems: &[Problem]) -> Value {
-    let problem = |problem: &Problem| json!({ "problem": problem.to_string(), "grave": problem.is_grave(), "remedy": problem.remedy() });
-    json!({ "problems": problems.iter().map(problem).collect::<Vec<_>>() })
 }
 
 fn up(cluster: &ClusterStatus) -> impl Iterator<Item = &ServerEntry> {

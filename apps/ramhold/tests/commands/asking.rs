@@ -131,6 +131,31 @@ fn the_course_of_a_recovery_can_be_drawn() {
 }
 
 #[test]
+fn a_network_can_be_drawn() {
+    // H1, H2
+    let played = Played::start(Mischief { topology: Some("bcube:3,1"), ..Mischief::default() });
+    let path = std::env::temp_dir().join(format!("ramhold-network-{}.svg", std::process::id()));
+    let drawn = |arguments: &[&str]| {
+        let text = played.ramhold(&[arguments, &["--svg", path.to_str().unwrap()]].concat()).ok().text();
+        let drawn = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        (text, drawn)
+    };
+    let (text, network) = drawn(&["topology", "show"]);
+    assert!(text.contains("bcube:3,1: 2 servers up at 9 places"), "{text}");
+    for wanted in [">00  s1<", ">02  s3<", ">down<", ">&lt;1,2&gt;<"] {
+        assert!(network.contains(wanted), "'{wanted}' is missing in:\n{network}");
+    }
+    let (text, rings) = drawn(&["topology", "rings", "00"]);
+    assert!(text.contains("the servers near 00"), "{text}");
+    assert!(rings.contains("the rings of 00") && rings.contains(">recovers<"), "{rings}");
+    let flat = Played::start(Mischief::default());
+    let refused = flat.ramhold(&["topology", "show", "--svg", path.to_str().unwrap()]).failed(2);
+    assert!(refused.contains("the topology is flat"), "{refused}");
+    assert!(!path.exists());
+}
+
+#[test]
 fn the_benchmark_counts_what_it_did() {
     let played = Played::start(Mischief { retry_every: 50, ..Mischief::default() });
     let arguments = [

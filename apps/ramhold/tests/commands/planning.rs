@@ -23,6 +23,23 @@ fn a_plan_is_told_without_any_cluster() {
     }
 }
 
+// H2, H3
+#[test]
+fn a_network_of_switches_is_planned_without_any_cluster() {
+    let of = |placement| {
+        let arguments = ["--topology", "bcube:4,1", "--failures", "4", "--placement", placement, "--json"];
+        plan(&arguments).ok().json()
+    };
+    let (rings, scatter) = (of("multiring"), of("scatter"));
+    assert_eq!((&rings["servers"], &rings["network"]["feeders"]), (&16.into(), &9.into()), "{rings}");
+    assert_eq!(rings["network"]["recovery_fetched"]["far_bytes"], 0.0, "{rings}");
+    assert!(scatter["network"]["recovery_fetched"]["far_bytes"].as_f64().unwrap() > 1e9, "{scatter}");
+    let lost = |told: &serde_json::Value| told["data_loss"]["at_once"].as_f64().unwrap();
+    assert!(lost(&rings) < 0.05 && lost(&scatter) > 0.9, "{rings}{scatter}");
+    let refused = plan(&["--topology", "bcube:4,0", "--placement", "multiring"]).failed(2);
+    assert!(refused.contains("two levels or more"), "{refused}");
+}
+
 #[test]
 fn a_description_that_makes_no_sense_is_wrong_usage() {
     let refused = plan(&["--servers", "3"]).failed(2);

@@ -28,6 +28,7 @@ use ramhold_wire::table::{
     TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableSummary, Tables,
     TabletDescription, TabletState,
 };
+use ramhold_wire::topology::Topology;
 use ramhold_wire::{Header, Opcode, frame};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -42,6 +43,8 @@ pub struct Mischief {
     pub break_every: u64,
     /// Every write is refused with this.
     pub refuse_writes: Option<Status>,
+    /// The servers stand at places 00, 01, ... of this network.
+    pub topology: Option<&'static str>,
 }
 
 /// Runs until dropped.
@@ -430,10 +433,17 @@ impl Cluster {
     }
 
     fn status(&self) -> ClusterStatus {
+        let topology: Topology = self.mischief.topology.map(|text| text.parse().unwrap()).unwrap_or_default();
+        let place = topology.label_name();
+        let labels = |id: u64| {
+            let host = Label { name: "host".into(), value: format!("h{id}") };
+            let place = place.map(|name| Label { name: name.into(), value: format!("0{}", id - 1) });
+            [host].into_iter().chain(place).collect::<Vec<_>>()
+        };
         let server = |id, address: SocketAddr, state| ServerEntry {
             id: ServerId(id),
             address: Address(address),
-            labels: vec![Label { name: "host".into(), value: format!("h{id}") }],
+            labels: labels(id),
             state,
             master: true,
             backup: true,
@@ -478,7 +488,7 @@ impl Cluster {
             outages: None,
             copyset_rings: None,
             placement: None,
-            topology: Default::default(),
+            topology,
             expected: Some(if self.is_forgotten { 3 } else { 4 }),
             gone: Some(if self.is_forgotten { vec![] } else { vec![gone_report()] }),
         }

@@ -107,7 +107,9 @@ impl Partition {
                 sums.waiting += u64::from(times.waiting);
                 let source = fetching.jobs[fetch.job].sources.get(fetch.source);
                 if let Some(source) = source {
-                    service.fetched.count(step.view, source.backup, body.len() as u64);
+                    let bytes = body.len() as u64;
+                    let distance = service.fetched.count(step.view, source.backup, bytes);
+                    distance.add(sums.fetched_bytes.get_or_insert_default(), bytes);
                 }
                 if let Some(is_far) = source.and_then(|source| is_far(step.view, source.backup)) {
                     let far = if is_far { body.len() as u64 } else { 0 };

@@ -37,7 +37,11 @@ fn course(stage: &Stage, crashed: ServerId) -> (BTreeSet<ServerId>, u64) {
     let state = stage.state().expect("a coordinator");
     let record = state.recoveries.values().find(|record| record.crashed == crashed).expect("a recovery");
     let live = || record.parts.iter().filter(|part| part.live.is_some());
-    let far = live().map(|part| part.times.far_bytes.expect("all have places")).sum();
+    let far: u64 = live().map(|part| part.times.far_bytes.expect("all have places")).sum();
+    let fetched = || live().map(|part| part.times.fetched_bytes.expect("each master tells"));
+    let beyond: u64 = fetched().map(|fetched| fetched.zone + fetched.other_zone).sum();
+    assert_eq!(beyond, far, "without zones, whatever is not near is far");
+    assert!(fetched().map(|fetched| fetched.near).sum::<u64>() > 0);
     (live().map(|part| part.server).collect(), far)
 }
 

@@ -2,10 +2,13 @@
 
 use super::hardware::{Hardware, Profile, parse_count, parse_rate, parse_share, plain};
 use super::loss::{Spread, scatter_width_of_a_ring};
+use super::network::Survey;
 use crate::size::{parse_bytes, parse_duration};
 use clap::Args;
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
+use ramhold_placement::Grid;
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 use std::time::Duration;
 
 /// More than any cluster has; bounds the sums.
@@ -20,6 +23,7 @@ Examples:
       --failures 25
   ramhold plan --servers 100000 --replicas 2 --profile sosp11 --json
   ramhold plan --servers 30 --zones 3 --placement zone-local --uplink 10Gbit
+  ramhold plan --topology bcube:4,1 --placement multiring --failures 4
   ramhold plan --servers 12 --memory 256GiB --network 100Gbit --cores 16 \\
       --detection 100ms
 
@@ -31,6 +35,13 @@ The probability of data loss is calculated for three events:
     its log is recovered and the replicas that it held are made anew.
 Each server is a failure domain of its own. Failure domains of several servers,
 such as racks, are safer. Formulas: SOSP11 4.5, Copysets (ATC 2013).
+
+With --topology a server stands at each place of the network. The plan asks the
+placement for the neighbourhoods of every server. It tells how many a master
+employs (buffers and a small log bound them), who recovers a dead server and who
+feeds them, how many sets of servers hold all copies of something, how many hops
+bytes take, and how long a recovery keeps the fullest port busy. Scatter and
+copysets are planned for servers without the label rack.
 
 A recovery begins with detection and the first segment. After that it takes as
 long as the slowest of disks, network and replay. The result is the limit of the
@@ -52,9 +63,10 @@ Exit codes: 0 success, 2 the description makes no sense.";
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Plan {
-    /// Number of servers (machines).
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(2..=SERVER_COUNT_MAX))]
-    pub servers: u64,
+    /// Number of servers (machines) [default: one at each place of --topology]
+    #[arg(long, value_name = "COUNT", required_unless_present = "topology",
+        value_parser = clap::value_parser!(u64).range(2..=SERVER_COUNT_MAX))]
+    pub servers: Option<u64>,
     /// Memory of the log on each server (DRAM).
     #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = parse_bytes)]
     pub memory: u64,
@@ -65,10 +77,14 @@ pub struct Plan {
     #[arg(long, value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     pub replicas: u8,
-    /// Placement of replicas: 'scatter', 'copyset', 'copyset:RINGS' or 'zone-local', as for 'ramhold
-    /// coordinator'. The last needs --zones.
+    /// Placement of replicas: 'scatter', 'copyset[:RINGS]', 'zone-local', 'multiring[:MOST]' or
+    /// 'rack-local[:MOST]', as for 'ramhold coordinator'. 'zone-local' needs --zones, the last two --topology.
     #[arg(long, value_name = "HOW", default_value = "scatter")]
     pub placement: ReplicaPlacement,
+    /// Network of switches with a server at each place: 'bcube:N,K' or 'grid:R0,R1,...'. A server has a port
+    /// for each level, and --network is the rate of one port.
+    #[arg(long, value_name = "NETWORK", conflicts_with = "zones")]
+    pub topology: Option<Topology>,
     /// Zones of the same size in which the servers stand: tells how many bytes cross them.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(2..=SERVER_COUNT_MAX))]
     pub zones: Option<u64>,
@@ -95,7 +111,7 @@ pub struct Plan {
     /// Hardware of each server; each of the options below replaces one of its figures.
     #[arg(long, value_enum, default_value_t = Profile::Now)]
     pub profile: Profile,
-    /// Network rate of a server in each direction, per second: 25Gbit, 3GB.
+    /// Network rate of a server in each direction, per second: 25Gbit, 3GB. With --topology, of each port.
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub network: Option<f64>,
     /// Read rate of all disks of a server together, per second: 500MB, 3GB.
@@ -147,14 +163,38 @@ impl Plan {
         }
     }
 
-    pub fn spread(&self) -> Result<Spread, String> {
+    /// The number of servers.
+    pub fn servers(&self) -> Result<u64, String> {
+        let places = self.topology.as_ref().and_then(Grid::of).map(|grid| grid.server_count());
+        match (self.servers, places) {
+            (Some(servers), Some(places)) if servers != places => Err(format!(
+                "--servers {servers}: this topology has {places} places, and a plan has a server at each; leave \
+                 --servers out, or give a --topology with as many places"
+            )),
+            (given, places) => given.or(places).ok_or_else(|| {
+                "--topology without levels tells no number of servers; give --servers".to_owned()
+            }),
+        }
+    }
+
+    /// `survey`: what follows from the topology, if there is one.
+    pub fn spread(&self, survey: Option<&Survey>) -> Result<Spread, String> {
         match (self.placement, self.scatter_width) {
             (ReplicaPlacement::ZoneLocal, _) if self.zones.is_none() => {
                 Err("--placement zone-local needs zones; give --zones".to_owned())
             }
-            (placement @ ReplicaPlacement::Neighbourhoods { .. }, _) => Err(format!(
-                "--placement {placement} is not in the model: give scatter, copyset or zone-local"
-            )),
+            (placement @ ReplicaPlacement::Neighbourhoods { .. }, width) => match (survey, width) {
+                (Some(Survey { neighbourhoods: Some(employed), .. }), None) => {
+                    Ok(Spread::Sets(employed.sets))
+                }
+                (_, Some(_)) => {
+                    Err("--scatter-width applies to copysets only; give --placement copyset".to_owned())
+                }
+                (_, None) => Err(format!(
+                    "--placement {placement} needs a network of switches; give --topology bcube:N,K or \
+                     grid:R0,R1,... with two levels or more"
+                )),
+            },
             (ReplicaPlacement::Copysets { .. }, _) if self.zones.is_some() => {
                 Err("copysets in zones are not in the model; give --placement scatter or zone-local"
                     .to_owned())
@@ -187,17 +227,17 @@ impl Plan {
         }
     }
 
-    pub fn failing(&self) -> Result<Failing, String> {
+    pub fn failing(&self, servers: u64) -> Result<Failing, String> {
         if let Some(probability) = self.failure_probability {
             return Ok(Failing::Each(probability));
         }
         let failed = self.failures.unwrap_or_else(|| {
             let share = self.failure_fraction.unwrap_or(0.01);
             // The product is made slightly smaller, so that rounding up does not make 1 % of 1,000 into 11.
-            (share * self.servers as f64 - 1e-6).ceil().max(0.0) as u64
+            (share * servers as f64 - 1e-6).ceil().max(0.0) as u64
         });
-        if failed > self.servers {
-            return Err(format!("--failures {failed}: there are {} servers", self.servers));
+        if failed > servers {
+            return Err(format!("--failures {failed}: there are {servers} servers"));
         }
         Ok(Failing::Count(failed))
     }

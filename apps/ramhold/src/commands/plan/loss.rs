@@ -11,12 +11,17 @@
 //! independently. But neighbours in a ring share servers, so the result is slightly too high, by less than
 //! the share of servers that fail.
 //!
+//! With neighbourhoods, the sets are counted, one by one (`network`), with and without the master. In a small network all
+//! choices of servers are looked at, so the result is exact; else it is a bound.
+//!
 //! Numbers are products and logarithms of probabilities, never differences of large numbers. So they keep
 //! several exact digits, however small they are and however many servers there are.
 //!
 //! Not here: failure domains larger than a server (fewer sets, and fewer of them dangerous); decay of data on
 //! devices.
 //! Sources: SOSP11 4.5; Copysets (ATC 2013) section 3. Catalogue: D4, O4.
+
+use super::network::Sets;
 
 /// Where the replicas of a cluster are.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +35,15 @@ pub struct Layout {
     pub spread: Spread,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a plan has one, and it is copied a few times")]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Spread {
     /// Every segment on any R others.
     Scatter,
     /// Within the windows of so many rings of servers.
     Copysets { rings: u8 },
+    /// On these sets, which were counted.
+    Sets(Sets),
 }
 
 impl Layout {
@@ -52,6 +60,7 @@ impl Layout {
             Spread::Copysets { rings } => {
                 others.min(u64::from(rings) * scatter_width_of_a_ring(self.replicas))
             }
+            Spread::Sets(sets) => sets.scatter_width,
         }
     }
 
@@ -61,12 +70,29 @@ impl Layout {
         match self.spread {
             Spread::Scatter => any,
             Spread::Copysets { rings } => any.min(f64::from(rings) * self.servers as f64),
+            Spread::Sets(sets) => sets.of_backups as f64,
         }
     }
 
     /// Sets of a given master: those without itself.
     fn possible_sets_of_a_master(&self) -> f64 {
-        self.possible_sets() * (self.servers - self.replicas) as f64 / self.servers as f64
+        match self.spread {
+            Spread::Scatter | Spread::Copysets { .. } => {
+                self.possible_sets() * (self.servers - self.replicas) as f64 / self.servers as f64
+            }
+            Spread::Sets(sets) => sets.of_masters as f64 / self.servers as f64,
+        }
+    }
+
+    /// The sets of R + 1 servers that hold all copies of some segment, the one in DRAM among them, expected. None: they
+    /// were not counted.
+    pub fn sets_with_master(&self) -> Option<f64> {
+        match self.spread {
+            Spread::Scatter | Spread::Copysets { .. } => None,
+            Spread::Sets(sets) => {
+                Some(occupied(sets.with_master as f64, self.servers as f64 * self.segments))
+            }
+        }
     }
 
     /// The sets that hold all replicas of some segment of a given master, expected.
@@ -80,6 +106,10 @@ impl Layout {
             Spread::Copysets { .. } => {
                 at_least_one(self.sets(), all_failed(self.servers, failed, self.replicas))
             }
+            Spread::Sets(sets) => {
+                let told = self.share(sets, 0, failed);
+                told.unwrap_or_else(|| one_of(self.sets(), self.servers, failed, self.replicas))
+            }
             Spread::Scatter => {
                 // If the master itself does not return, one server fewer of the others does not return.
                 let others = self.servers - 1;
@@ -90,6 +120,13 @@ impl Layout {
                 happens(none_of_dead + none_of_living)
             }
         }
+    }
+
+    /// The share of all choices of so many servers that lose something, if it was counted, and there are segments in all
+    /// sets.
+    fn share(&self, sets: Sets, kind: usize, failed: u64) -> Option<f64> {
+        let are_all_used = self.sets() + 0.5 > self.possible_sets();
+        sets.shares.filter(|_| are_all_used).map(|shares| shares[kind][failed as usize])
     }
 
     /// Segments whose replicas are all gone after that, expected.
@@ -111,6 +148,10 @@ impl Layout {
                 let fails = all_failed(self.servers, failed, self.replicas);
                 at_least_one(self.possible_sets(), fails * by_masters)
             }
+            Spread::Sets(sets) => self.share(sets, 1, failed).unwrap_or_else(|| {
+                let sets = self.sets_with_master().expect("they were counted");
+                one_of(sets, self.servers, failed, self.replicas + 1)
+            }),
             Spread::Scatter => {
                 let by_dead = all_failed(self.servers - 1, failed - 1, self.replicas);
                 at_least_one(failed as f64 * self.segments, by_dead)
@@ -151,6 +192,16 @@ fn all_failed(servers: u64, failed: u64, size: u64) -> f64 {
         return 0.0;
     }
     (0..size).map(|i| (failed - i) as f64 / (servers - i) as f64).product()
+}
+
+/// Among the servers that failed is one of so many different sets of servers. Each of the sets that are among them is
+/// taken for one drawn from all sets: exact if the servers that failed are a single set. If there are more, the result is
+/// too high, because the sets share servers: by up to a half in a network of sixteen, less in larger ones.
+fn one_of(sets: f64, servers: u64, failed: u64, size: u64) -> f64 {
+    if failed < size {
+        return 0.0;
+    }
+    at_least_one(choices(failed, size), (sets / choices(servers, size)).min(1.0))
 }
 
 /// The logarithm of the probability that none of `count` happens.

@@ -4,9 +4,11 @@ use super::crossing::{Crossing, crossing};
 use super::description::{Failing, Plan};
 use super::hardware::Hardware;
 use super::loss::Layout;
-use super::recovery::{Recovery, Work, recovery, recreation};
+use super::network::{Servers, Survey, survey};
+use super::recovery::{Bound, Recovery, Work, recovery, recreation};
 use ramhold_base::limits::SEGMENT_BYTES;
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 
 /// A recovery partition as the coordinator cuts it by default: smaller logs have fewer recovery masters.
 const PARTITION_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
@@ -35,6 +37,15 @@ pub struct Picture<'a> {
     pub recreation_servers: u64,
     /// None: there are no zones.
     pub zones: Option<Zones>,
+    /// None: nothing is known of switches.
+    pub network: Option<OnPorts>,
+}
+
+/// The cluster in a network of switches.
+pub struct OnPorts {
+    pub survey: Survey,
+    /// Seconds that the recovery's bytes are on the fullest port.
+    pub seconds: f64,
 }
 
 /// The bytes that cross zones.
@@ -68,14 +79,15 @@ impl Plan {
     /// Fails for a description that makes no sense, with the reason.
     pub fn picture(&self) -> Result<Picture<'_>, String> {
         let replicas = u64::from(self.replicas);
-        if self.servers <= replicas {
+        let servers = self.servers()?;
+        if servers <= replicas {
             return Err(format!(
                 "{replicas} replicas need {} servers, because each is on another server than the data; give more --servers or fewer --replicas",
                 replicas + 1
             ));
         }
-        if let Some(zones) = self.zones.filter(|zones| *zones > self.servers) {
-            return Err(format!("--zones {zones}: {0} servers stand in 2 to {0} zones", self.servers));
+        if let Some(zones) = self.zones.filter(|zones| *zones > servers) {
+            return Err(format!("--zones {zones}: {0} servers stand in 2 to {0} zones", servers));
         }
         if self.memory < u64::from(SEGMENT_BYTES) {
             return Err(format!("--memory {} holds no segment; give at least 8MiB", self.memory));
@@ -86,14 +98,27 @@ impl Plan {
         if self.object_bytes == 0 || self.object_bytes > u64::from(SEGMENT_BYTES) {
             return Err("--object-bytes must be between 1 and 8MiB, the size of a segment".to_owned());
         }
-        let hardware = self.hardware();
+        let is_known = |topology: &&Topology| **topology != Topology::Flat;
+        let topology = self.topology.as_ref().filter(is_known);
+        let of = Servers {
+            placement: self.placement,
+            replicas: self.replicas,
+            log_bytes: self.memory,
+            live: self.utilisation,
+            buffer_bytes: self.hardware().buffers,
+            partition_bytes: PARTITION_BYTES,
+        };
+        let survey = topology.map(|topology| survey(topology, &of)).transpose()?;
+        let port_rate = self.hardware().network;
+        let ports = survey.as_ref().map_or(1, |survey| survey.levels);
+        let hardware = Hardware { network: port_rate * ports as f64, ..self.hardware() };
         let layout = Layout {
-            servers: self.servers,
+            servers,
             replicas,
             segments: (self.memory as f64 / f64::from(SEGMENT_BYTES)).ceil(),
-            spread: self.spread()?,
+            spread: self.spread(survey.as_ref())?,
         };
-        let failing = self.failing()?;
+        let failing = self.failing(servers)?;
         let over = |loss: fn(&Layout, u64) -> f64| match failing {
             Failing::Count(failed) => loss(&layout, failed),
             Failing::Each(probability) => layout.expected(probability, loss),
@@ -101,10 +126,10 @@ impl Plan {
         let after_power_cut = over(Layout::after_power_cut);
         let bytes_lost = over(Layout::segments_lost) * f64::from(SEGMENT_BYTES) * self.utilisation;
         let log_bytes = self.memory as f64;
-        let others = self.servers - 1;
+        let others = servers - 1;
         // With zone-local the primaries are in the dead server's zone, and its recovery masters.
         let at_home = match (self.placement, self.zones) {
-            (ReplicaPlacement::ZoneLocal, Some(zones)) => (self.servers / zones).saturating_sub(1),
+            (ReplicaPlacement::ZoneLocal, Some(zones)) => (servers / zones).saturating_sub(1),
             _ => others,
         };
         if at_home == 0 {
@@ -113,19 +138,25 @@ impl Plan {
             );
         }
         let masters = at_home.min((log_bytes / PARTITION_BYTES).ceil() as u64);
+        let (masters, backups, takers) = match &survey {
+            Some(survey) => (survey.recoverers, survey.feeders, survey.takers),
+            None => (masters, at_home, others),
+        };
         let work = Work {
             log_bytes,
             live: self.utilisation,
             object_bytes: self.object_bytes as f64,
             replicas: f64::from(self.replicas),
             masters: masters as f64,
-            backups: at_home as f64,
-            takers: others as f64,
+            backups: backups as f64,
+            takers: takers as f64,
         };
         // A single replica has no other replicas whose copyset it must stay in.
         let recreation_servers = if replicas == 1 { others } else { layout.scatter_width() };
         let zones = self.zones.map(|zones| self.between_zones(zones, log_bytes));
         let on_uplink = zones.as_ref().and_then(|zones| zones.uplink).unwrap_or_default();
+        let network = survey.map(|survey| OnPorts { seconds: survey.fullest.bytes / port_rate, survey });
+        let on_port = network.as_ref().map_or(0.0, |network| network.seconds);
         let mut picture = Picture {
             plan: self,
             hardware,
@@ -135,12 +166,13 @@ impl Plan {
             bytes_lost_then: if after_power_cut > 0.0 { bytes_lost / after_power_cut } else { 0.0 },
             at_once: over(Layout::at_once),
             in_a_year: None,
-            recovery: recovery(&work, &hardware).over_uplink(on_uplink),
+            recovery: recovery(&work, &hardware).over(Bound::Uplink, on_uplink).over(Bound::Port, on_port),
             masters,
-            backups: at_home,
+            backups,
             recreation: recreation(&work, recreation_servers as f64, &hardware),
             recreation_servers,
             zones,
+            network,
         };
         let away_years = picture.whole_again() / YEAR_SECONDS;
         if self.crashes_per_year * away_years <= AWAY_MAX {

@@ -55,6 +55,8 @@ pub enum Bound {
     Network,
     /// Between zones.
     Uplink,
+    /// One port of one server, in a network of switches.
+    Port,
     Replay,
 }
 
@@ -65,21 +67,21 @@ impl Bound {
             Bound::Disks => "disks",
             Bound::Network => "network",
             Bound::Uplink => "uplinks",
+            Bound::Port => "the fullest port",
             Bound::Replay => "replay",
         }
     }
 }
 
 impl Recovery {
-    /// The same where bytes are on the fullest uplink of a zone for so long.
-    pub fn over_uplink(self, seconds: f64) -> Recovery {
+    /// The same where bytes are for so long on what is told: the fullest uplink of a zone, or the fullest port.
+    pub fn over(self, link: Bound, seconds: f64) -> Recovery {
         let besides = self.total - self.detection - self.first_segment;
         if seconds <= besides {
             return self;
         }
         let total = self.detection + self.first_segment + seconds;
-        let bound =
-            if self.detection > seconds + self.first_segment { Bound::Detection } else { Bound::Uplink };
+        let bound = if self.detection > seconds + self.first_segment { Bound::Detection } else { link };
         Recovery { total, bound, ..self }
     }
 }

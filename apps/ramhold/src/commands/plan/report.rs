@@ -2,9 +2,12 @@
 
 use super::description::Failing;
 use super::loss::Spread;
-use super::picture::Picture;
+use super::network::Employed;
+use super::picture::{OnPorts, Picture};
+use super::ports::{Hops, Load};
 use crate::size::bytes_text;
 use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::topology::Topology;
 use serde_json::{Value, json};
 
 pub fn text(picture: &Picture<'_>) -> String {
@@ -14,12 +17,13 @@ pub fn text(picture: &Picture<'_>) -> String {
     tell_loss(picture, &mut lines);
     tell_recovery(picture, &mut lines);
     tell_zones(picture, &mut lines);
+    tell_network(picture, &mut lines);
     lines.text
 }
 
 fn describe(picture: &Picture<'_>, lines: &mut Lines) {
-    let Picture { plan, hardware, .. } = picture;
-    let (servers, memory, live) = (plan.servers, bytes_text(plan.memory), share_text(plan.utilisation));
+    let Picture { plan, hardware, layout, .. } = picture;
+    let (servers, memory, live) = (layout.servers, bytes_text(plan.memory), share_text(plan.utilisation));
     let (replicas, placement) = (plan.replicas, placement(picture));
     lines.add(
         "cluster",
@@ -29,13 +33,17 @@ fn describe(picture: &Picture<'_>, lines: &mut Lines) {
     );
     let (read, write) = (rate_text(hardware.disk_read), rate_text(hardware.disk_write));
     let buffers = hardware.buffers.map_or_else(|| "any".to_owned(), bytes_text);
+    let network = match &picture.network {
+        Some(network) => {
+            let ports = network.survey.levels;
+            format!("{ports} ports of {}", bits_text(hardware.network / ports as f64))
+        }
+        None => format!("network {}", bits_text(hardware.network)),
+    };
+    let profile = plan.profile.name();
     lines.add(
         "hardware",
-        format!(
-            "{}: network {}, disks {read} read and {write} write, buffers {buffers}",
-            plan.profile.name(),
-            bits_text(hardware.network)
-        ),
+        format!("{profile}: {network}, disks {read} read and {write} write, buffers {buffers}"),
     );
     lines.add(
         "replay",
@@ -65,6 +73,10 @@ fn tell_loss(picture: &Picture<'_>, lines: &mut Lines) {
         "sets",
         format!("{sets} sets of {replicas} servers hold all replicas of some segment; scatter width {width}"),
     );
+    if let Some(sets) = layout.sets_with_master() {
+        let (sets, copies) = (count_text(sets), replicas + 1);
+        lines.add("", format!("{sets} sets of {copies} with the copy in DRAM"));
+    }
     let stay_away = match picture.failing {
         Failing::Count(1) => "1 server does not return".to_owned(),
         Failing::Count(failed) => format!("{failed} servers do not return"),
@@ -134,6 +146,91 @@ fn tell_zones(picture: &Picture<'_>, lines: &mut Lines) {
     }
 }
 
+fn tell_network(picture: &Picture<'_>, lines: &mut Lines) {
+    let (Some(OnPorts { survey, seconds }), Some(topology)) = (&picture.network, &picture.plan.topology)
+    else {
+        return;
+    };
+    lines.head(&format!("in the network {topology}"));
+    if let Some(Employed { count, by_topology, by_room, .. }) = survey.neighbourhoods {
+        let room = if by_room == count && by_room < by_topology {
+            format!("; buffers or memory have room for {by_room}")
+        } else {
+            String::new()
+        };
+        lines.add(
+            &count.to_string(),
+            format!("neighbourhoods of a master, of {by_topology} in the network{room}"),
+        );
+    }
+    let (recoverers, feeders) = (survey.recoverers, survey.feeders);
+    lines.add(
+        &format!("{recoverers} + {feeders}"),
+        "servers that recover a dead one, and that feed them".to_owned(),
+    );
+    let written = &survey.written;
+    lines.add(
+        &format!("{:.2} B", written.on_links),
+        format!(
+            "on links for each byte written: {:.2} over one hop, {:.2} over more",
+            written.near, written.far
+        ),
+    );
+    lines.add(&format!("{:.2} B", written.other_rack), "to other racks for each byte written".to_owned());
+    for (what, hops) in [("fetched", &survey.fetched), ("replicated", &survey.replicated)] {
+        let rack = bytes_text(hops.other_rack as u64);
+        lines.add(
+            &bytes_text(hops.far as u64),
+            format!("{what} over two hops or more by the recovery of one server"),
+        );
+        let near = bytes_text(hops.near as u64);
+        lines.add("", format!("and {near} over one hop; {rack} between racks"));
+    }
+    let Load { place, level, is_sent, bytes } = &survey.fullest;
+    let (bytes, verb) = (bytes_text(*bytes as u64), if *is_sent { "sent" } else { "received" });
+    lines.add(
+        &time_text(*seconds),
+        format!("the recovery's bytes on the fullest port: {bytes} {verb} by {place} on level {level}"),
+    );
+    let alone = seconds * survey.fetching.bytes / survey.fullest.bytes;
+    lines.add(&time_text(alone), "the same for what is fetched alone".to_owned());
+}
+
+fn network_json(OnPorts { survey, seconds }: &OnPorts, topology: &Topology) -> Value {
+    let hops = |hops: &Hops| {
+        json!({
+            "near_bytes": hops.near,
+            "far_bytes": hops.far,
+            "link_bytes": hops.on_links,
+            "other_rack_bytes": hops.other_rack,
+        })
+    };
+    let Load { place, level, is_sent, bytes } = &survey.fullest;
+    let mut told = json!({
+        "topology": topology.to_string(),
+        "ports": survey.levels,
+        "recovery_masters": survey.recoverers,
+        "feeders": survey.feeders,
+        "for_each_byte_written": hops(&survey.written),
+        "recovery_fetched": hops(&survey.fetched),
+        "recovery_replicated": hops(&survey.replicated),
+        "fullest_port": {
+            "place": place,
+            "level": level,
+            "direction": if *is_sent { "sent" } else { "received" },
+            "bytes": *bytes as u64,
+            "seconds": seconds,
+            "seconds_of_fetching": seconds * survey.fetching.bytes / survey.fullest.bytes,
+        },
+    });
+    if let (Some(fields), Some(employed)) = (told.as_object_mut(), &survey.neighbourhoods) {
+        fields.insert("neighbourhoods".to_owned(), employed.count.into());
+        fields.insert("neighbourhoods_by_topology".to_owned(), employed.by_topology.into());
+        fields.insert("neighbourhoods_by_room".to_owned(), employed.by_room.into());
+    }
+    told
+}
+
 /// Bytes in the whole cluster, but for the last.
 struct Copies {
     log: u64,
@@ -144,7 +241,7 @@ struct Copies {
 
 fn copies(picture: &Picture<'_>) -> Copies {
     let plan = picture.plan;
-    let log = plan.memory.saturating_mul(plan.servers);
+    let log = plan.memory.saturating_mul(picture.layout.servers);
     let replicas = u64::from(plan.replicas);
     Copies {
         log,
@@ -173,6 +270,9 @@ pub fn json(picture: &Picture<'_>) -> Value {
     if let Some(probability) = picture.in_a_year {
         fields.insert("in_a_year".to_owned(), probability.into());
     }
+    if let Some(sets) = layout.sets_with_master() {
+        fields.insert("sets_with_master".to_owned(), sets.into());
+    }
     let mut machine = json!({
         "profile": plan.profile.name(),
         "network_bytes_per_second": hardware.network,
@@ -186,7 +286,7 @@ pub fn json(picture: &Picture<'_>) -> Value {
         fields.insert("buffer_bytes".to_owned(), bytes.into());
     }
     let mut told = json!({
-        "servers": plan.servers,
+        "servers": layout.servers,
         "memory_bytes": plan.memory,
         "utilisation": plan.utilisation,
         "replicas": plan.replicas,
@@ -228,6 +328,11 @@ pub fn json(picture: &Picture<'_>) -> Value {
         }
         fields.insert("zones".to_owned(), between);
     }
+    if let (Some(fields), Some((network, topology))) =
+        (told.as_object_mut(), picture.network.as_ref().zip(plan.topology.as_ref()))
+    {
+        fields.insert("network".to_owned(), network_json(network, topology));
+    }
     told
 }
 
@@ -249,9 +354,9 @@ impl Lines {
 
 fn placement(picture: &Picture<'_>) -> String {
     let placement = match picture.layout.spread {
-        _ if picture.plan.placement == ReplicaPlacement::ZoneLocal => ReplicaPlacement::ZoneLocal,
-        Spread::Scatter => ReplicaPlacement::Scatter,
+        // --scatter-width sets another number of rings.
         Spread::Copysets { rings } => ReplicaPlacement::Copysets { rings },
+        Spread::Scatter | Spread::Sets(_) => picture.plan.placement,
     };
     placement.to_string()
 }

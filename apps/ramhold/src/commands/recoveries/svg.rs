@@ -2,6 +2,7 @@
 //! a whole; below, there is one row for each turn of a partition, then one for each backup. The amounts are
 //! on the right.
 
+use super::distances::distances_text;
 use super::timeline::{Span, backup_spans, part_spans, steps};
 use crate::size::bytes_text;
 use ramhold_client::{BackupReport, PartReport, RecoveryReport};
@@ -9,7 +10,7 @@ use std::fmt::Write;
 
 const LABEL_WIDTH: f64 = 190.0;
 const CHART_WIDTH: f64 = 900.0;
-const AMOUNT_WIDTH: f64 = 220.0;
+const AMOUNT_WIDTH: f64 = 420.0;
 const ROW_HEIGHT: f64 = 22.0;
 const TOP: f64 = 70.0;
 /// Rows of partitions, and of backups, that are drawn; the rest is counted in words.
@@ -52,7 +53,10 @@ fn part_row(part: &PartReport) -> Row {
         label: format!("partition {} at {}{fate}", part.partition, part.server),
         amount: match part.records {
             0 => String::new(),
-            records => format!("{records} records, {}", bytes_text(part.bytes)),
+            records => {
+                let from = distances_text(part).map(|told| format!(" ({told})")).unwrap_or_default();
+                format!("{records} records, {}{from}", bytes_text(part.bytes))
+            }
         },
         spans: part_spans(part),
         is_step: false,

@@ -1,5 +1,6 @@
 //! The course of one recovery: as spans of time with the work done in each, as text, as JSON.
 
+use super::distances::{distances_columns, fetched};
 use super::reports::{phase_name, reports_columns, reports_columns_wide};
 use crate::output::{Columns, bytes_for_eyes};
 use crate::screen::{WIDTH, wrap};
@@ -176,6 +177,7 @@ pub fn text(report: &RecoveryReport, is_wide: bool) -> String {
         add(backups_columns_wide(&report.backups));
     } else {
         add(parts_columns(&report.parts));
+        add(distances_columns(&report.parts, part_name));
         add(backups_columns(&report.backups));
     }
     text
@@ -277,6 +279,9 @@ fn parts_columns_wide(parts: &[PartReport]) -> Option<Columns> {
         "backup",
         "read",
         "from far",
+        "near",
+        "same zone",
+        "other zone",
     ]);
     for part in parts {
         let after =
@@ -301,6 +306,9 @@ fn parts_columns_wide(parts: &[PartReport]) -> Option<Columns> {
             mean(part.times.waiting),
             mean(part.times.reading),
             or_dash(part.times.far_bytes.map(bytes_text)),
+            or_dash(fetched(part).map(|fetched| bytes_text(fetched.near))),
+            or_dash(fetched(part).map(|fetched| bytes_text(fetched.zone))),
+            or_dash(fetched(part).map(|fetched| bytes_text(fetched.other_zone))),
         ]);
     }
     (!parts.is_empty()).then_some(columns)
@@ -390,6 +398,9 @@ pub fn part_json(part: &PartReport) -> Value {
         "waiting_micros": times.waiting,
         "reading_micros": times.reading,
         "far_bytes": times.far_bytes,
+        "fetched_bytes": times.fetched_bytes.map(|fetched| {
+            json!({ "near": fetched.near, "zone": fetched.zone, "other_zone": fetched.other_zone })
+        }),
     })
 }
 

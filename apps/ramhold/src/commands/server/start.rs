@@ -17,6 +17,7 @@ use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::{RespConfig, ServerConfig, ServerNode};
+use ramhold_placement::HeadRoom;
 use ramhold_runtime::{
     DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
 };
@@ -27,10 +28,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
-/// A log has one neighbourhood at most for so many segments.
-const SEGMENTS_PER_HEAD: u32 = 4;
-/// Buffers that are left for closed segments when masters decide how many heads they have.
-const FLUSH_BUFFERS: u32 = 4;
 const FRAMES_GROW_BY: u32 = 16;
 const NEEDED_INTERVAL: Duration = Duration::from_secs(1);
 const ENLIST_INTERVAL: Duration = Duration::from_millis(250);
@@ -153,13 +150,12 @@ impl Prepared {
         master_config.profile_bytes_max = self.memory.profile_bytes;
         master_config.replication.local_allowed = arguments.allow_local_backup;
         master_config.replication.copy_bytes_per_second = arguments.copy_rate;
-        if let Buffers::Reserved { count } = self.mode {
-            // Backups are like this server, as far as it knows. Some buffers are for what is being flushed.
-            master_config.replication.heads_max = count.saturating_sub(FLUSH_BUFFERS).max(1);
-        }
-        // Each head takes a segment of the log.
+        let buffers = match self.mode {
+            Buffers::Reserved { count } => Some(count),
+            Buffers::InFrames => None,
+        };
         let segments = u32::try_from(self.memory.log_bytes / u64::from(SEGMENT_BYTES)).unwrap_or(u32::MAX);
-        master_config.replication.neighbourhoods_max = (segments / SEGMENTS_PER_HEAD).max(1);
+        master_config.replication.head_room = HeadRoom::new(buffers, segments);
         master_config.scrub_bytes_per_second = arguments.scrub_rate;
         master_config.disk_bytes_max = u64::from(arguments.disk_expansion) * self.memory.log_bytes;
         master_config.frames_max = u64::from(self.frames_max);
