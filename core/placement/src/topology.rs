@@ -44,15 +44,15 @@ pub fn check_labels(topology: &Topology, labels: &[Label]) -> Result<(), LabelRe
     }
 }
 
-/// Whether the labels of a server let replicas be placed so: strict rings are only for servers that fail one by one.
+/// Whether the labels of a server let replicas be placed so: a strict ring would be one failure domain, or two, among
+/// racks. Servers of one host never have two replicas of a segment, in any placement.
 pub fn check_domain(
     topology: &Topology,
     placement: ReplicaPlacement,
     labels: &[Label],
 ) -> Result<(), LabelRefusal> {
     let is_strict = placement.neighbouring().is_some_and(|(by, _)| by == Neighbouring::StrictRing);
-    let Some(label) = labels.iter().find(|label| is_strict && ["host", "rack"].contains(&&*label.name))
-    else {
+    let Some(label) = labels.iter().find(|label| is_strict && label.name == "rack") else {
         return Ok(());
     };
     Err(LabelRefusal {
