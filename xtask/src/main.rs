@@ -68,7 +68,7 @@ Fuzzing and benchmarks:
                            server, the floor
   bench limits             that floor alone
   bench shard              cost of one operation, without sockets
-  bench figures            the papers' figures and 1,000 servers, simulated
+  bench figures            the papers' figures, neighbourhoods and 1,000 servers, simulated
                            [--quick] [--only NAMES] [--into DIR]
   bench zones              bytes that cross zones, by placement; needs root, ip
                            and nft [--megabytes N]

@@ -2,14 +2,15 @@
 //!
 //! A process has one core and does one step after the other, as under `io/runtime`. The cost of a step
 //! follows from the frame that it was given, the data that a disk effect brought, and the frames that it
-//! sends. Bytes of logs are weighed by the scale model (`scale`). A host has one port in each direction. A
-//! backup has one device with a lane for reads and a lane for writes. Each lane works in order, as under
-//! `io/runtime`, and reads go before writes.
+//! sends. Bytes of logs are weighed by the scale model (`scale`). A frame passes the ports between two hosts
+//! (`fabric`). A backup has one device with a lane for reads and a lane for writes. Each lane works in order,
+//! as under `io/runtime`, and reads go before writes.
 //!
 //! Not here: caches, memory bandwidth that processes of one host share, congestion within switches,
 //! interrupts.
 
 use crate::costs::{CHECKSUM, COPY, DECODE, ENCODE, MESSAGE, RecordCost, SOCKET, STEP};
+use crate::fabric::{Fabric, Onward};
 use crate::profile::{BYPASS_MESSAGE, Profile};
 use crate::scale::Scale;
 use ramhold_base::{DiskFile, DiskToken, Effect, Effects};
@@ -17,7 +18,8 @@ use ramhold_wire::Opcode;
 use ramhold_wire::data::AppendRequest;
 use ramhold_wire::frame::{HEADER_BYTES, Kind, glance};
 use ramhold_wire::recovery::ReadTimes;
-use ramhold_world::world::{DeviceWork, Given, Pace};
+use ramhold_world::network::Way;
+use ramhold_world::world::{DeviceWork, Given, Pace, Passed};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,14 +38,47 @@ const RECOVER_COPIES: f64 = 2.0;
 /// A sync of a device that has nothing left to write.
 const SYNC: u64 = 100_000;
 
-/// The busy time of everything since charging began: nanoseconds of nodes, bytes of hosts.
+/// The width of a bin of `Busy::fetched`, in nanoseconds.
+pub const BIN: u64 = 10_000_000;
+
+/// The busy time of everything since charging began: nanoseconds of nodes, bytes of ports.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
     pub processors: Vec<u64>,
-    pub sent: Vec<f64>,
+    pub ports: Vec<PortUse>,
     pub reading: Vec<u64>,
+    /// Bytes of records that came into their recovery masters in each `BIN` since charging began.
+    pub fetched: Vec<f64>,
     /// The work of processors and ports, of the coordinator (the first node) and of all other nodes together.
     pub work: BTreeMap<(bool, Work), Tally>,
+}
+
+/// The bytes that have passed a port, and the time that they took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortUse {
+    /// Records of the dead server's log, on their way to a recovery master.
+    pub records: f64,
+    /// Data on its way to a backup.
+    pub replicas: f64,
+    pub other: f64,
+    /// Those of the records that this host passed on.
+    pub relayed: f64,
+    pub nanos: u64,
+}
+
+impl PortUse {
+    fn take(&mut self, load: &Load, bytes: f64, onward: Onward) {
+        match (load.opcode, load.is_reply) {
+            (Some(Opcode::RecoveryRead), true) => {
+                self.records += bytes;
+                if matches!(onward, Onward::Relay { .. }) {
+                    self.relayed += bytes;
+                }
+            }
+            (Some(Opcode::Append), false) => self.replicas += bytes,
+            _ => self.other += bytes,
+        }
+    }
 }
 
 /// A kind of processor work.
@@ -84,6 +119,8 @@ pub struct Meter {
     pub on: bool,
     /// Servers come into the cluster. Frames then arrive late enough that one list tells of many servers.
     pub gathering: bool,
+    /// When charging began.
+    pub began: u64,
     pub busy: Busy,
 }
 
@@ -117,8 +154,9 @@ pub struct Charge {
     /// The speed of each node's device, relative to the profile's.
     pub speeds: Vec<f64>,
     meter: Rc<RefCell<Meter>>,
-    out_until: Vec<u64>,
-    in_until: Vec<u64>,
+    fabric: Fabric,
+    /// When each port has passed everything that has come to it.
+    ports_until: Vec<u64>,
     devices: Vec<Device>,
     /// Whether each node was asked for records. Before that a node reads openings. Each read then counts as
     /// one segment, however many segments it stands for.
@@ -132,15 +170,17 @@ impl Charge {
         profile: Profile,
         scale: Scale,
         record: RecordCost,
+        fabric: Fabric,
         hosts: Vec<usize>,
         speeds: Vec<f64>,
         meter: Rc<RefCell<Meter>>,
     ) -> Charge {
-        let (nodes, host_count) = (hosts.len(), hosts.iter().max().map_or(0, |last| last + 1));
+        let (nodes, ports) = (hosts.len(), fabric.port_count());
         meter.borrow_mut().busy = Busy {
             processors: vec![0; nodes],
-            sent: vec![0.0; host_count],
+            ports: vec![PortUse::default(); ports],
             reading: vec![0; nodes],
+            fetched: Vec::new(),
             work: BTreeMap::new(),
         };
         Charge {
@@ -150,8 +190,8 @@ impl Charge {
             hosts,
             speeds,
             meter,
-            out_until: vec![0; host_count],
-            in_until: vec![0; host_count],
+            fabric,
+            ports_until: vec![0; ports],
             devices: vec![Device::default(); nodes],
             is_asked: vec![false; nodes],
             writes: BTreeMap::new(),
@@ -192,12 +232,6 @@ impl Charge {
                 Load { opcode, is_reply, log: 0.0, other, count }
             }
         }
-    }
-
-    /// Bytes on the wire.
-    fn bytes(&self, frame: &[u8]) -> f64 {
-        let load = self.load(frame);
-        load.log * self.scale.bytes() + load.other
     }
 
     /// The bytes that one byte of a segment stands for when the segment is read for its opening.
@@ -259,11 +293,22 @@ impl Charge {
     fn work_of(load: &Load) -> Work {
         Work::Message { opcode: load.opcode.map_or(0, Opcode::code), is_reply: load.is_reply }
     }
+}
 
-    fn pass(until: &mut u64, now: u64, bytes: f64, rate: f64) -> u64 {
-        let begin = now.max(*until);
-        *until = begin + (bytes / rate * 1e9) as u64;
-        begin
+impl Meter {
+    /// Notes bytes of records that come in between two times, evenly over the bins.
+    fn fetch(&mut self, bytes: f64, (begin, end): (u64, u64)) {
+        let (begin, end) = (begin.saturating_sub(self.began), end.saturating_sub(self.began).max(1));
+        let (first, last) = ((begin / BIN) as usize, (end.saturating_sub(1) / BIN) as usize);
+        if self.busy.fetched.len() <= last {
+            self.busy.fetched.resize(last + 1, 0.0);
+        }
+        let whole = (end - begin.min(end - 1)) as f64;
+        for bin in first.min(last)..=last {
+            let (from, to) = (bin as u64 * BIN, (bin as u64 + 1) * BIN);
+            let part = to.min(end).saturating_sub(from.max(begin)) as f64;
+            self.busy.fetched[bin] += bytes * part / whole;
+        }
     }
 }
 
@@ -322,22 +367,38 @@ impl Pace for Charge {
         cost
     }
 
-    fn leave(&mut self, now: u64, from: usize, frame: &[u8]) -> u64 {
-        if !self.meter.borrow().on {
-            return now + if self.meter.borrow().gathering { GATHERING } else { FREE };
+    fn pass(&mut self, now: u64, way: Way, index: usize, frame: &[u8]) -> Passed {
+        let mut meter = self.meter.borrow_mut();
+        if !meter.on {
+            return match index {
+                0 => Passed::Onward(now + if meter.gathering { GATHERING } else { FREE }),
+                _ => Passed::Through(now),
+            };
         }
-        let (host, bytes) = (self.hosts[from], self.bytes(frame));
-        self.meter.borrow_mut().busy.sent[host] += bytes;
-        Charge::pass(&mut self.out_until[host], now, bytes, self.profile.network) + self.profile.latency
-    }
-
-    fn enter(&mut self, now: u64, to: usize, frame: &[u8]) -> u64 {
-        if !self.meter.borrow().on {
-            return now;
+        let (from, to) = (self.hosts[way.from], self.hosts[way.to]);
+        let ends = if way.is_answer { (to, from) } else { (from, to) };
+        let (port, onward) = self.fabric.step(ends, way.plane, way.is_answer, index);
+        let (rate, load) = (self.fabric.rate(port), self.load(frame));
+        let bytes = load.log * self.scale.bytes() + load.other;
+        let begin = now.max(self.ports_until[port]);
+        let nanos = (bytes / rate * 1e9) as u64;
+        self.ports_until[port] = begin + nanos;
+        let noted = &mut meter.busy.ports[port];
+        noted.take(&load, bytes, onward);
+        noted.nanos += nanos;
+        match onward {
+            Onward::Cable => Passed::Onward(begin + self.profile.latency),
+            Onward::Switch => Passed::Onward(begin),
+            Onward::Relay { packet_bytes } => {
+                Passed::Onward(begin + (packet_bytes.min(bytes) / rate * 1e9) as u64)
+            }
+            Onward::End => {
+                if load.opcode == Some(Opcode::RecoveryRead) && load.is_reply {
+                    meter.fetch(load.log * self.scale.bytes(), (begin, begin + nanos));
+                }
+                Passed::Through(begin + nanos)
+            }
         }
-        let (host, bytes) = (self.hosts[to], self.bytes(frame));
-        Charge::pass(&mut self.in_until[host], now, bytes, self.profile.network);
-        self.in_until[host]
     }
 
     fn device(&mut self, now: u64, node: usize, token: DiskToken, file: DiskFile, work: DeviceWork) -> u64 {
@@ -395,12 +456,14 @@ impl Pace for Charge {
 mod tests {
     use super::*;
     use crate::costs::record_cost;
+    use crate::layout::{Crowd, Layout};
     use crate::profile::SOSP11_DISK;
     use crate::scale::FINE;
 
     fn charge() -> Charge {
         let meter = Rc::new(RefCell::new(Meter { on: true, ..Meter::default() }));
-        Charge::new(SOSP11_DISK, FINE, record_cost(1024), vec![0, 1], vec![1.0, 1.0], meter)
+        let fabric = Fabric::new(Layout::Star, 2, SOSP11_DISK.network);
+        Charge::new(SOSP11_DISK, FINE, record_cost(1024), fabric, vec![0, 1], vec![1.0, 1.0], meter)
     }
 
     #[test]
@@ -425,10 +488,40 @@ mod tests {
         let mut charge = charge();
         let mut frame = vec![0; HEADER_BYTES + 2 * AppendRequest::HEAD_BYTES];
         frame[5] = (HEADER_BYTES / 8) as u8;
-        let first = charge.leave(0, 0, &frame);
-        let second = charge.leave(0, 0, &frame);
+        let way = Way { plane: 0, from: 0, to: 1, is_answer: false };
+        let (first, second) = (charge.pass(0, way, 0, &frame), charge.pass(0, way, 0, &frame));
         let pass = (frame.len() as f64 / SOSP11_DISK.network * 1e9) as u64;
-        assert_eq!((first, second), (SOSP11_DISK.latency, SOSP11_DISK.latency + pass));
-        assert_eq!(charge.enter(first, 1, &frame), first + pass);
+        let latency = SOSP11_DISK.latency;
+        assert_eq!((first, second), (Passed::Onward(latency), Passed::Onward(latency + pass)));
+        assert_eq!(charge.pass(latency, way, 1, &frame), Passed::Through(latency + pass));
+    }
+
+    #[test]
+    fn a_host_passes_on_packet_by_packet() {
+        let cube = Layout::Cube { radix: 2, order: 1, crowd: Crowd::Everywhere };
+        let meter = Rc::new(RefCell::new(Meter { on: true, ..Meter::default() }));
+        let fabric = Fabric::new(cube, 5, 1e9);
+        // Hosts 1 and 4 are at 00 and 11.
+        let mut charge =
+            Charge::new(SOSP11_DISK, FINE, record_cost(1024), fabric, vec![1, 4], vec![1.0; 2], meter);
+        let mut frame = vec![0; 10_000];
+        frame[5] = (HEADER_BYTES / 8) as u8;
+        let way = Way { plane: 1, from: 0, to: 1, is_answer: false };
+        let mut now = 0;
+        for index in 0..3 {
+            match charge.pass(now, way, index, &frame) {
+                Passed::Onward(at) => now = at,
+                Passed::Through(at) => panic!("it is there at {at}"),
+            }
+        }
+        assert_eq!(now, 2 * SOSP11_DISK.latency + 1500);
+        assert_eq!(charge.pass(now, way, 3, &frame), Passed::Through(now + 10_000));
+    }
+
+    #[test]
+    fn fetched_bytes_are_spread_over_the_time_that_they_take() {
+        let mut meter = Meter { began: BIN, ..Meter::default() };
+        meter.fetch(40.0, (BIN + BIN / 2, BIN * 5 / 2));
+        assert_eq!(meter.busy.fetched, [20.0, 20.0]);
     }
 }

@@ -3,6 +3,8 @@
 
 use crate::charge::Tally;
 use crate::stage::{Measured, Plan};
+use ramhold_base::ServerId;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// In milliseconds of processor time, summed over one role: kinds of work below this are not shown.
@@ -14,8 +16,9 @@ pub fn text(plan: &Plan, measured: &Measured) -> String {
     let step = |time: Option<u64>| time.map_or("-".into(), |millis| millis.to_string());
     let _ = writeln!(
         out,
-        "  ms after the verdict ({:.0} after the kill): asked {}, fenced {}, lease over {}, last live {}",
+        "  ms after the verdict ({:.0} after the kill, {} after the first suspicion): asked {}, fenced {}, lease over {}, last live {}",
         measured.detection * 1e3,
+        step(measured.timeline.suspected_before),
         step(measured.timeline.asked),
         step(measured.timeline.fenced),
         step(measured.timeline.lease_over),
@@ -25,6 +28,13 @@ pub fn text(plan: &Plan, measured: &Measured) -> String {
     let mut line = |what: &str, values: Vec<f64>| {
         let _ = writeln!(out, "  {what:>40}: {}", spread(values));
     };
+    let megabytes = |bytes: u64| bytes as f64 * plan.scale.bytes() / 1e6;
+    line("MB of log in a partition", parts.iter().map(|part| megabytes(part.bytes)).collect());
+    let mut of_masters: BTreeMap<ServerId, u64> = BTreeMap::new();
+    for part in parts {
+        *of_masters.entry(part.server).or_default() += part.bytes;
+    }
+    line("MB of log for a recovery master", of_masters.values().map(|bytes| megabytes(*bytes)).collect());
     let at =
         |value: fn(&ramhold_wire::status::PartReport) -> u64| parts.iter().map(value).map(|ms| ms as f64);
     line("assigned, ms after the verdict", at(|part| part.assigned).collect());

@@ -1,8 +1,10 @@
 //! The recoveries behind each figure, and the papers' own results.
 
 mod copies;
+mod course;
 mod figure;
 mod machines;
+mod multiring;
 mod placement;
 mod scaling;
 
@@ -14,7 +16,7 @@ use figure::MB;
 
 /// All figures that are simulated, in the order of the papers.
 pub fn all(extent: Extent) -> Vec<Figure> {
-    vec![
+    let mut all = vec![
         machines::replay_of_one_master(extent),
         machines::disks_of_one_master(extent),
         scaling::disks(extent),
@@ -26,5 +28,7 @@ pub fn all(extent: Extent) -> Vec<Figure> {
         scaling::tut15(extent),
         scaling::capacities(extent),
         scaling::now(extent),
-    ]
+    ];
+    all.extend(multiring::figures(extent));
+    all
 }

@@ -1,4 +1,4 @@
-//! A client that fills one server. It makes a table of one tablet and writes objects to it, many at a time.
+//! A client that fills one server. It makes a table and writes objects to one server's tablets, many at a time.
 //!
 //! Keys are drawn so that their hashes lie evenly. They are written in an order in which every stretch of the
 //! log has keys from the whole hash range. A full-size log has this property by itself: it has as many
@@ -6,14 +6,23 @@
 
 use crate::scale::VALUE_BYTES;
 use ramhold_base::hash::PlacementHasher;
-use ramhold_base::{Effects, Input, Instant, KeyHash, Machine, Rng, TableId};
+use ramhold_base::{Effects, Input, Instant, KeyHash, Machine, Rng, ServerId, TableId};
 use ramhold_client_core::{
     Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
 use ramhold_wire::membership::Durability;
-use ramhold_wire::table::TableOptions;
+use ramhold_wire::table::{TableDescription, TableOptions, TabletState};
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// The tablets of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// One, of the server that came first.
+    OneTablet,
+    /// As the coordinator has it, over all masters. Only those of one server are filled.
+    AsUsual { owner: ServerId },
+}
 
 const TABLE: &str = "figures";
 const BATCH: usize = 512;
@@ -21,10 +30,19 @@ const DEADLINE: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_millis(50);
 
 enum State {
-    Waiting { until: Instant },
+    Waiting {
+        until: Instant,
+    },
     Creating(OperationId),
     Describing(OperationId),
-    Writing { table: TableId, under_way: usize },
+    /// Not all tablets are served.
+    Looking {
+        until: Instant,
+    },
+    Writing {
+        table: TableId,
+        under_way: usize,
+    },
     Done,
 }
 
@@ -33,13 +51,14 @@ pub struct Loader {
     rng: Rng,
     replicas: u8,
     count: u64,
+    spread: Spread,
     state: State,
     keys: Vec<u64>,
     written: usize,
 }
 
 impl Loader {
-    pub fn new(coordinator: SocketAddr, replicas: u8, count: u64, seed: u64) -> Loader {
+    pub fn new(coordinator: SocketAddr, replicas: u8, count: u64, spread: Spread, seed: u64) -> Loader {
         let mut config = SessionConfig::new(vec![coordinator]);
         config.deadline = DEADLINE;
         config.attempt_timeout = DEADLINE;
@@ -48,6 +67,7 @@ impl Loader {
             rng: Rng::new(seed ^ 0x10AD),
             replicas,
             count,
+            spread,
             state: State::Waiting { until: Instant::ZERO },
             keys: Vec::new(),
             written: 0,
@@ -62,12 +82,15 @@ impl Loader {
         while let Some((id, outcome)) = self.session.take_outcome() {
             self.state = match (&self.state, outcome) {
                 (State::Creating(asked), Outcome::Done(Reply::TableCreated { .. })) if *asked == id => {
-                    let which = WhichTable::Name(TABLE.into());
-                    State::Describing(self.session.start(now, Operation::DescribeTable { which }, effects))
+                    self.describe(now, effects)
                 }
                 (State::Describing(asked), Outcome::Done(Reply::Table(table))) if *asked == id => {
-                    self.keys = self.draw_keys(&PlacementHasher::new(table.placement()));
-                    State::Writing { table: table.table, under_way: 0 }
+                    if table.tablets.iter().all(|tablet| tablet.state == TabletState::Serving) {
+                        self.keys = self.draw_keys(&table);
+                        State::Writing { table: table.table, under_way: 0 }
+                    } else {
+                        State::Looking { until: now + RETRY }
+                    }
                 }
                 (State::Writing { table, under_way }, Outcome::Done(Reply::Written { .. })) => {
                     State::Writing { table: *table, under_way: under_way - 1 }
@@ -76,13 +99,18 @@ impl Loader {
                 (_, outcome) => panic!("filling a server that nothing happens to: {outcome:?}"),
             };
         }
+        if let State::Looking { until } = self.state
+            && until <= now
+        {
+            self.state = self.describe(now, effects);
+        }
         if let State::Waiting { until } = self.state
             && until <= now
         {
             let options = TableOptions {
                 durability: Durability::Buffered,
                 replicas: self.replicas,
-                tablets: 1,
+                tablets: u32::from(self.spread == Spread::OneTablet),
                 slots: false,
                 zone: None,
             };
@@ -108,12 +136,29 @@ impl Loader {
         }
     }
 
-    /// One key for each equal part of the hashes, in an order that jumps about.
-    fn draw_keys(&mut self, hasher: &PlacementHasher) -> Vec<u64> {
-        let mut drawn: Vec<(KeyHash, u64)> = (0..self.count * 2)
-            .map(|_| self.rng.u64())
-            .map(|key| (hasher.hash(&key.to_le_bytes()), key))
-            .collect();
+    fn describe(&mut self, now: Instant, effects: &mut Effects) -> State {
+        let which = WhichTable::Name(TABLE.into());
+        State::Describing(self.session.start(now, Operation::DescribeTable { which }, effects))
+    }
+
+    /// One key for each equal part of the hashes that are to be filled, in an order that jumps about.
+    fn draw_keys(&mut self, table: &TableDescription) -> Vec<u64> {
+        let hasher = PlacementHasher::new(table.placement());
+        let is_filled = |hash: KeyHash| match self.spread {
+            Spread::OneTablet => true,
+            Spread::AsUsual { owner } => {
+                let at = table.tablets.partition_point(|tablet| tablet.last < hash);
+                table.tablets[at].owner == owner
+            }
+        };
+        let mut drawn: Vec<(KeyHash, u64)> = Vec::new();
+        while drawn.len() < 2 * self.count as usize {
+            let key = self.rng.u64();
+            let hash = hasher.hash(&key.to_le_bytes());
+            if is_filled(hash) {
+                drawn.push((hash, key));
+            }
+        }
         drawn.sort_unstable();
         let count = self.count as usize;
         let even: Vec<u64> = (0..count).map(|i| drawn[i * 2].1).collect();
@@ -138,7 +183,7 @@ impl Machine for Loader {
 
     fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Waiting { until } => Some(until),
+            State::Waiting { until } | State::Looking { until } => Some(until),
             State::Done => None,
             _ => self.session.deadline(),
         }

@@ -25,7 +25,7 @@ pub struct Profile {
     pub source: &'static str,
 }
 
-const GBIT: f64 = 1e9 / 8.0;
+pub const GBIT: f64 = 1e9 / 8.0;
 
 /// RAMCloud replays 3 million records of 128 B a second in SOSP11 4.1, and some 5.4 million here (docs/performance.md, One
 /// recovery master's core: 5.5 million of 100 B, 5.1 million of 256 B).

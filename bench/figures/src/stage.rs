@@ -6,7 +6,9 @@
 
 use crate::charge::{Busy, Charge, Meter};
 use crate::costs::record_cost;
-use crate::loader::Loader;
+use crate::fabric::Fabric;
+use crate::layout::{Crowd, DEAD, Layout};
+use crate::loader::{Loader, Spread};
 use crate::profile::Profile;
 use crate::scale::Scale;
 use ramhold_backup::{BackupConfig, Buffers};
@@ -18,9 +20,9 @@ use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::{Coordinator, CoordinatorConfig, Phase, ServerConfig, ServerNode};
 use ramhold_replication::ReplicationConfig;
-use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::membership::Label;
 use ramhold_wire::status::{PartReport, RecoverySteps};
+use ramhold_wire::{NEIGHBOURHOODS_MAX, Neighbouring, ReplicaPlacement};
 use ramhold_world::disk::Disks;
 use ramhold_world::network::{NetworkOptions, SECOND};
 use ramhold_world::world::{Clock, NodeOptions, World};
@@ -40,6 +42,8 @@ pub enum Choice {
     Random,
     /// By copysets of one ring; within them as by read time.
     Copysets,
+    /// Those of the neighbourhood in which an object lies; within it as by read time.
+    Neighbourhoods(Neighbouring),
 }
 
 /// One recovery that is to be measured.
@@ -64,7 +68,20 @@ pub struct Plan {
     pub choice: Choice,
     /// The speed of the slowest device, relative to the fastest. The speeds between are drawn evenly.
     pub slowest: f64,
+    pub layout: Layout,
+    /// The share of all ports that the rings of the dead server do not use which other traffic takes.
+    pub cross_traffic: f64,
+    pub end: End,
     pub seed: u64,
+}
+
+/// How the server ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Its process is killed: its host tells most of its peers at once.
+    Killed,
+    /// Its host loses its power: nobody is told anything.
+    Dark,
 }
 
 /// The results. Times are seconds.
@@ -122,6 +139,8 @@ impl Machine for Process {
 
 /// An object with its result and headers, in the simulation.
 const WRITTEN_BYTES: f64 = 140.0;
+/// Buffers of a backup that are left for closed segments (apps/ramhold/src/commands/server/start.rs).
+const FLUSH_BUFFERS: u32 = 4;
 /// The limit for each step of the set-up.
 const SETUP_MAX: u64 = 3600 * SECOND;
 /// No recovery may take this long.
@@ -143,16 +162,46 @@ struct Member {
     log_bytes: u64,
 }
 
+/// The backups of a recovery whose simulation takes some 8 GB of memory or more.
+const LARGE: usize = 500;
+
 impl Plan {
+    /// Whether it is better not to simulate two such recoveries at the same time.
+    pub fn is_large(&self) -> bool {
+        self.backups >= LARGE
+    }
+
     fn members(&self) -> Vec<Member> {
         let mut rng = Rng::new(self.seed ^ 0xDE71CE);
         let mut speed = || 1.0 - (1.0 - self.slowest) * rng.below(1_000_001) as f64 / 1e6;
         let segment = u64::from(self.scale.segment_bytes);
         let dead_bytes = self.scale.down(self.data) * 5 / 4 + 32 * segment;
-        let share = self.scale.down(self.data) / self.masters as u64;
-        // Several partitions may come to one master.
-        let room = share * 4 + 32 * segment;
-        let mut members = vec![Member { host: 1, master: true, device: None, log_bytes: dead_bytes }];
+        let recoverers = match self.choice {
+            Choice::Neighbourhoods(_) => self.layout.recoverer_count().unwrap_or(self.masters),
+            _ => self.masters,
+        };
+        let share = self.scale.down(self.data) / recoverers as u64;
+        // Several partitions may come to one master, and each neighbourhood has heads.
+        let room = share * 4 + (32 + 4 * self.neighbourhoods()) * segment;
+        let mut members = vec![Member { host: DEAD, master: true, device: None, log_bytes: dead_bytes }];
+        if let Layout::Cube { crowd: Crowd::Neighbourhood, .. } = self.layout {
+            let around = self.layout.neighbourhood().expect("a BCube has neighbourhoods");
+            let recoverer =
+                |host: &usize| Member { host: *host, master: true, device: None, log_bytes: room };
+            members.extend(around.recoverers.iter().map(recoverer));
+            let mut backup = |host: &usize| {
+                let device = Some(speed());
+                Member { host: *host, master: false, device, log_bytes: 0 }
+            };
+            members.extend(around.backups.iter().map(&mut backup));
+            assert_eq!((self.masters, self.backups), (around.recoverers.len(), around.backups.len()));
+            return members;
+        }
+        assert!(
+            self.layout.servers().is_none_or(|servers| self.together && servers == self.masters + 1),
+            "each place has a server: {:?}",
+            self.layout
+        );
         let host = |index: usize| index + 2;
         if self.together {
             assert_eq!(self.masters, self.backups, "one process of both each");
@@ -182,11 +231,12 @@ impl Plan {
             append_bytes_max: self.scale.down(f64::from(append_bytes)).max(256) as u32,
             // Scaled to the bytes that an append stands for: 2 MiB in a millisecond.
             append_timeout: Duration::from_millis(250 + u64::from(append_bytes / 2048)),
+            heads_max: self.buffers().saturating_sub(FLUSH_BUFFERS),
             ..ReplicationConfig::new(ShardId(0))
         };
         let speed = member.device.map(|device| (device * self.profile.read / 1e6) as u32);
         let read_speed = match (speed, self.choice) {
-            (Some(speed), Choice::ReadTime | Choice::Copysets) => speed,
+            (Some(speed), Choice::ReadTime | Choice::Copysets | Choice::Neighbourhoods(_)) => speed,
             (Some(_), Choice::Segments) => 100,
             (Some(_), Choice::Random) => BOUNDLESS,
             (None, _) => 0,
@@ -194,8 +244,11 @@ impl Plan {
         ServerConfig {
             advertise: addr,
             coordinator,
-            labels: vec![Label { name: "host".into(), value: format!("h{}", member.host) }],
-            links: Vec::new(),
+            labels: [Label { name: "host".into(), value: format!("h{}", member.host) }]
+                .into_iter()
+                .chain(self.layout.labels(member.host))
+                .collect(),
+            links: self.layout.links(member.host),
             master: member.master,
             master_config: MasterConfig {
                 replication,
@@ -230,17 +283,40 @@ impl Plan {
     fn frames(&self) -> u32 {
         let segments =
             self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
-        (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 12
+        // Every master has heads in all of its neighbourhoods.
+        let heads = self.heads() as u32;
+        (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 12 + heads
+    }
+
+    /// The neighbourhoods of each master, at most.
+    fn neighbourhoods(&self) -> u64 {
+        match self.choice {
+            Choice::Neighbourhoods(Neighbouring::MultiRing) => {
+                self.layout.recoverer_count().unwrap_or(0) as u64
+            }
+            Choice::Neighbourhoods(Neighbouring::RackLocal) => match self.layout {
+                Layout::Racks { racks, .. } => racks as u64 - 1,
+                Layout::Star | Layout::Cube { .. } => 0,
+            },
+            Choice::ReadTime | Choice::Segments | Choice::Random | Choice::Copysets => 0,
+        }
+    }
+
+    /// Replicas of heads that each backup has, while the masters that recover have heads for what they
+    /// recover, too.
+    fn heads(&self) -> u64 {
+        2 * self.neighbourhoods() * u64::from(self.replicas) * (self.masters as u64 + 1) / self.backups as u64
     }
 
     /// As many buffers as the profile says, or, if fewer can ever be filled, only that many. There are enough
-    /// that a coarse simulation does not run out of them.
+    /// that a coarse simulation does not run out of them, and that a master employs all of its neighbourhoods.
     fn buffers(&self) -> u32 {
         let segments =
             self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
         let filled = segments as u32 / self.backups as u32 * 2
             + 4 * self.masters as u32 * u32::from(self.replicas) / self.backups as u32;
-        self.scale.down_count(self.profile.buffers).min(filled).max(16)
+        let wanted = self.neighbourhoods() as u32 * u32::from(self.replicas) + FLUSH_BUFFERS;
+        self.scale.down_count(self.profile.buffers).min(filled).max(16).max(wanted)
     }
 
     /// 256 MiB, as a server with 4 GiB or more has. There are as many notes on places of records as records.
@@ -271,7 +347,11 @@ impl Plan {
             placement: match self.choice {
                 Choice::Copysets => ReplicaPlacement::Copysets { rings: 1 },
                 Choice::ReadTime | Choice::Segments | Choice::Random => ReplicaPlacement::Scatter,
+                Choice::Neighbourhoods(by) => {
+                    ReplicaPlacement::Neighbourhoods { by, most: NEIGHBOURHOODS_MAX }
+                }
             },
+            topology: self.layout.topology(),
             ..plain
         }
     }
@@ -285,8 +365,9 @@ impl Plan {
         let hosts: Vec<usize> = [0].into_iter().chain(members.iter().map(|m| m.host)).chain([0]).collect();
         let speeds = [1.0].into_iter().chain(members.iter().map(|m| m.device.unwrap_or(1.0))).chain([1.0]);
         let record = record_cost(self.value_bytes);
-        let charge =
-            Charge::new(self.profile, self.scale, record, hosts, speeds.collect(), Rc::clone(&meter));
+        let fabric = self.fabric(hosts.iter().max().map_or(0, |last| last + 1));
+        let speeds = speeds.collect();
+        let charge = Charge::new(self.profile, self.scale, record, fabric, hosts, speeds, Rc::clone(&meter));
         let mut world: World<Process> = World::new(self.seed, NetworkOptions::calm());
         world.set_pace(charge);
 
@@ -306,7 +387,7 @@ impl Plan {
             let options = NodeOptions {
                 name: format!("server {index}"),
                 addr,
-                links: Vec::new(),
+                links: config.links.iter().map(|link| link.address.0).collect(),
                 clock: Clock::TRUE,
                 disks,
                 store: 0,
@@ -337,11 +418,16 @@ impl Plan {
         settle(&mut world, "the servers", |world| servers.clone().all(|node| is_serving(world, node)));
 
         meter.borrow_mut().gathering = false;
+        let first = server(&world, nodes.dead).id();
         let count = (self.scale.down(self.data) as f64 / WRITTEN_BYTES).ceil().max(1.0) as u64;
         let (replicas, seed) = (self.replicas, self.seed);
         let client = address(0, 9000);
+        let spread = match self.layout {
+            Layout::Star => Spread::OneTablet,
+            Layout::Racks { .. } | Layout::Cube { .. } => Spread::AsUsual { owner: first },
+        };
         let loader = world.add_node(NodeOptions::plain("loader", client), move |_| {
-            Process::Loader(Box::new(Loader::new(coordinator, replicas, count, seed)))
+            Process::Loader(Box::new(Loader::new(coordinator, replicas, count, spread, seed)))
         });
         settle(
             &mut world,
@@ -356,8 +442,11 @@ impl Plan {
         let dead = server(&world, nodes.dead).id();
         let killed = world.now();
         let steps_before = world.steps;
-        meter.borrow_mut().on = true;
-        world.crash(nodes.dead);
+        (meter.borrow_mut().on, meter.borrow_mut().began) = (true, killed);
+        match self.end {
+            End::Killed => world.crash(nodes.dead),
+            End::Dark => world.cut_power(nodes.dead),
+        }
         let (detection, record) = self.watch(&mut world, &nodes, dead, killed, count);
         let live: Vec<_> = record.parts.iter().filter(|part| part.live.is_some()).collect();
         let bytes: u64 = live.iter().map(|part| part.bytes).sum();
@@ -375,6 +464,11 @@ impl Plan {
             wall: begun.elapsed(),
             steps: world.steps - steps_before,
         }
+    }
+
+    /// The ports of the cluster's hosts, and what is between them.
+    pub fn fabric(&self, hosts: usize) -> Fabric {
+        Fabric::new(self.layout, hosts, self.profile.network).with_cross_traffic(self.cross_traffic)
     }
 
     fn watch(
@@ -451,6 +545,9 @@ mod tests {
             partition: None,
             choice: Choice::ReadTime,
             slowest: 1.0,
+            layout: Layout::Star,
+            cross_traffic: 0.0,
+            end: End::Killed,
             seed: 1,
         }
     }

@@ -20,7 +20,7 @@ mod pace;
 mod stream;
 
 pub use node::{Clock, Life, Node};
-pub use pace::{DeviceWork, Given, Pace};
+pub use pace::{DeviceWork, Given, Pace, Passed};
 
 use crate::disk::Disks;
 use crate::network::{MICRO, MILLI, Network, NetworkOptions, SECOND};
@@ -301,8 +301,7 @@ impl<M: Machine> World<M> {
         assert!(at >= self.now, "time does not run backwards");
         self.now = at;
         match happening {
-            Happening::Leave { connection, side, bytes } => self.leave(connection, side, bytes),
-            Happening::Enter { connection, side, bytes } => self.enter(connection, side, bytes),
+            Happening::Pass { connection, side, port, bytes } => self.pass(connection, side, port, bytes),
             Happening::Arrive { connection, side, bytes } => self.arrive(connection, side, bytes),
             Happening::End { connection, side, how } => self.end(connection, side, how),
             Happening::Wake { node, life } => self.wake(node, life),

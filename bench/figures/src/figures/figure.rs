@@ -1,8 +1,9 @@
 //! A figure: its recoveries, the table that they become, and what all figures share.
 
+use crate::layout::Layout;
 use crate::profile::Profile;
 use crate::scale::{FINE, Scale};
-use crate::stage::{Choice, Measured, Plan};
+use crate::stage::{Choice, End, Measured, Plan};
 use crate::table::{Cell, Table};
 
 pub const MB: f64 = 1e6;
@@ -58,6 +59,9 @@ pub fn plan(profile: Profile) -> Plan {
         partition: None,
         choice: Choice::ReadTime,
         slowest: 1.0,
+        layout: Layout::Star,
+        cross_traffic: 0.0,
+        end: End::Killed,
         seed: 1,
     }
 }
@@ -102,6 +106,7 @@ pub fn busiest_reader(measured: &Measured) -> Cell {
     busiest(measured.nodes.backups.iter().map(|node| measured.busy.reading[*node] as f64), measured)
 }
 
-pub fn busiest_port(measured: &Measured, profile: &Profile) -> Cell {
-    busiest(measured.busy.sent.iter().map(|bytes| bytes / profile.network * 1e9), measured)
+/// The busiest of all ports, those into hosts and those out of them.
+pub fn busiest_port(measured: &Measured) -> Cell {
+    busiest(measured.busy.ports.iter().map(|port| port.nanos as f64), measured)
 }

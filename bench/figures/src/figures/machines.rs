@@ -42,7 +42,7 @@ pub fn replay_of_one_master(extent: Extent) -> Figure {
                 Cell::Number(measured.bytes / MB / measured.recovery, 0),
                 paper(said, 0),
                 busiest_processor(measured),
-                busiest_port(measured, &LONE),
+                busiest_port(measured),
             ]
         });
         Table {
@@ -89,7 +89,7 @@ pub fn disks_of_one_master(extent: Extent) -> Figure {
                 seconds(reading.iter().sum::<f64>() / reading.len() as f64),
                 seconds(reading.iter().copied().fold(0.0, f64::max)),
                 busiest_processor(measured),
-                busiest_port(measured, &LONE),
+                busiest_port(measured),
             ]
         });
         let mut notes = notes(&LONE, FINE);

@@ -35,7 +35,7 @@ fn row(plan: &Plan, said: Option<f64>, measured: &Measured) -> Vec<Cell> {
         Cell::Number(measured.bytes / GB / measured.recovery, 1),
         seconds(measured.detection),
         busiest_processor(measured),
-        busiest_port(measured, &plan.profile),
+        busiest_port(measured),
         busiest_reader(measured),
     ]
 }
@@ -296,6 +296,8 @@ pub fn targets(tables: &[Table]) -> Table {
         " times",
         &|times| times >= 10.0,
     );
+    let made = super::multiring::NAMES.iter().filter_map(|name| table(name));
+    super::multiring::targets(&made.flat_map(|table| table.rows.clone()).collect::<Vec<_>>(), &mut add);
     Table {
         name: "targets",
         title: "what must be shown in the simulation".into(),

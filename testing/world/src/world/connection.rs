@@ -7,6 +7,7 @@
 use super::World;
 use super::event::{Happening, Side};
 use super::node::Pending;
+use super::pace::Passed;
 use super::stream::Stream;
 use crate::network::Way;
 use ramhold_base::{ConnId, Lost, Machine, Peer};
@@ -157,7 +158,8 @@ impl<M: Machine> World<M> {
         }
         if self.pace.is_some() {
             let bytes = self.copy(bytes);
-            return self.queue.push(self.leaves_at, Happening::Leave { connection, side, bytes });
+            let first = Happening::Pass { connection, side, port: 0, bytes };
+            return self.queue.push(self.leaves_at, first);
         }
         if from == to {
             let at = (self.now + self.network.options.latency_min)
@@ -203,28 +205,26 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// A frame towards `side` is at its sender's port. A host sends to itself without a port.
-    pub(super) fn leave(&mut self, connection: usize, side: Side, bytes: Vec<u8>) {
+    /// The first byte of a frame towards `side` is at a port. A host sends to itself without a port.
+    pub(super) fn pass(&mut self, connection: usize, side: Side, port: usize, bytes: Vec<u8>) {
         let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
         let to = self.host_at(connection, side).expect("a frame goes to somebody");
-        let at = match &mut self.pace {
-            Some(pace) if from != to => pace.leave(self.now, from, &bytes),
-            _ => self.now,
+        let way = self.way(connection, from, to);
+        let passed = match &mut self.pace {
+            Some(pace) if from != to => pace.pass(self.now, way, port, &bytes),
+            _ => Passed::Through(self.now),
         };
-        self.queue.push(at, Happening::Enter { connection, side, bytes });
-    }
-
-    pub(super) fn enter(&mut self, connection: usize, side: Side, bytes: Vec<u8>) {
-        let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
-        let to = self.host_at(connection, side).expect("a frame goes to somebody");
-        let at = match &mut self.pace {
-            Some(pace) if from != to => pace.enter(self.now, to, &bytes),
-            _ => self.now,
-        };
-        let last = &mut self.connections[connection].last_arrival[side as usize];
-        let at = at.max(*last + 1);
-        *last = at;
-        self.queue.push(at, Happening::Arrive { connection, side, bytes });
+        match passed {
+            Passed::Onward(at) => {
+                self.queue.push(at, Happening::Pass { connection, side, port: port + 1, bytes });
+            }
+            Passed::Through(at) => {
+                let last = &mut self.connections[connection].last_arrival[side as usize];
+                let at = at.max(*last + 1);
+                *last = at;
+                self.queue.push(at, Happening::Arrive { connection, side, bytes });
+            }
+        }
     }
 
     /// Flips one bit behind the part that a receiver needs to find the end of a frame.

@@ -81,16 +81,11 @@ pub enum StoreWork {
 
 #[derive(Debug)]
 pub enum Happening {
-    /// A frame towards this end of a connection is at its sender's port.
-    Leave {
+    /// The first byte of a frame towards this end of a connection is at a port of its way.
+    Pass {
         connection: usize,
         side: Side,
-        bytes: Vec<u8>,
-    },
-    /// The first byte of the frame is at the receiver's port.
-    Enter {
-        connection: usize,
-        side: Side,
+        port: usize,
         bytes: Vec<u8>,
     },
     /// A frame reaches the host at this end of a connection.

@@ -2,14 +2,15 @@
 //!
 //! Without a pace, durations are drawn at random within [`super::Costs`], which finds faults and measures
 //! nothing. With a pace, the world tells it every step together with the step's effects. The effects leave
-//! when the step is over, not when it begins. A frame passes the sender's port, is under way, and passes the
-//! receiver's port. Each port may be busy with other frames. With a pace the network loses, changes and cuts
-//! nothing, and the trace does not look into frames.
+//! when the step is over, not when it begins. A frame passes one port after the other: at least the sender's
+//! and the receiver's, and those of switches and relays between them. Each port may be busy with other frames.
+//! With a pace the network loses, changes and cuts nothing, and the trace does not look into frames.
 //!
 //! Invariant: no time that a pace answers is before the time that it was asked with.
 //!
 //! Not here: the costs of anything; the measurement brings them.
 
+use crate::network::Way;
 use ramhold_base::{DiskFile, DiskToken, Effects, Input};
 
 /// The input of a process's step.
@@ -51,16 +52,22 @@ pub enum DeviceWork {
     Sync,
 }
 
+/// How a frame has passed one port of its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passed {
+    /// Its first byte is at the next port at this time.
+    Onward(u64),
+    /// The port was the last one. The last byte has passed it at this time.
+    Through(u64),
+}
+
 /// All times are nanoseconds since the world began.
 pub trait Pace {
     /// The nanoseconds for which the step keeps its process busy.
     fn step(&mut self, node: usize, given: Given<'_>, effects: &Effects) -> u64;
 
-    /// A frame is at its sender's port. Returns when its first byte is at the receiver's port.
-    fn leave(&mut self, now: u64, from: usize, frame: &[u8]) -> u64;
-
-    /// The first byte of a frame is at its receiver's port. Returns when the last byte has passed the port.
-    fn enter(&mut self, now: u64, to: usize, frame: &[u8]) -> u64;
+    /// The first byte of a frame is at a port of its way; the sender's port has index 0.
+    fn pass(&mut self, now: u64, way: Way, index: usize, frame: &[u8]) -> Passed;
 
     /// Work is handed to a device. Returns when the work is done, unless other work goes before it.
     fn device(&mut self, now: u64, node: usize, token: DiskToken, file: DiskFile, work: DeviceWork) -> u64;
