@@ -280,7 +280,8 @@ pub struct ReplayTimes {
     /// None: the servers have neither zones nor places.
     #[n(9)]
     pub far_bytes: Option<u64>,
-    /// Bytes of records by the distance of the backups that sent them. None: the recovery master does not tell.
+    /// Bytes of records by the distance of the backups that sent them. None: servers have neither places nor zones, or the
+    /// recovery master does not tell.
     #[n(10)]
     pub fetched_bytes: Option<DistanceBytes>,
 }

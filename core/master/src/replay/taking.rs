@@ -109,11 +109,11 @@ impl Partition {
                 if let Some(source) = source {
                     let bytes = body.len() as u64;
                     let distance = service.fetched.count(step.view, source.backup, bytes);
-                    distance.add(sums.fetched_bytes.get_or_insert_default(), bytes);
-                }
-                if let Some(is_far) = source.and_then(|source| is_far(step.view, source.backup)) {
-                    let far = if is_far { body.len() as u64 } else { 0 };
-                    sums.far_bytes = Some(sums.far_bytes.unwrap_or(0) + far);
+                    // Without places and zones there is nothing to tell.
+                    if let Some(is_far) = is_far(step.view, source.backup) {
+                        distance.add(sums.fetched_bytes.get_or_insert_default(), bytes);
+                        sums.far_bytes = Some(sums.far_bytes.unwrap_or(0) + if is_far { bytes } else { 0 });
+                    }
                 }
                 let mut offset = 0;
                 let mut has_more = true;
