@@ -13,10 +13,12 @@
 //!
 //! Not here: where a tablet is cut (`cut`). Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.5.
 
-use crate::cut::{DeadTablet, Limits, Load, Part, cut};
+use crate::cut::{DeadTablet, Limits, Load, Part, cut, even_cuts, weight_of};
 use crate::weight::{Weight, less_reserve};
-use ramhold_base::KeyHash;
+use ramhold_base::hash::slot_of_hash;
+use ramhold_base::{KeyHash, TableId};
 use ramhold_wire::recovery::PartitionRange;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -72,4 +74,48 @@ pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
         }
     }
     ranges
+}
+
+/// Cuts the ranges of each partition on, so that their new owner can have one in each of so many parts. No range that
+/// results is below `bytes_min`, unless it was before. `spare`: how many more ranges each table may have.
+pub fn cut_on(
+    ranges: &[PartitionRange],
+    tablets: &[DeadTablet],
+    parts: u64,
+    bytes_min: u64,
+    mut spare: impl FnMut(TableId) -> u64,
+) -> Vec<PartitionRange> {
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    for range in ranges {
+        *counts.entry(range.partition).or_default() += 1;
+    }
+    let mut left: BTreeMap<TableId, u64> = BTreeMap::new();
+    let mut all_left = (RANGE_COUNT_MAX as u64).saturating_sub(ranges.len() as u64);
+    let mut finer = Vec::new();
+    for range in ranges {
+        let (first, last) = (range.first.0, range.last.0);
+        let of = tablets.iter().find(|tablet| {
+            tablet.range.table == range.table
+                && tablet.range.first <= range.first
+                && range.last <= tablet.range.last
+        });
+        let stats = of.map_or(&[][..], |tablet| &tablet.stats);
+        let left = left.entry(range.table).or_insert_with(|| spare(range.table));
+        let places = match range.slots {
+            true => u64::from(slot_of_hash(range.last) - slot_of_hash(range.first)),
+            false => last - first,
+        };
+        let count = parts.div_ceil(counts[&range.partition]);
+        let count = count.min(weight_of(stats, first, last).bytes / bytes_min.max(1)).max(1);
+        let count = count.min(places.saturating_add(1)).min(left.saturating_add(1)).min(all_left + 1);
+        *left -= count - 1;
+        all_left -= count - 1;
+        let mut begin = first;
+        for next in even_cuts(stats, (first, last), range.slots, count) {
+            finer.push(PartitionRange { first: KeyHash(begin), last: KeyHash(next - 1), ..*range });
+            begin = next;
+        }
+        finer.push(PartitionRange { first: KeyHash(begin), ..*range });
+    }
+    finer
 }

@@ -4,16 +4,24 @@
 
 use crate::cut::DeadTablet;
 use crate::desk::Desk;
-use crate::divide::{Bounds, divide};
+use crate::divide::{Bounds, cut_on, divide};
 use crate::home::{Home, home_of_dead, masters_of, own_home};
 use crate::losses;
 use crate::plan::Plan;
 use crate::prove::{Proof, StreamProof};
 use crate::records::Key;
 use crate::recoveries::Recoveries;
+use crate::tables::neighbourhoods_each;
+use ramhold_base::limits::TABLET_COUNT_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, RecoveryId, ServerId};
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 use std::collections::BTreeMap;
+
+/// Ranges are cut for their new owner's neighbourhoods as long as a table has not this many times the tablets of a new one.
+const CUT_ON_MOST: u64 = 4;
+/// The segments that such a range has at least.
+const CUT_ON_SEGMENTS: u64 = 2;
 
 impl Recoveries {
     /// Divides the tablets that are still the dead server's, unless there is a division.
@@ -43,8 +51,13 @@ impl Recoveries {
             let tried = masters_of(desk, home, &own);
             let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max, tried);
             let next = ranges.last().map_or(0, |range| range.partition + 1);
-            let here = divide(tablets, &bounds).into_iter();
-            ranges.extend(here.map(|range| PartitionRange { partition: next + range.partition, ..range }));
+            let mut here = divide(tablets, &bounds);
+            if matches!(home, Home::Neighbourhood(_)) && !planted(Defect::NotCutForOwner) {
+                here = cut_for_owners(desk, &here, tablets);
+            }
+            ranges.extend(
+                here.into_iter().map(|range| PartitionRange { partition: next + range.partition, ..range }),
+            );
             let count = ranges.last().map_or(0, |range| range.partition + 1) - next;
             divided.push((home.clone(), count, weight));
         }
@@ -136,6 +149,20 @@ impl Recoveries {
         }
         tablets
     }
+}
+
+/// Cuts ranges so that their new owner has one for each of its neighbourhoods. A table gets at most a few times the tablets
+/// that it would have if it was created now.
+fn cut_for_owners(desk: &Desk, ranges: &[PartitionRange], tablets: &[DeadTablet]) -> Vec<PartitionRange> {
+    let each = neighbourhoods_each(desk) as u64;
+    let most = (desk.state.masters().count() as u64 * each * CUT_ON_MOST).min(u64::from(TABLET_COUNT_MAX));
+    let spare = |table| {
+        let has = desk.state.tables.get(&table).map_or(0, |table| table.tablets.len() as u64);
+        most.saturating_sub(has)
+    };
+    // Each range gets a side log of its own, whose last segment is not full.
+    let bytes_min = u64::from(desk.config.segment_bytes) * CUT_ON_SEGMENTS;
+    cut_on(ranges, tablets, each, bytes_min, spare)
 }
 
 /// A head without statistics: the stream's segments are taken as full, and spread evenly over its tablets.

@@ -78,7 +78,7 @@ pub(crate) fn create_table(
 const NEIGHBOURHOODS_SAMPLE: usize = 16;
 
 /// The most neighbourhoods that a master has, roughly; 1 where the placement has none.
-fn neighbourhoods_each(desk: &Desk) -> usize {
+pub(crate) fn neighbourhoods_each(desk: &Desk) -> usize {
     let Some((by, most)) = desk.config.placement.neighbouring() else { return 1 };
     let network = Network::new(&desk.state.meta.topology, desk.state.all_up().map(|record| &record.entry));
     let count =

@@ -94,7 +94,7 @@ impl System for Cluster {
                     verify_timeout: cluster.verify_timeout().unwrap_or(plain.verify_timeout),
                     cold_start_wait: Duration::from_secs(5),
                     partition_bytes_min: cluster.partition_bytes_min(),
-                    partition_bytes_max: cluster.partition_bytes_min().max(64 * 1024),
+                    partition_bytes_max: cluster.partition_bytes_max(),
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
                     placement: cluster.placement,

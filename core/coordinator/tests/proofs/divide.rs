@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT, first_hash_of};
 use ramhold_base::{KeyHash, SegmentId, ShardId, StreamId, TableId};
-use ramhold_coordinator::{Bounds, DeadTablet, divide};
+use ramhold_coordinator::{Bounds, DeadTablet, cut_on, divide};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
@@ -49,6 +49,33 @@ fn small_tablets_share_a_partition_and_large_ones_are_cut() {
     let many = [tablet(1, 0, u64::MAX, &[(10, 100_000)])];
     assert!(divide(&many, &BOUNDS).len() >= 10);
     assert_eq!(divide(&[], &BOUNDS), []);
+}
+
+// H2, H3: the new owner can keep one range with each of its neighbourhoods.
+#[test]
+fn partitions_are_cut_on_for_their_new_owners() {
+    let tablets = [tablet(1, 0, u64::MAX, &[(4_000_000, 10)]), tablet(2, 0, 99, &[(50_000, 1)])];
+    let divided = divide(&tablets, &BOUNDS);
+    let finer = cut_on(&divided, &tablets, 6, 100_000, |_| 1000);
+    let of = |partition| finer.iter().filter(move |range| range.partition == partition);
+    let partitions = divided.last().unwrap().partition;
+    for partition in 0..partitions {
+        assert_eq!(of(partition).count(), 6, "{finer:?}");
+    }
+    let covered = |ranges: &[PartitionRange]| {
+        let mut ends: Vec<_> = ranges.iter().map(|r| (r.table, r.first, r.last)).collect();
+        ends.sort_unstable();
+        ends
+    };
+    for pair in covered(&finer).windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        assert_eq!(pair[0].2.0 + 1, pair[1].1.0);
+    }
+    assert_eq!((covered(&finer)[0].1, covered(&finer).last().unwrap().2), (KeyHash(0), KeyHash(99)));
+    let small = finer.iter().filter(|range| range.table == TableId(2));
+    assert_eq!(small.count(), 1, "a small range is not cut");
+    assert_eq!(covered(&cut_on(&divided, &tablets, 6, 100_000, |_| 0)), covered(&divided));
+    let few = cut_on(&divided, &tablets, 6, 100_000, |_| 7);
+    assert_eq!(few.len(), divided.len() + 7);
 }
 
 // F3: a tablet whose weight lies in one corner.

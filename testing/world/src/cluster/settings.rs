@@ -337,4 +337,9 @@ impl Cluster {
         let drawn = self.limits.map(|seed| Rng::new(seed ^ 0x9A27).below(3));
         [64 * 1024, 1024, 8 * 1024][drawn.unwrap_or_default() as usize]
     }
+    /// Neighbours recover few large partitions, which they cut on for their own neighbourhoods.
+    pub(super) fn partition_bytes_max(&self) -> u64 {
+        let least = if self.cube.is_some() { 1024 * 1024 } else { 64 * 1024 };
+        self.partition_bytes_min().max(least)
+    }
 }

@@ -157,6 +157,36 @@ fn the_tablets_of_a_neighbourhood_that_is_gone_move_and_come_back() {
     stage.close();
 }
 
+// H3: or the next death would be recovered by one neighbour alone.
+#[test]
+fn a_large_tablet_is_cut_for_the_neighbourhoods_of_its_new_owner() {
+    let mut stage = rings(64);
+    let table = stage.table("t", 3);
+    let value = |number: u32| vec![number as u8; 1000];
+    let key = |number: u32| format!("key{number}");
+    for number in 0..300 {
+        stage.write(table, &key(number), &value(number));
+    }
+    let owner = stage.owner(table).expect("somebody serves it");
+    let id = stage.id(owner);
+    stage.crash(owner);
+    stage.wait("it is recovered", |stage| stage.is_recovered(id));
+    let next = stage.owner(table).expect("somebody serves it");
+    let parts = homes(&stage, next);
+    assert!(parts.len() >= 3 && parts.values().all(|count| *count == 1), "{parts:?}");
+    // They are recovered by as many.
+    let id = stage.id(next);
+    stage.crash(next);
+    stage.wait("it is recovered, too", |stage| stage.is_recovered(id));
+    assert_eq!((course(&stage, id).0.len(), course(&stage, id).1), (parts.len(), 0));
+    for number in 0..300 {
+        stage.expect(table, &key(number), &value(number));
+    }
+    stage.restart(owner);
+    stage.restart(next);
+    stage.close();
+}
+
 /// Sixteen servers in four racks.
 #[test]
 fn a_rack_recovers_what_it_feeds() {
