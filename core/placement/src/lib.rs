@@ -97,10 +97,7 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
     let is_fed =
         |e: &&ServerEntry, own: &Neighbourhood| own.feeders.contains(&e.id) || planted(Defect::FedByAnybody);
     match wish.neighbourhood {
-        Some((all, own))
-            if (wish.primary || (all.is_strict() && !planted(Defect::StrictRingLeft)))
-                && fitting.iter().any(|e| is_fed(e, own)) =>
-        {
+        Some((all, own)) if (wish.primary || all.is_strict()) && fitting.iter().any(|e| is_fed(e, own)) => {
             fitting.retain(|e| is_fed(e, own));
         }
         _ => spread(view, wish.taken, &mut fitting),

@@ -221,13 +221,13 @@ impl Neighbourhoods {
 
     /// Whether all replicas of a segment belong on the feeders of its neighbourhood.
     pub fn is_strict(&self) -> bool {
-        self.is_strict
+        self.is_strict && !planted(Defect::StrictRingLeft)
     }
 
     /// The servers for the other replicas of a segment of a neighbourhood with this primary, the best first, at most
     /// `most`.
     pub fn further(&self, own: &Neighbourhood, primary: ServerId, most: usize) -> Vec<ServerId> {
-        if self.is_strict {
+        if self.is_strict() {
             let mut successors = ring_successors(&own.feeders, primary);
             successors.truncate(most);
             return successors;
