@@ -19,6 +19,7 @@ use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::{Coordinator, CoordinatorConfig, Phase, ServerConfig, ServerNode};
+use ramhold_placement::{HeadRoom, buffers_for};
 use ramhold_replication::ReplicationConfig;
 use ramhold_wire::membership::Label;
 use ramhold_wire::status::{PartReport, RecoverySteps};
@@ -139,8 +140,6 @@ impl Machine for Process {
 
 /// An object with its result and headers, in the simulation.
 const WRITTEN_BYTES: f64 = 140.0;
-/// Buffers of a backup that are left for closed segments (apps/ramhold/src/commands/server/start.rs).
-const FLUSH_BUFFERS: u32 = 4;
 /// The limit for each step of the set-up.
 const SETUP_MAX: u64 = 3600 * SECOND;
 /// No recovery may take this long.
@@ -231,7 +230,7 @@ impl Plan {
             append_bytes_max: self.scale.down(f64::from(append_bytes)).max(256) as u32,
             // Scaled to the bytes that an append stands for: 2 MiB in a millisecond.
             append_timeout: Duration::from_millis(250 + u64::from(append_bytes / 2048)),
-            heads_max: self.buffers().saturating_sub(FLUSH_BUFFERS),
+            head_room: HeadRoom::new(Some(self.buffers()), u32::MAX),
             ..ReplicationConfig::new(ShardId(0))
         };
         let speed = member.device.map(|device| (device * self.profile.read / 1e6) as u32);
@@ -291,7 +290,7 @@ impl Plan {
     /// The neighbourhoods of each master, at most.
     fn neighbourhoods(&self) -> u64 {
         match self.choice {
-            Choice::Neighbourhoods(Neighbouring::MultiRing) => {
+            Choice::Neighbourhoods(Neighbouring::MultiRing | Neighbouring::StrictRing) => {
                 self.layout.recoverer_count().unwrap_or(0) as u64
             }
             Choice::Neighbourhoods(Neighbouring::RackLocal) => match self.layout {
@@ -315,7 +314,7 @@ impl Plan {
             self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
         let filled = segments as u32 / self.backups as u32 * 2
             + 4 * self.masters as u32 * u32::from(self.replicas) / self.backups as u32;
-        let wanted = self.neighbourhoods() as u32 * u32::from(self.replicas) + FLUSH_BUFFERS;
+        let wanted = buffers_for(self.neighbourhoods() as u32, self.replicas);
         self.scale.down_count(self.profile.buffers).min(filled).max(16).max(wanted)
     }
 

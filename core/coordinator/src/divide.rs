@@ -9,7 +9,7 @@
 //! The tablets alone say what is recovered. If their weight is wrong or old, partitions are uneven, no more.
 //!
 //! Invariants: the ranges cover exactly the tablets; every tablet has at least one; a partition of several ranges is
-//! below the bounds; tablets of tables by slots begin and end at slots.
+//! below the bounds, unless they were cut on; tablets of tables by slots begin and end at slots.
 //!
 //! Not here: where a tablet is cut (`cut`). Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.5.
 
@@ -76,40 +76,62 @@ pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
     ranges
 }
 
-/// Cuts the ranges of each partition on, so that their new owner can have one in each of so many parts. No range that
-/// results is below `bytes_min`, unless it was before. `spare`: how many more ranges each table may have.
+/// How many more ranges there may be.
+#[derive(Clone, Debug, Default)]
+pub struct Spare {
+    /// In all.
+    pub all: u64,
+    /// Of each table; none of a table that is not named.
+    pub tables: BTreeMap<TableId, u64>,
+}
+
+impl Spare {
+    /// That many in one plan.
+    pub fn of_plan(tables: BTreeMap<TableId, u64>) -> Spare {
+        Spare { all: RANGE_COUNT_MAX as u64, tables }
+    }
+
+    /// Takes as many as are there, at most `wanted`.
+    fn take(&mut self, table: TableId, wanted: u64) -> u64 {
+        let left = self.tables.entry(table).or_default();
+        let taken = wanted.min(*left).min(self.all);
+        *left -= taken;
+        self.all -= taken;
+        taken
+    }
+}
+
+/// Cuts ranges on, so that each partition has `parts` of them, or more, if that much is spare. By what the heads tell no
+/// range that is cut has less than `bytes_min` for each of its parts; how even these are is left to the statistics.
 pub fn cut_on(
     ranges: &[PartitionRange],
     tablets: &[DeadTablet],
     parts: u64,
     bytes_min: u64,
-    mut spare: impl FnMut(TableId) -> u64,
+    spare: &mut Spare,
 ) -> Vec<PartitionRange> {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for range in ranges {
         *counts.entry(range.partition).or_default() += 1;
     }
-    let mut left: BTreeMap<TableId, u64> = BTreeMap::new();
-    let mut all_left = (RANGE_COUNT_MAX as u64).saturating_sub(ranges.len() as u64);
+    // Ranges are in the order of the tablets.
+    let mut tablets = tablets.iter().peekable();
     let mut finer = Vec::new();
     for range in ranges {
         let (first, last) = (range.first.0, range.last.0);
-        let of = tablets.iter().find(|tablet| {
-            tablet.range.table == range.table
-                && tablet.range.first <= range.first
-                && range.last <= tablet.range.last
-        });
-        let stats = of.map_or(&[][..], |tablet| &tablet.stats);
-        let left = left.entry(range.table).or_insert_with(|| spare(range.table));
+        let is_of = |tablet: &DeadTablet| {
+            let of = &tablet.range;
+            of.table == range.table && of.first <= range.first && range.last <= of.last
+        };
+        while tablets.next_if(|tablet| !is_of(tablet)).is_some() {}
+        let stats = tablets.peek().map_or(&[][..], |tablet| &tablet.stats);
         let places = match range.slots {
             true => u64::from(slot_of_hash(range.last) - slot_of_hash(range.first)),
             false => last - first,
         };
-        let count = parts.div_ceil(counts[&range.partition]);
-        let count = count.min(weight_of(stats, first, last).bytes / bytes_min.max(1)).max(1);
-        let count = count.min(places.saturating_add(1)).min(left.saturating_add(1)).min(all_left + 1);
-        *left -= count - 1;
-        all_left -= count - 1;
+        let by_weight = weight_of(stats, first, last).bytes / bytes_min.max(1);
+        let more = parts.div_ceil(counts[&range.partition]).min(by_weight).saturating_sub(1).min(places);
+        let count = 1 + spare.take(range.table, more);
         let mut begin = first;
         for next in even_cuts(stats, (first, last), range.slots, count) {
             finer.push(PartitionRange { first: KeyHash(begin), last: KeyHash(next - 1), ..*range });

@@ -95,7 +95,7 @@ mod status;
 pub use clock::Clock;
 pub use config::{CoordinatorConfig, Rebuild};
 pub use cut::DeadTablet;
-pub use divide::{Bounds, cut_on, divide};
+pub use divide::{Bounds, Spare, cut_on, divide};
 pub use machine::Coordinator;
 pub use prove::{
     Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,

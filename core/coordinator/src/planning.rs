@@ -4,7 +4,7 @@
 
 use crate::cut::DeadTablet;
 use crate::desk::Desk;
-use crate::divide::{Bounds, cut_on, divide};
+use crate::divide::{Bounds, Spare, cut_on, divide};
 use crate::home::{Home, home_of_dead, masters_of, own_home};
 use crate::losses;
 use crate::plan::Plan;
@@ -14,7 +14,7 @@ use crate::recoveries::Recoveries;
 use crate::tables::neighbourhoods_each;
 use ramhold_base::limits::TABLET_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, Level, RecoveryId, ServerId};
+use ramhold_base::{Instant, Level, RecoveryId, ServerId, TableId};
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 use std::collections::BTreeMap;
 
@@ -45,6 +45,9 @@ impl Recoveries {
         }
         let mut ranges: Vec<PartitionRange> = Vec::new();
         let mut divided: Vec<(Home, u32, u64)> = Vec::new();
+        let mut cutting = self.cutting(desk, &homes);
+        // Each range gets a side log of its own, whose last segment is not full.
+        let bytes_min = u64::from(desk.config.segment_bytes) * CUT_ON_SEGMENTS;
         // No partition has tablets of two homes.
         for (home, tablets) in &homes {
             let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
@@ -52,8 +55,12 @@ impl Recoveries {
             let bounds = self.bounds(desk, id, weight, recovery.partition_bytes_max, tried);
             let next = ranges.last().map_or(0, |range| range.partition + 1);
             let mut here = divide(tablets, &bounds);
-            if matches!(home, Home::Neighbourhood(_)) && !planted(Defect::NotCutForOwner) {
-                here = cut_for_owners(desk, &here, tablets);
+            if let Some((each, spare)) = &mut cutting
+                && matches!(home, Home::Neighbourhood(_))
+            {
+                let masters = desk.state.masters().filter(|server| tried.has(desk, server)).count() as u64;
+                let partitions = here.last().map_or(1, |range| u64::from(range.partition) + 1);
+                here = cut_on(&here, tablets, (*each * masters).div_ceil(partitions), bytes_min, spare);
             }
             ranges.extend(
                 here.into_iter().map(|range| PartitionRange { partition: next + range.partition, ..range }),
@@ -90,6 +97,27 @@ impl Recoveries {
         if let Some(recovery) = self.open.get_mut(&id) {
             recovery.plan = Some(plan);
         }
+    }
+
+    /// Ranges are cut so that their new owner has one for each of its neighbourhoods: how many these are, and how many more
+    /// ranges each table may have. It gets at most a few times the tablets that it would have if it was created now,
+    /// ranges of all divisions counted.
+    fn cutting(&self, desk: &Desk, homes: &BTreeMap<Home, Vec<DeadTablet>>) -> Option<(u64, Spare)> {
+        if !homes.keys().any(|home| matches!(home, Home::Neighbourhood(_))) || planted(Defect::NotCutForOwner)
+        {
+            return None;
+        }
+        let each = neighbourhoods_each(desk) as u64;
+        let most =
+            (desk.state.masters().count() as u64 * each * CUT_ON_MOST).min(u64::from(TABLET_COUNT_MAX));
+        let mut tables: BTreeMap<TableId, u64> =
+            desk.state.tables.iter().map(|(id, table)| (*id, table.tablets.len() as u64)).collect();
+        let plans = self.open.values().filter_map(|recovery| recovery.plan.as_ref());
+        for range in plans.flat_map(|plan| &plan.ranges) {
+            *tables.entry(range.table).or_default() += 1;
+        }
+        tables.values_mut().for_each(|has| *has = most.saturating_sub(*has));
+        Some((each, Spare::of_plan(tables)))
     }
 
     /// The bounds of partitions of this many live bytes that are at home there; `most`: the most that one
@@ -149,20 +177,6 @@ impl Recoveries {
         }
         tablets
     }
-}
-
-/// Cuts ranges so that their new owner has one for each of its neighbourhoods. A table gets at most a few times the tablets
-/// that it would have if it was created now.
-fn cut_for_owners(desk: &Desk, ranges: &[PartitionRange], tablets: &[DeadTablet]) -> Vec<PartitionRange> {
-    let each = neighbourhoods_each(desk) as u64;
-    let most = (desk.state.masters().count() as u64 * each * CUT_ON_MOST).min(u64::from(TABLET_COUNT_MAX));
-    let spare = |table| {
-        let has = desk.state.tables.get(&table).map_or(0, |table| table.tablets.len() as u64);
-        most.saturating_sub(has)
-    };
-    // Each range gets a side log of its own, whose last segment is not full.
-    let bytes_min = u64::from(desk.config.segment_bytes) * CUT_ON_SEGMENTS;
-    cut_on(ranges, tablets, each, bytes_min, spare)
 }
 
 /// A head without statistics: the stream's segments are taken as full, and spread evenly over its tablets.

@@ -130,7 +130,9 @@ fn unreplicated(desk: &Desk) -> BTreeSet<(ServerId, ServerId)> {
 fn segments_of(desk: &Desk, crashed: ServerId) -> u64 {
     desk.state.recovery_of(crashed).map_or(0, |record| {
         let full = record.bytes.div_ceil(u64::from(desk.config.segment_bytes));
-        full + PARTITION_SEGMENTS * u64::from(record.partitions)
+        // Ranges that were cut on for neighbourhoods have two segments or more, and two more each.
+        let cut_on = if desk.config.placement.neighbouring().is_some() { full } else { 0 };
+        full + cut_on + PARTITION_SEGMENTS * u64::from(record.partitions)
     })
 }
 

@@ -329,10 +329,18 @@ impl Replays {
     /// way, since the others may wait long for backups.
     fn turns(&self, step: &Step<'_>, service: &Service, key: PartitionKey) -> Turns {
         let live = self.partitions.get(&key).filter(|partition| partition.replicates_live());
-        live.map_or(Turns::FREE, |partition| self.live_turns(step, service, key, partition.live_at))
+        live.map_or(Turns::FREE, |partition| {
+            self.live_turns(step, service, key, (partition.begun, partition.live_at))
+        })
     }
 
-    fn live_turns(&self, step: &Step<'_>, service: &Service, key: PartitionKey, live_at: Instant) -> Turns {
+    fn live_turns(
+        &self,
+        step: &Step<'_>,
+        service: &Service,
+        key: PartitionKey,
+        (started, live_at): (Instant, Instant),
+    ) -> Turns {
         let others =
             self.partitions.iter().filter(|(other, partition)| **other != key && partition.is_live());
         let begun = others.flat_map(|(_, partition)| partition.keeping.busy(&service.shard));
@@ -341,7 +349,7 @@ impl Replays {
             slots: (LIVE_SEGMENTS_MAX - busy).max(1),
             yields_until: self.recovering_since.map(|since| {
                 let again = match step.view.placement.neighbouring() {
-                    Some(_) => live_at.since(since).min(LIVE_YIELD_MAX),
+                    Some(_) => live_at.since(started).min(LIVE_YIELD_MAX),
                     None => Duration::ZERO,
                 };
                 (live_at + again).max(since + LIVE_YIELD)
@@ -402,7 +410,8 @@ impl Replays {
         if self.partitions.get(&key).is_none_or(|p| !p.has_reported(attempt, done)) {
             return Vec::new();
         }
-        let turns = self.live_turns(step, service, key, step.now);
+        let begun = self.partitions.get(&key).map_or(step.now, |partition| partition.begun);
+        let turns = self.live_turns(step, service, key, (begun, step.now));
         let Some(partition) = self.partitions.get_mut(&key) else { return Vec::new() };
         match (&partition.phase, status) {
             (Phase::ToldEarly(_) | Phase::Reporting(_), Status::Ok) => {

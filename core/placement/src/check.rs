@@ -78,7 +78,8 @@ impl Problem {
             Problem::AloneInZone { zone, .. } => format!("start a server on another host of zone '{zone}'"),
             Problem::HostInZones { .. } => "give the servers of a host one zone".into(),
             Problem::NoNeighbourhoods { .. } => "use a topology that has them, or another placement".into(),
-            Problem::NoFeeders { .. } | Problem::SmallRing { .. } | Problem::Alone { .. } => {
+            Problem::SmallRing { .. } => "use fewer replicas, a larger topology, or multiring".into(),
+            Problem::NoFeeders { .. } | Problem::Alone { .. } => {
                 "start servers at places that share a switch with it".into()
             }
             Problem::FewHeads { wanted, replicas, of_buffers, .. } => {

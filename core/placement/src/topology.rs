@@ -44,15 +44,16 @@ pub fn check_labels(topology: &Topology, labels: &[Label]) -> Result<(), LabelRe
     }
 }
 
-/// Whether the labels of a server let replicas be placed so: a strict ring would be one failure domain, or two, among
-/// racks. Servers of one host never have two replicas of a segment, in any placement.
+/// Whether the labels of a server let replicas be placed so: a strict ring does not spread over zones and racks. Servers of
+/// one host never have two replicas of a segment, in any placement.
 pub fn check_domain(
     topology: &Topology,
     placement: ReplicaPlacement,
     labels: &[Label],
 ) -> Result<(), LabelRefusal> {
     let is_strict = placement.neighbouring().is_some_and(|(by, _)| by == Neighbouring::StrictRing);
-    let Some(label) = labels.iter().find(|label| is_strict && label.name == "rack") else {
+    let Some(label) = labels.iter().find(|label| is_strict && ["zone", "rack"].contains(&&*label.name))
+    else {
         return Ok(());
     };
     Err(LabelRefusal {

@@ -218,7 +218,7 @@ pub enum PlaceFault {
     /// A link of the server is named after no level of the grid.
     #[n(3)]
     NoLevel,
-    /// The server has the label of a rack, and the placement is only for servers that fail one by one.
+    /// The server has the label of a zone or rack, and the placement is only for servers that fail one by one.
     #[n(4)]
     Domain,
 }

@@ -117,7 +117,7 @@ pub struct Coordinator {
     /// zone=...), the others in other zones, and a dead server is recovered in its own zone. 'multiring' (grids):
     /// each part of a server's data with one of the servers that share a switch with it, which recovers that
     /// part from replicas one hop away. 'multiring-strict': all replicas of a part one hop away, for servers
-    /// without the label rack. 'rack-local' (racks): each part with another rack. All three also
+    /// without the labels zone and rack. 'rack-local' (racks): each part with another rack. All three also
     /// with ':COUNT', the most parts of a server. Applies to new replicas; tablets move to their parts by
     /// themselves.
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter")]

@@ -85,8 +85,8 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
-    /// Placement of replicas: 'scatter', 'copyset', 'zone-local', 'multiring' or 'rack-local', as for 'ramhold
-    /// coordinator'.
+    /// Placement of replicas: 'scatter', 'copyset', 'zone-local', 'multiring', 'multiring-strict' or
+    /// 'rack-local', as for 'ramhold coordinator'.
     #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter")]
     placement: ReplicaPlacement,
     /// Topology of a network to play: 'zones' labels the servers zone=a, b and c in turn, 'bcube:N,K' and

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT, first_hash_of};
 use ramhold_base::{KeyHash, SegmentId, ShardId, StreamId, TableId};
-use ramhold_coordinator::{Bounds, DeadTablet, cut_on, divide};
+use ramhold_coordinator::{Bounds, DeadTablet, Spare, cut_on, divide};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
@@ -56,7 +56,8 @@ fn small_tablets_share_a_partition_and_large_ones_are_cut() {
 fn partitions_are_cut_on_for_their_new_owners() {
     let tablets = [tablet(1, 0, u64::MAX, &[(4_000_000, 10)]), tablet(2, 0, 99, &[(50_000, 1)])];
     let divided = divide(&tablets, &BOUNDS);
-    let finer = cut_on(&divided, &tablets, 6, 100_000, |_| 1000);
+    let spare = |most: u64| Spare { all: 1000, tables: [(TableId(1), most), (TableId(2), most)].into() };
+    let finer = cut_on(&divided, &tablets, 6, 100_000, &mut spare(1000));
     let of = |partition| finer.iter().filter(move |range| range.partition == partition);
     let partitions = divided.last().unwrap().partition;
     for partition in 0..partitions {
@@ -73,9 +74,11 @@ fn partitions_are_cut_on_for_their_new_owners() {
     assert_eq!((covered(&finer)[0].1, covered(&finer).last().unwrap().2), (KeyHash(0), KeyHash(99)));
     let small = finer.iter().filter(|range| range.table == TableId(2));
     assert_eq!(small.count(), 1, "a small range is not cut");
-    assert_eq!(covered(&cut_on(&divided, &tablets, 6, 100_000, |_| 0)), covered(&divided));
-    let few = cut_on(&divided, &tablets, 6, 100_000, |_| 7);
-    assert_eq!(few.len(), divided.len() + 7);
+    assert_eq!(covered(&cut_on(&divided, &tablets, 6, 100_000, &mut spare(0))), covered(&divided));
+    // What is spare is spare once, for all homes together.
+    let mut seven = spare(7);
+    assert_eq!(cut_on(&divided, &tablets, 6, 100_000, &mut seven).len(), divided.len() + 7);
+    assert_eq!(cut_on(&divided, &tablets, 6, 100_000, &mut seven).len(), divided.len());
 }
 
 // F3: a tablet whose weight lies in one corner.

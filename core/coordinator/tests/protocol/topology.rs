@@ -61,10 +61,12 @@ fn strict_rings_are_only_for_servers_that_fail_one_by_one() {
     world.run(Duration::from_millis(500));
     let place = |value: &str| at("bcube", value).into_iter().next().expect("one label");
     let domain = |name: &str| Label { name: name.into(), value: "a".into() };
-    let (status, refusal) = refused(&mut world, 3, vec![place("11"), domain("rack")]);
-    let refusal = refusal.unwrap();
-    assert_eq!((status, refusal.fault), (Status::LabelRefused, PlaceFault::Domain));
-    assert!(refusal.to_string().contains("start without --label rack=a"), "{refusal}");
+    for name in ["zone", "rack"] {
+        let (status, refusal) = refused(&mut world, 3, vec![place("11"), domain(name)]);
+        let refusal = refusal.unwrap();
+        assert_eq!((status, refusal.fault), (Status::LabelRefused, PlaceFault::Domain));
+        assert!(refusal.to_string().contains(&format!("start without --label {name}=a")), "{refusal}");
+    }
     world.enlist_labelled(3, vec![place("11"), domain("host")]);
     assert_eq!(world.state().all_up().count(), 2);
 }

@@ -77,8 +77,9 @@ pub struct Plan {
     #[arg(long, value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     pub replicas: u8,
-    /// Placement of replicas: 'scatter', 'copyset[:RINGS]', 'zone-local', 'multiring[:MOST]' or
-    /// 'rack-local[:MOST]', as for 'ramhold coordinator'. 'zone-local' needs --zones, the last two --topology.
+    /// Placement of replicas: 'scatter', 'copyset[:RINGS]', 'zone-local', 'multiring[:MOST]',
+    /// 'multiring-strict[:MOST]' or 'rack-local[:MOST]', as for 'ramhold coordinator'. 'zone-local' needs
+    /// --zones, the last three --topology.
     #[arg(long, value_name = "HOW", default_value = "scatter")]
     pub placement: ReplicaPlacement,
     /// Network of switches with a server at each place: 'bcube:N,K' or 'grid:R0,R1,...'. A server has a port

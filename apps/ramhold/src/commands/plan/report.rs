@@ -2,7 +2,7 @@
 
 use super::description::Failing;
 use super::loss::Spread;
-use super::network::Employed;
+use super::network::{Employed, Survey};
 use super::picture::{OnPorts, Picture};
 use super::ports::{Hops, Load};
 use crate::size::bytes_text;
@@ -188,12 +188,18 @@ fn tell_network(picture: &Picture<'_>, lines: &mut Lines) {
     }
     let Load { place, level, is_sent, bytes } = &survey.fullest;
     let (bytes, verb) = (bytes_text(*bytes as u64), if *is_sent { "sent" } else { "received" });
-    lines.add(
-        &time_text(*seconds),
-        format!("the recovery's bytes on the fullest port: {bytes} {verb} by {place} on level {level}"),
-    );
-    let alone = seconds * survey.fetching.bytes / survey.fullest.bytes;
+    let whose = match place.is_empty() {
+        true => "nothing passes any".to_owned(),
+        false => format!("{bytes} {verb} by {place} on level {level}"),
+    };
+    lines.add(&time_text(*seconds), format!("the recovery's bytes on the fullest port: {whose}"));
+    let alone = seconds_of_fetching(survey, *seconds);
     lines.add(&time_text(alone), "the same for what is fetched alone".to_owned());
+}
+
+/// How long what is fetched keeps its fullest port busy.
+fn seconds_of_fetching(survey: &Survey, seconds: f64) -> f64 {
+    if survey.fullest.bytes > 0.0 { seconds * survey.fetching.bytes / survey.fullest.bytes } else { 0.0 }
 }
 
 fn network_json(OnPorts { survey, seconds }: &OnPorts, topology: &Topology) -> Value {
@@ -220,7 +226,7 @@ fn network_json(OnPorts { survey, seconds }: &OnPorts, topology: &Topology) -> V
             "direction": if *is_sent { "sent" } else { "received" },
             "bytes": *bytes as u64,
             "seconds": seconds,
-            "seconds_of_fetching": seconds * survey.fetching.bytes / survey.fullest.bytes,
+            "seconds_of_fetching": seconds_of_fetching(survey, *seconds),
         },
     });
     if let (Some(fields), Some(employed)) = (told.as_object_mut(), &survey.neighbourhoods) {
