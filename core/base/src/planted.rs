@@ -214,6 +214,8 @@ defects! {
     NeighbourhoodsMixed;
     /// The primary of a segment is on any backup, not on a feeder of its neighbourhood.
     FedByAnybody;
+    /// Tablets are moved to other neighbourhoods one after the other, whatever the rate of copies.
+    MovedHomeUnpaced;
     /// Tablets stay with a neighbourhood that is gone.
     NeverMovedHome;
 

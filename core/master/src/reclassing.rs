@@ -226,8 +226,14 @@ impl Reclassing {
                 false
             }
             Turn::Moved => {
+                let (start, stream) = (moving.start(), moving.stream);
                 self.not_before = step.now;
-                self.rehome_at = self.rehome_at.map(|_| step.now);
+                // Nobody waits for a tablet that is moved home, so such moves keep to the rate of copies on the average.
+                let pause = match service.tablets.is_wanted(start.0) || planted(Defect::MovedHomeUnpaced) {
+                    true => Duration::ZERO,
+                    false => service.copying_time(start, stream),
+                };
+                self.rehome_at = self.rehome_at.map(|_| step.now + pause);
                 false
             }
         }

@@ -20,7 +20,7 @@ use crate::owner::Owns;
 use crate::settling::Settlings;
 use crate::sweeps::Sweeps;
 use crate::tablets::{Tablet, Tablets};
-use ramhold_base::{Instant, LogId, Rng, Status, StreamId, TableId, Version};
+use ramhold_base::{Instant, KeyHash, LogId, Rng, Status, StreamId, TableId, Version};
 use ramhold_log::{HashRange, Log, LogConfig};
 use ramhold_placement::Traffic;
 use ramhold_replication::{Event, FlushWish, Replicator};
@@ -86,6 +86,14 @@ impl Service {
         } else {
             self.to_unite.insert(table, (now + UNITE_FOR, moves));
         }
+    }
+
+    /// How long the replicas of a tablet in that stream take at the rate of copies; zero where that has no bound.
+    pub fn copying_time(&self, (table, first): (TableId, KeyHash), stream: StreamId) -> Duration {
+        let replicas = self.shard.class_of(stream).map_or(0, |class| u64::from(class.replicas));
+        let stat = self.shard.log.stats().find(|stat| (stat.table, stat.first) == (table, first));
+        let bytes = stat.map_or(0, |stat| stat.bytes.saturating_mul(replicas));
+        self.shard.replicator.copying_time(bytes)
     }
 
     /// The stream for another tablet of a class: that of the neighbourhood with the fewest tablets, where the placement

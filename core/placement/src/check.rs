@@ -40,8 +40,8 @@ pub enum Problem {
     NoNeighbourhoods { why: String },
     /// The data that this server would keep with that neighbour has no backup one hop from it, and is kept elsewhere.
     NoFeeders { server: ServerId, neighbour: ServerId },
-    /// A strict ring with fewer feeders than replicas: some replicas go elsewhere.
-    SmallRing { server: ServerId, neighbour: ServerId, feeders: usize, replicas: u8 },
+    /// Strict rings with so many feeders, fewer than replicas: some replicas go elsewhere.
+    SmallRings { rings: Vec<[ServerId; 2]>, feeders: usize, replicas: u8 },
     /// This server has no neighbourhood at all: what it has is scattered.
     Alone { server: ServerId },
     /// These servers employ fewer neighbourhoods than they have: there is no room for more heads.
@@ -78,7 +78,7 @@ impl Problem {
             Problem::AloneInZone { zone, .. } => format!("start a server on another host of zone '{zone}'"),
             Problem::HostInZones { .. } => "give the servers of a host one zone".into(),
             Problem::NoNeighbourhoods { .. } => "use a topology that has them, or another placement".into(),
-            Problem::SmallRing { .. } => "use fewer replicas, a larger topology, or multiring".into(),
+            Problem::SmallRings { .. } => "use fewer replicas, a larger topology, or multiring".into(),
             Problem::NoFeeders { .. } | Problem::Alone { .. } => {
                 "start servers at places that share a switch with it".into()
             }
@@ -134,10 +134,16 @@ impl fmt::Display for Problem {
                     "{server} keeps nothing with {neighbour}: nobody is one hop from {neighbour} and two from {server}"
                 )
             }
-            Problem::SmallRing { server, neighbour, feeders, replicas } => write!(
-                f,
-                "the ring of {server} and {neighbour} has {feeders} of {replicas} replicas: the others go elsewhere"
-            ),
+            Problem::SmallRings { rings, feeders, replicas } => {
+                let named = rings.iter().take(RINGS_NAMED).map(|[one, other]| format!("{one}-{other}"));
+                let named = named.collect::<Vec<_>>().join(" ");
+                let more = rings.len().saturating_sub(RINGS_NAMED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                write!(
+                    f,
+                    "rings have {feeders} of {replicas} replicas, and the others go elsewhere: {named}{more}"
+                )
+            }
             Problem::Alone { server } => write!(f, "{server} has no neighbourhood: its data is scattered"),
             Problem::FewHeads { servers, employed, wanted, replicas, of_buffers } => {
                 let why = match of_buffers {
@@ -156,6 +162,9 @@ impl fmt::Display for Problem {
 fn listed(servers: &[ServerId]) -> String {
     servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
+
+/// The rings that one line names.
+const RINGS_NAMED: usize = 12;
 
 /// The problems of these servers, the grave ones first. `rooms`: what is known of the servers' rooms for heads.
 pub fn check(
@@ -254,6 +263,7 @@ fn neighbouring(
     }
     let network = Network::new(topology, servers.iter().copied());
     let mut problems = Vec::new();
+    let mut small: BTreeMap<usize, Vec<[ServerId; 2]>> = BTreeMap::new();
     for server in servers.iter().filter(|server| server.master).map(|server| server.id) {
         if neighbourhoods(&network, by, server, 1).is_empty() {
             problems.push(Problem::Alone { server });
@@ -264,10 +274,12 @@ fn neighbouring(
             if feeders == 0 {
                 problems.push(Problem::NoFeeders { server, neighbour });
             } else if by == Neighbouring::StrictRing && feeders < usize::from(replicas) {
-                problems.push(Problem::SmallRing { server, neighbour, feeders, replicas });
+                small.entry(feeders).or_default().push([server, neighbour]);
             }
         }
     }
+    let small = small.into_iter().map(|(feeders, rings)| Problem::SmallRings { rings, feeders, replicas });
+    problems.extend(small);
     problems
 }
 

@@ -236,3 +236,28 @@ fn a_check_tells_of_neighbourhoods_without_room_for_their_heads() {
     assert!(found[0].to_string().contains("employ 2 of 4 neighbourhoods: their logs"));
     assert!(found[0].remedy().contains("a log of 128 MiB"), "{}", found[0].remedy());
 }
+
+// H2: rings smaller than R are named, in one line, and racks are refused before anything starts.
+#[test]
+fn a_check_names_strict_rings_that_are_too_small() {
+    let topology: Topology = "bcube:3,1".parse().unwrap();
+    let servers = at_places(&topology, &[]);
+    let problems = |servers: &[ServerEntry], placement: &str, replicas| {
+        let servers: Vec<&ServerEntry> = servers.iter().collect();
+        let found = check(&servers, &topology, placement.parse().unwrap(), replicas, &BTreeMap::new());
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(problems(&servers, "multiring-strict", 2), [""; 0]);
+    assert_eq!(problems(&servers, "multiring", 3), [""; 0]);
+    let found = problems(&servers, "multiring-strict", 3);
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].starts_with("rings have 2 of 3 replicas, and the others go elsewhere: s1-s2 s1-s3"),
+        "{found:?}"
+    );
+    assert!(found[0].ends_with("and 24 more"), "nine servers have four neighbours each: {found:?}");
+    let mut racked = servers.clone();
+    racked[4].labels.push(Label { name: "rack".into(), value: "r1".into() });
+    assert!(problems(&racked, "multiring-strict", 2)[0].contains("would be refused"));
+    assert_eq!(problems(&racked, "multiring", 2).iter().filter(|p| p.contains("refused")).count(), 0);
+}

@@ -173,6 +173,12 @@ pub(crate) fn message_bytes_max(append_bytes_max: u32, bytes_per_second: u64) ->
 }
 
 impl Replicator {
+    /// How long so many bytes take at the rate of copies; zero where that has no bound.
+    pub fn copying_time(&self, bytes: u64) -> Duration {
+        let rate = self.config.copy_bytes_per_second;
+        if rate == 0 { Duration::ZERO } else { Duration::from_secs_f64(bytes as f64 / rate as f64) }
+    }
+
     /// Notes whether the master is short of memory or frames and wants to clean, which needs whole segments.
     pub fn tell_short(&mut self, is_short: bool, lacks_frames: bool) {
         (self.copies.short, self.copies.lacks_frames) = (is_short, lacks_frames);

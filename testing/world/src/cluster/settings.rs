@@ -67,6 +67,8 @@ pub struct Cluster {
     pub cube: Option<(u16, u64)>,
     /// The racks over which the servers are spread in turn, in one zone; 0: no server has a rack.
     pub racks: u8,
+    /// The rate of copies, in bytes per second; 0: no bound.
+    pub copy_rate: u64,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -91,6 +93,7 @@ impl Default for Cluster {
             zones: 0,
             planes: 0,
             cube: None,
+            copy_rate: 0,
             racks: 0,
         }
     }
@@ -282,6 +285,7 @@ impl Cluster {
                 // Small messages, so that a copy of a segment takes several.
                 replication: ReplicationConfig {
                     append_bytes_max: SEGLET_BYTES,
+                    copy_bytes_per_second: self.copy_rate,
                     ..ReplicationConfig::new(ShardId(0))
                 },
                 // Damage is found within a run.

@@ -10,9 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// BCube(4, 1) with all servers, placed by rings.
 fn rings(most: u8) -> Stage {
+    rings_with(most, 0)
+}
+
+/// The same with a rate of copies, in bytes per second.
+fn rings_with(most: u8, copy_rate: u64) -> Stage {
     let plain = Setting::of(16);
     let placement = ReplicaPlacement::Neighbourhoods { by: Neighbouring::MultiRing, most };
-    let cluster = Cluster { planes: 2, cube: Some((4, 0)), placement, ..plain.cluster };
+    let cluster = Cluster { planes: 2, cube: Some((4, 0)), placement, copy_rate, ..plain.cluster };
     let mut stage = Stage::unborn(Setting { cluster, ..plain });
     let hosts = stage.servers.clone();
     stage.world.network.cut_plane(0, &hosts, &hosts);
@@ -154,6 +159,30 @@ fn the_tablets_of_a_neighbourhood_that_is_gone_move_and_come_back() {
     assert!(course(&stage, id).0.is_subset(&neighbours));
     stage.expect_filled(table, "key", 600);
     stage.restart(0);
+    stage.close();
+}
+
+// H3, D6: nobody waits for these moves, so they leave the network to others.
+#[test]
+fn tablets_move_home_at_the_rate_of_copies() {
+    const RATE: u64 = 2000;
+    let mut stage = rings_with(64, RATE);
+    for name in ["one", "two", "three"] {
+        let table = stage.spread_table(name, 3);
+        stage.fill(table, name, 200);
+    }
+    let gone = stage.id(1);
+    assert_eq!(homes(&stage, 0)["01"], 3);
+    stage.world.cut_power(stage.servers[1]);
+    stage.wait("it is recovered", |stage| stage.is_recovered(gone));
+    stage.wait("a tablet moves", |stage| homes(stage, 0).get("01") == Some(&2));
+    let first = stage.world.now();
+    stage.wait("all have moved", |stage| !homes(stage, 0).contains_key("01"));
+    let last = stage.world.now();
+    // Two hundred objects of some dozen bytes lie in 96 tablets; each of the first two is paid for before the next.
+    let least = 2 * 3 * 200 * 60 / 96 * 1_000_000_000 / RATE;
+    assert!(last - first >= least, "{} ms", (last - first) / 1_000_000);
+    stage.restart(1);
     stage.close();
 }
 
