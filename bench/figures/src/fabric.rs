@@ -5,7 +5,7 @@
 //! - *star*: nothing.
 //! - *racks*: the uplink of the sender's rack and that of the receiver's, if these are two.
 //! - *cube*: a port into and a port out of each host that passes it on. Plane 0 is the network of first
-//!   addresses, plane `l + 1` is that of the addresses of level `l`. What goes to an address of a level takes
+//!   addresses, plane `l + 1` is that of the addresses of level `l`. A message to an address of a level takes
 //!   the way of `Grid::route`, so it enters its receiver by the switch of that level. Answers take the way of
 //!   their question back.
 //!
@@ -18,10 +18,10 @@ use crate::layout::{DEAD, Layout, place};
 use ramhold_placement::{Grid, GridLabel};
 use std::collections::BTreeMap;
 
-/// What hosts pass on at once.
+/// The bytes that hosts pass on at once.
 const PACKET_BYTES: f64 = 1500.0;
 
-/// What a frame does at a port before the next one.
+/// The step of a frame at a port before the next one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Onward {
     /// It goes to another port by a cable.

@@ -208,7 +208,7 @@ defects! {
     FurtherBesidePrimary;
     /// With strict rings the other replicas of a segment leave its ring, though it has room.
     StrictRingLeft;
-    /// What one neighbour recovers stays in one piece, which one of its own neighbours would recover alone.
+    /// The data that one neighbour recovers stays in one piece, which one of its own neighbours would recover alone.
     NotCutForOwner;
     /// A partition has tablets of several neighbourhoods.
     NeighbourhoodsMixed;

@@ -81,7 +81,7 @@ pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
 pub struct Spare {
     /// In all.
     pub all: u64,
-    /// Of each table; none of a table that is not named.
+    /// The number for each table; none for a table that is not named.
     pub tables: BTreeMap<TableId, u64>,
 }
 

@@ -10,7 +10,7 @@ pub const FLUSH_BUFFERS: u32 = 4;
 /// A log has one neighbourhood at most for so many segments: heads are to be a small part of it.
 const SEGMENTS_PER_HEAD: u32 = 4;
 
-/// What bounds the heads of one master in one class of streams.
+/// The bounds on the heads of one master in one class of streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeadRoom {
     /// Replicas of heads for which a backup has buffers.
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(HeadRoom::ANY.neighbourhoods_max(7), u32::MAX as usize / 7);
     }
 
-    /// What a remedy names is enough, and one less is not.
+    /// A remedy's number is enough, and one less is not.
     #[test]
     fn a_remedy_is_enough() {
         for replicas in 1..=7 {

@@ -233,7 +233,7 @@ fn row(name: &str, plan: &Plan, measured: &Measured) -> Vec<Cell> {
 /// meets the aim.
 type Add<'a> = dyn FnMut(&str, &str, Option<f64>, &str, &dyn Fn(f64) -> bool) + 'a;
 
-/// What was asked for: each with the wanted and the measured value, and whether it is met.
+/// The aims: each with the wanted and the measured value, and whether it is met.
 pub fn targets(rows: &[Vec<Cell>], add: &mut Add<'_>) {
     let number = |row: &[Cell], column: &str| {
         row[COLUMNS.iter().position(|known| *known == column).expect("a column")].number()

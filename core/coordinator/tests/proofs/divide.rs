@@ -75,7 +75,7 @@ fn partitions_are_cut_on_for_their_new_owners() {
     let small = finer.iter().filter(|range| range.table == TableId(2));
     assert_eq!(small.count(), 1, "a small range is not cut");
     assert_eq!(covered(&cut_on(&divided, &tablets, 6, 100_000, &mut spare(0))), covered(&divided));
-    // What is spare is spare once, for all homes together.
+    // The spare ranges are there once, for all homes together.
     let mut seven = spare(7);
     assert_eq!(cut_on(&divided, &tablets, 6, 100_000, &mut seven).len(), divided.len() + 7);
     assert_eq!(cut_on(&divided, &tablets, 6, 100_000, &mut seven).len(), divided.len());

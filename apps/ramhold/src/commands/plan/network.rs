@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most copies of a segment.
 const COPIES_MAX: usize = REPLICA_COUNT_MAX as usize + 1;
 
-/// What follows from a grid and a placement.
+/// The consequences of a grid and a placement.
 pub struct Survey {
     pub levels: usize,
     /// None: the placement has no neighbourhoods.
@@ -71,12 +71,12 @@ pub struct Sets {
     pub shares: Option<[Shares; 2]>,
 }
 
-/// What is known of the cluster beside its network.
+/// The facts about the cluster beside its network.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers {
     pub placement: ReplicaPlacement,
     pub replicas: u8,
-    /// Of each log, and the share of it that is live.
+    /// The size of each log; `live` is the share of it that is live.
     pub log_bytes: u64,
     pub live: f64,
     /// Buffers of a server; none: as much as comes.
@@ -85,7 +85,7 @@ pub struct Servers {
     pub partition_bytes: f64,
 }
 
-/// What follows for these servers, one at each place of a grid.
+/// The consequences for these servers, one at each place of a grid.
 pub fn survey(topology: &Topology, of: &Servers) -> Result<Survey, String> {
     let grid = Grid::of(topology).ok_or_else(|| {
         format!(
@@ -125,7 +125,7 @@ impl Surveyor<'_> {
         usize::from(self.of.replicas)
     }
 
-    /// Of the dead server.
+    /// The bytes of the dead server's log.
     fn log_bytes(&self) -> f64 {
         self.of.log_bytes as f64
     }

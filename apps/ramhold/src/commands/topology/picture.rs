@@ -1,6 +1,6 @@
 //! The network as a picture: servers at their places, edge switches, the links between them, and what is down.
 //!
-//! Two layouts, one for grids and one for racks in zones, put boxes and lines on one canvas. What a server is for is told
+//! Two layouts, one for grids and one for racks in zones, put boxes and lines on one canvas. The purpose of a server is told
 //! in words in its box, and not in a colour alone.
 //!
 //! Not here: who is near whom (placement), the file that it is written to (topology).

@@ -44,7 +44,7 @@ pub struct Capture {
     scratch: Scratch,
 }
 
-/// What was captured, and whether anything is missing.
+/// The packets that were captured, and whether anything is missing.
 pub struct Captured {
     pub frames: Vec<Seen>,
     /// Packets that the kernel dropped, and gaps between those that it did not.

@@ -85,7 +85,7 @@ enum Part {
     Isolated,
     /// The recovery of a server by its neighbours, over slow cables.
     Recovery,
-    /// What a write waits for: its backups' acknowledgements, and no device.
+    /// A write waits for its backups' acknowledgements, and no device.
     Acks,
     /// Writes to one server from 1 to 64 clients, beside memcached and redis-server.
     Writes,

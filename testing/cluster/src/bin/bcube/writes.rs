@@ -39,7 +39,7 @@ const RATIO_LEAST: f64 = 0.4;
 /// A client: writes one object, and returns when that is answered.
 type Set = Box<dyn FnMut(&str, &str) -> Result<(), Failure> + Send>;
 
-/// What one number of clients reached.
+/// The result of one number of clients.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     per_second: f64,
@@ -91,7 +91,7 @@ fn idle_share(process: &Process, seconds: u64) -> Result<f64, Failure> {
     Ok((process.cpu()?.total() - before).as_secs_f64() / seconds as f64)
 }
 
-/// What each peer reaches where the primary is.
+/// The rate of each peer where the primary is.
 fn peers(network: &Network, seconds: u64) -> Result<Vec<(Peer, Vec<Reached>)>, Failure> {
     let keys: Vec<String> = (0..KEYS).map(|number| format!("{number:0KEY_BYTES$}")).collect();
     let measure = |peer: Peer| {
@@ -107,7 +107,7 @@ fn peers(network: &Network, seconds: u64) -> Result<Vec<(Peer, Vec<Reached>)>, F
     [Peer::Memcached, Peer::Redis].into_iter().map(measure).collect()
 }
 
-/// What the primary reaches with replicas, and without.
+/// The rate of the primary with replicas, and without.
 fn ramhold(cluster: &Cluster, seconds: u64) -> Result<(Vec<Reached>, Vec<Reached>), Failure> {
     let others: Vec<&Process> = (1..=SERVERS).filter(|it| *it != P).map(|it| cluster.process(it)).collect();
     let mut admin = cluster.client(PATIENCE)?;

@@ -1,4 +1,4 @@
-//! What a picture of the network shows, and the parts that all layouts have: title, legend, boxes, and what is down.
+//! The contents of a picture of the network, and the parts that all layouts have: title, legend, boxes, and what is down.
 //!
 //! Not here: where the boxes are (grid, racks).
 
@@ -16,7 +16,7 @@ pub const MARGIN: f64 = 20.0;
 pub const TOP: f64 = 46.0;
 const LINE_HEIGHT: f64 = 18.0;
 
-/// What is drawn.
+/// The subject of the picture.
 pub struct Scene<'a> {
     pub topology: &'a Topology,
     /// All servers that the coordinator knows, also those that are down.
@@ -42,7 +42,7 @@ impl Scene<'_> {
         self.network.place_name(server).unwrap_or_else(|| server.to_string())
     }
 
-    /// What the colours mean, and what is down, in words.
+    /// The legend: the meaning of the colours, and what is down, in words.
     pub fn legend(&self, canvas: &mut Canvas) {
         let mut y = canvas.bottom() + 26.0;
         let told: &[(Look, &str)] = match self.marked {

@@ -16,7 +16,7 @@ pub(super) struct Flow {
     to: (Ipv4Addr, u16),
 }
 
-/// What one packet brings.
+/// The news of one packet.
 pub(super) struct Part<'a> {
     sequence: u32,
     begins: bool,
