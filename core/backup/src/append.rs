@@ -33,14 +33,15 @@ enum Stored {
 }
 
 impl Replicas {
-    /// The error is the answer to a message that was refused. A message that was taken is answered later.
+    /// Returns the replica. The error is the answer to a message that was refused. A message that was taken is answered
+    /// later.
     pub fn append(
         &mut self,
         key: ReplicaKey,
         request: &Request<'_>,
         (space, growth): (&mut Space, &Growth),
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Status> {
+    ) -> Result<ReplicaNumber, Status> {
         let header = request.header;
         let append = decode_append(header, request.body, step.config.segment_bytes)?;
         let present = self.present().get(&key).copied();
@@ -69,7 +70,7 @@ impl Replicas {
         };
         self[number].apply(accepted, &append, request.asker(), step);
         self.advance_operations(number, step);
-        Ok(())
+        Ok(number)
     }
 
     /// Gives a new replica a frame and, if one is free, a buffer. A replica that it replaces stays until the new one

@@ -5,10 +5,11 @@
 //! contains are read. Replicas of synced streams are flushed first: a recovery may show the end of their log to readers
 //! at once, so a loss of power must not take it any more.
 //!
-//! Not here: reading the openings (openings), the read leases in the report (grants).
+//! Not here: reading the openings (openings), those that need no read (kept), the read leases in the report (grants).
 //!
 //! Protocol: docs/protocols/recovery.md, step 2. Catalogue: D8, D9, F2.
 
+mod kept;
 mod openings;
 
 use crate::device::DeviceStep;
@@ -50,6 +51,7 @@ impl Fences {
 
     pub fn forget_removed(&mut self, view: &View) {
         self.fenced.retain(|server| view.list.standing(*server) != Standing::Removed);
+        self.openings.kept.forget(|server| view.list.standing(server) == Standing::Removed);
     }
 
     /// Puts a fence into force. It is answered later.

@@ -6,7 +6,7 @@ use crate::recovery_read::Lent;
 use crate::request::Request;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Peer, Status};
-use ramhold_wire::data::AppendReply;
+use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::recovery::{RecoveryRead, RecoveryWork};
 use ramhold_wire::{ForBackup, Header, Standing, View, decode, frame, reply, reply_with};
 
@@ -97,7 +97,14 @@ impl Backup {
     ) -> Result<(), Status> {
         self.check_master(request.header, view)?;
         let step = &mut self.device.step(now, effects);
-        self.replicas.append(key, request, (&mut self.space, &self.growth), step)?;
+        let number = self.replicas.append(key, request, (&mut self.space, &self.growth), step)?;
+        // Without neighbourhoods a server has few streams, so a fence reads few openings.
+        if view.placement.neighbouring().is_some() {
+            let append = AppendRequest::decode(request.body)?;
+            if append.open && !append.side {
+                self.fences.openings.kept.keep(number, &key, append.data);
+            }
+        }
         self.grants.note(now, request.header.sender);
         Ok(())
     }

@@ -5,6 +5,7 @@
 use crate::content::{SegmentStart, segment_start};
 use crate::device::DeviceStep;
 use crate::disk::Task;
+use crate::fence::kept::KeptOpenings;
 use crate::keys::{ReplicaKey, ReplicaNumber};
 use crate::replica::OpeningState;
 use crate::replicas::Replicas;
@@ -14,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most openings that are read at a time. Each read may bring a whole segment.
 const READ_COUNT_MAX: u32 = 4;
 
-/// The reads of openings under way.
+/// The reads of openings under way, and the openings that need no read.
 #[derive(Debug, Default)]
 pub(crate) struct Openings {
     reads: u32,
+    pub kept: KeptOpenings,
 }
 
 /// The replicas whose openings are reported: every open one of the head order, and the newest closed one of each
@@ -44,6 +46,11 @@ impl Openings {
         let mut are_known = true;
         for number in wanted(server, replicas) {
             let replica = &mut replicas[number];
+            if replica.opening == OpeningState::Unknown
+                && let Some(opening) = self.kept.opening(replica)
+            {
+                replica.opening = OpeningState::Known(Some(opening.clone()));
+            }
             match replica.opening {
                 OpeningState::Known(_) => {}
                 OpeningState::Reading => are_known = false,

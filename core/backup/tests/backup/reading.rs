@@ -478,6 +478,56 @@ fn a_fence_tells_the_openings_of_open_and_newest_closed_segments() {
     assert_eq!(rig.fence(MASTER).replicas, reports, "each answer is as of then");
 }
 
+/// A backup of a cluster with neighbourhoods, where a server has many streams.
+fn with_neighbourhoods() -> Rig {
+    let mut rig = Rig::new(config());
+    rig.view.placement = "multiring".parse().unwrap();
+    rig
+}
+
+// F2, H5
+#[test]
+fn with_neighbourhoods_a_fence_reads_no_opening_that_an_append_told() {
+    let mut rig = with_neighbourhoods();
+    for segment in 1..=9 {
+        let log = Log::head(segment, &[segment]);
+        assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+        assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok, "a message that came again");
+        if segment < 9 {
+            assert_eq!(rig.append(&log, log.close()).0, Status::Ok);
+        }
+    }
+    rig.disk.reads_fail = true;
+    let reports = rig.fence(MASTER).replicas;
+    let openings: Vec<_> = reports.iter().filter_map(|it| it.opening.as_ref()).collect();
+    assert_eq!(openings.iter().map(|it| it.digest[0].raw()).collect::<Vec<_>>(), [8, 9]);
+    assert!(openings.iter().all(|it| it.safe_version == Version(9)));
+    assert!(!rig.has_error(), "nothing was read");
+    rig.disk.reads_fail = false;
+    let mut rig = rig.crash();
+    assert_eq!(rig.fence(MASTER).replicas, reports, "read from the device in the next life");
+}
+
+// D9, H5
+#[test]
+fn an_opening_counts_when_a_certificate_covers_it() {
+    let mut rig = with_neighbourhoods();
+    let log = Log::head(1, &[1]);
+    let certificate = Some(log.certificate(HEADER_BYTES));
+    let header = AppendRequest { certificate, data: &log.bytes[..HEADER_BYTES], ..log.from(0) };
+    assert_eq!(rig.append(&log, header).0, Status::Ok);
+    assert_eq!(rig.append(&log, log.from(HEADER_BYTES)).0, Status::Ok);
+    let told = rig.fence(MASTER).replicas[0].opening.clone();
+    assert_eq!(told.expect("it was read").digest, [SegmentId(1)]);
+
+    let mut rig = with_neighbourhoods();
+    let uncertified = AppendRequest { certificate: None, ..log.from(0) };
+    assert_eq!(rig.append(&log, uncertified).0, Status::Ok);
+    assert_eq!(rig.append(&log, header).0, Status::Ok);
+    let reports = rig.fence(MASTER).replicas;
+    assert_eq!((reports[0].certified, &reports[0].opening), (HEADER_BYTES as u32, &None));
+}
+
 // F9
 #[test]
 fn a_segment_that_says_it_is_another_is_corrupt() {
