@@ -1,9 +1,13 @@
-//! Moves replicas of segments whose copies are all in one zone or rack to another one.
+//! Moves replicas of segments whose copies are all in one zone or rack to another one, and primaries that are outside
+//! their neighbourhood back to it.
 //!
 //! Backups are chosen so that the copies of a segment spread over zones and racks. While a zone is away, new segments
 //! have all copies in the rest: no write waits for a zone. When the zone is back, such a segment is *unspread*. One
 //! replica of it moves: a successor is made from DRAM on a backup elsewhere, and takes the place of the replica when it
 //! is whole and on its device. The backup of the replaced replica learns from its next question that nobody needs it.
+//!
+//! A primary is *outside* when it is not on a feeder of its neighbourhood: while a feeder is away, others take what it
+//! held. When a feeder has room again, such a primary moves in the same way, so that a recovery crosses no further link.
 //!
 //! The head of a stream cannot move. The shard is asked to roll the stream instead, so that the head is closed; the next
 //! head has its replicas where they spread.
@@ -12,22 +16,22 @@
 //! - R replicas are whole all the time while one moves;
 //! - a move begins, and goes on, only while no segment that lacks a replica waits for its turn; moves keep to the number
 //!   and the rate of the copies;
-//! - a cluster without zones and racks pays one comparison per look at the replication.
+//! - a cluster without zones, racks and neighbourhoods pays two comparisons per look at the replication.
 //!
-//! Not here: the choice of the backup (placement), messages (advance), rates (copies). Catalogue: D3, H1.
+//! Not here: the choice of the backup (placement), messages (advance), rates (copies). Catalogue: D3, H1, H3.
 
 use crate::segment::{Place, Segment};
 use crate::{Replicator, Segments};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Mark, SegmentId, ServerId, StreamId, time::earliest};
-use ramhold_placement::{NeighbourhoodCache, SpreadLevels, Wish, choose_backup, is_outside};
+use ramhold_placement::{Neighbourhood, NeighbourhoodCache, SpreadLevels, Wish, choose_backup, is_outside};
 use ramhold_wire::{ReplicaPlacement, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The interval between two looks at all segments, while there are zones or racks.
+/// The interval between two looks at all segments, while there are zones, racks or neighbourhoods.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same, if nothing was unspread at the last look.
+/// The same, if nothing was to be moved at the last look.
 const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// The most segments for which no backup was found, before the others wait for the next look.
 const FRUITLESS_MAX: usize = 16;
@@ -35,8 +39,24 @@ const FRUITLESS_MAX: usize = 16;
 const ROLL_PAUSE: Duration = Duration::from_secs(4);
 const ROLL_PAUSE_MAX: Duration = Duration::from_secs(600);
 
+/// The index of the replica that is to move: the last one of an unspread segment, or a primary that is on none of the
+/// feeders of its neighbourhood.
+fn misplaced(
+    levels: SpreadLevels,
+    view: &View,
+    own: Option<&Neighbourhood>,
+    backups: &[ServerId],
+) -> Option<usize> {
+    let last = backups.len().checked_sub(1)?;
+    if levels.unspread(view, backups).is_some() {
+        return Some(last);
+    }
+    let is_outside = |own: &Neighbourhood| !own.feeders.contains(&backups[0]);
+    own.filter(|own| is_outside(own) && !planted(Defect::OutsideStays)).map(|_| 0)
+}
+
 impl Replicator {
-    /// Looks for unspread segments, and lets the next ones move.
+    /// Looks for segments of which a replica is to move, and lets the next ones move.
     pub(crate) fn advance_spreading(
         &mut self,
         now: Instant,
@@ -55,7 +75,8 @@ impl Replicator {
                 self.cancel_move(now, id);
             }
         }
-        if !self.spreading.levels.is_empty() && !planted(Defect::NotSpreadAgain) {
+        let is_wanted = !self.spreading.levels.is_empty() || view.placement.neighbouring().is_some();
+        if is_wanted && !planted(Defect::NotSpreadAgain) {
             if self.spreading.look_at <= now {
                 self.look(now, view);
             }
@@ -72,23 +93,25 @@ impl Replicator {
 
     fn look(&mut self, now: Instant, view: &View) {
         let levels = self.spreading.levels;
-        let is_unspread = |id: &SegmentId| {
+        let homes = self.neighbourhoods.of(view);
+        let is_misplaced = |id: &SegmentId| {
             let segment = &self.segments[id];
-            !segment.places.is_empty() && levels.unspread(view, &segment.taken()).is_some()
+            let own =
+                homes.and_then(|all| all.named(self.streams[&segment.stream].neighbourhood.as_deref()?));
+            misplaced(levels, view, own, &segment.taken()).is_some()
         };
-        let closed = self.segments.iter().filter(|(id, s)| s.complete && !s.awaited && is_unspread(id));
+        let closed = self.segments.iter().filter(|(id, s)| s.complete && !s.awaited && is_misplaced(id));
         let waiting: BTreeSet<SegmentId> = closed.map(|(id, _)| *id).collect();
         // A stream with a second head rolls already.
         let heads = self.streams.iter().filter(|(_, s)| s.order.len() == 1 && s.registered);
         let heads = heads.filter_map(|(stream, s)| Some((*stream, *s.order.front()?)));
         let heads = heads.filter(|(_, head)| {
             let segment = &self.segments[head];
-            segment.holds(segment.opening.length) && is_unspread(head)
+            segment.holds(segment.opening.length) && is_misplaced(head)
         });
-        let unspread: BTreeMap<StreamId, SegmentId> = heads.collect();
+        let mut to_roll: BTreeMap<StreamId, SegmentId> = heads.collect();
         let rolls = &mut self.spreading.rolls;
-        rolls.retain(|stream, (next, _)| *next > now || unspread.contains_key(stream));
-        let mut to_roll = unspread;
+        rolls.retain(|stream, (next, _)| *next > now || to_roll.contains_key(stream));
         to_roll.retain(|stream, _| {
             let (next, pause) = rolls.entry(*stream).or_insert((now, ROLL_PAUSE));
             let is_due = *next <= now;
@@ -120,24 +143,23 @@ impl Replicator {
         }
     }
 
-    /// Adds a place for the successor of a segment's last replica, if some backup spreads the copies.
+    /// Adds a place for the successor of a segment's misplaced replica, if some backup would be right for it.
     fn begin_move(&mut self, now: Instant, id: SegmentId, view: &View) -> bool {
         let segment = &self.segments[&id];
-        let Some(index) = segment.places.len().checked_sub(1) else { return false };
-        let mut stay = segment.taken();
-        if self.spreading.levels.unspread(view, &stay).is_none() {
-            return false;
-        }
-        let replaced = stay.pop();
-        // Backups without room would refuse one segment after the other.
-        let avoided: Vec<ServerId> =
-            segment.avoided(now).into_iter().chain(replaced).chain(self.full.keys().copied()).collect();
-        let replicas = segment.places.len();
+        let levels = self.spreading.levels;
         let own = self.streams[&segment.stream].neighbourhood.as_deref();
         let neighbourhood = own.and_then(|name| {
             let all = self.neighbourhoods.of(view)?;
             Some((all, all.named(name)?))
         });
+        let own = neighbourhood.map(|(_, own)| own);
+        let mut stay = segment.taken();
+        let Some(index) = misplaced(levels, view, own, &stay) else { return false };
+        let replaced = stay.remove(index);
+        // Backups without room would refuse one segment after the other.
+        let avoided: Vec<ServerId> =
+            segment.avoided(now).into_iter().chain([replaced]).chain(self.full.keys().copied()).collect();
+        let replicas = segment.places.len();
         let wish = Wish {
             neighbourhood,
             taken: &stay,
@@ -149,8 +171,9 @@ impl Replicator {
             copysets: self.copysets.of(view, replicas, self.config.local_allowed),
         };
         let Some(backup) = choose_backup(view, &wish, &mut self.rng) else { return false };
-        let after: Vec<ServerId> = stay.iter().copied().chain([backup]).collect();
-        if self.spreading.levels.unspread(view, &after).is_some() {
+        let mut after = stay.clone();
+        after.insert(index, backup);
+        if misplaced(levels, view, own.filter(|_| index == 0), &after).is_some() {
             return false;
         }
         let segment = self.segments.get_mut(&id).expect("looked up above");
@@ -229,7 +252,7 @@ impl Replicator {
         self.spreading.ended(id);
     }
 
-    /// Streams whose head is unspread since the last look: they are to be rolled.
+    /// Streams whose head is misplaced since the last look: they are to be rolled.
     pub fn take_to_roll(&mut self) -> Vec<StreamId> {
         let to_roll = std::mem::take(&mut self.spreading.to_roll).into_iter();
         let is_head = |stream: StreamId, head: SegmentId| self.streams[&stream].order.iter().eq([&head]);

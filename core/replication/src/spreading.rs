@@ -1,4 +1,4 @@
-//! The unspread segments and their moves: the state of `moves`.
+//! The segments with a misplaced replica, and their moves: the state of `moves`.
 //!
 //! Invariant: a segment waits to be moved, or moves, or is in neither list.
 
@@ -13,16 +13,16 @@ pub(crate) struct Spreading {
     pub version: Option<u64>,
     pub levels: SpreadLevels,
     pub look_at: Instant,
-    /// Closed segments that were unspread at the last look, and do not move yet.
+    /// Closed segments with a replica that is to move, as of the last look, and that do not move yet.
     pub waiting: BTreeSet<SegmentId>,
     /// Segments of which a replica moves.
     pub moving: BTreeSet<SegmentId>,
     /// Replicas have moved since the last look at the replication.
     pub has_moved: bool,
-    /// For streams whose head was rolled because it was unspread: when it may be rolled for that again, and how long
-    /// after that. A head that stays unspread, because backups elsewhere have no room, is rolled less and less often.
+    /// For streams whose head was rolled because it was misplaced: when it may be rolled for that again, and how long
+    /// after that. A head that stays misplaced, because backups elsewhere have no room, is rolled less and less often.
     pub rolls: BTreeMap<StreamId, (Instant, Duration)>,
-    /// Streams to be rolled, with their head that is unspread.
+    /// Streams to be rolled, with their head that is misplaced.
     pub to_roll: BTreeMap<StreamId, SegmentId>,
 }
 
