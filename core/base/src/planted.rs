@@ -218,6 +218,14 @@ defects! {
     MovedHomeUnpaced;
     /// Tablets stay with a neighbourhood that is gone.
     NeverMovedHome;
+    /// A primary stays outside its neighbourhood, though a feeder has room for it.
+    OutsideStays;
+    /// Shares of neighbourhoods are even by the number of tablets, whatever they weigh.
+    SharesByNumber;
+    /// A fence reads openings from the device that an append told.
+    OpeningsNotKept;
+    /// The head of a neighbourhood tells of the tablets of all neighbourhoods.
+    HeadTellsAll;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

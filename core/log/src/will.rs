@@ -11,10 +11,10 @@
 //! Not here: the counting (`stats`, `profile`), the cutting (coordinator). Format: docs/formats/log.md, 6.
 //! Decision: docs/decisions/0018-the-will-stands-in-the-head.md. Catalogue: F3.
 
-use crate::TabletStat;
 use crate::entry::STAT_BYTES;
 use crate::log::Log;
 use crate::profile::Weight;
+use crate::{HashRange, TabletStat};
 
 /// The rows of large tablets may take one part in this many of a head's bytes.
 const WILL_SHARE: u32 = 256;
@@ -24,12 +24,20 @@ const WILL_ROWS_MIN: usize = 8;
 impl Log {
     /// The rows of the will for a stream's next head.
     pub fn will(&self) -> Vec<TabletStat> {
+        self.will_of(|_| true)
+    }
+
+    /// The rows of the tracked ranges that are to be told.
+    pub fn will_of(&self, is_told: impl Fn(HashRange) -> bool) -> Vec<TabletStat> {
+        let told =
+            |stat: &TabletStat| is_told(HashRange { table: stat.table, first: stat.first, last: stat.last });
+        let stats: Vec<TabletStat> = self.stats().filter(told).collect();
         let profiles = &self.counters.profiles;
         let weight_of = |stat: &TabletStat| Weight { bytes: stat.bytes, records: stat.records };
         let is_large =
             |stat: &TabletStat| !weight_of(stat).fits(profiles.bucket()) && profiles.has(stat.table);
         let total =
-            self.stats().filter(is_large).map(|stat| weight_of(&stat)).fold(Weight::default(), Weight::plus);
+            stats.iter().filter(|it| is_large(it)).map(weight_of).fold(Weight::default(), Weight::plus);
         let rows_max = self.will_rows_max();
         // Two adjacent rows that were not joined are together more than one grain.
         let part = |amount: u64, bucket: u64| (amount / rows_max as u64 * 2).max(bucket / 2);
@@ -38,7 +46,7 @@ impl Log {
             Weight { bytes: part(total.bytes, bucket.bytes), records: part(total.records, bucket.records) };
         while !total.fits(grain) {
             let mut rows = Vec::new();
-            for stat in self.stats() {
+            for stat in stats.iter().copied() {
                 if is_large(&stat) {
                     let known = profiles.rows(stat.table, stat.first, stat.last, grain, &mut rows);
                     let Weight { bytes, records } = weight_of(&stat).less(known);
@@ -52,7 +60,7 @@ impl Log {
             }
             grain = grain.plus(grain);
         }
-        self.stats().collect()
+        stats
     }
 
     /// The most rows that a will has if no further range is tracked.

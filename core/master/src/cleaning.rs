@@ -100,6 +100,12 @@ impl Service {
         shard.begin_pass(step, &owner)
     }
 
+    /// Rolls a stream to its next head.
+    pub fn roll(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
+        let (shard, owner) = self.shard_and_owner();
+        shard.roll(step, stream, &owner)
+    }
+
     /// Rolls a stream to a head whose frames backups hold already, so that something can be entered with it.
     pub fn roll_held(&mut self, step: &mut Step<'_>, stream: StreamId, held: SegmentId) -> Option<SegmentId> {
         let (shard, owner) = self.shard_and_owner();
@@ -118,7 +124,8 @@ impl Service {
     /// Takes every waiting pass as far as replication allows.
     pub fn advance_cleaning(&mut self, step: &mut Step<'_>) {
         self.shard.swap_images(step.effects);
-        self.shard.enter_survivors(step);
+        let (shard, owner) = self.shard_and_owner();
+        shard.enter_survivors(step, &owner);
         self.shard.retire_sources(step.effects);
         self.wish_flushed();
     }

@@ -431,7 +431,7 @@ impl Service {
             Err(AppendRefusal::TooLarge) => return Err(Status::ValueTooLarge),
             Err(AppendRefusal::Unreadable(what)) => return Err(self.unreadable(step, what)),
         }
-        self.shard.roll(step, tablet.stream).ok_or(Status::OutOfMemory)?;
+        self.roll(step, tablet.stream).ok_or(Status::OutOfMemory)?;
         group(self).map_err(|refusal| match refusal {
             AppendRefusal::HeadFull | AppendRefusal::TooLarge => Status::ValueTooLarge,
             AppendRefusal::OutOfMemory => Status::OutOfMemory,

@@ -17,10 +17,11 @@
 //! - all stretches of a tablet have one first segment, older than their side logs. The exception is a tablet whose
 //!   stretch failed after its side log was entered.
 //!
-//! Not here: the phases of one tablet's move (`moving`), copying (log), the wish to reclass (coordinator). Rules:
+//! Not here: the phases of one tablet's move (`moving`), whose move makes shares even (`shares`), copying (log), the wish to reclass (coordinator). Rules:
 //! docs/protocols/reclassing.md. Catalogue: A8, D2.
 
 mod moving;
+mod shares;
 
 use crate::division::Divisions;
 use crate::service::Service;
@@ -36,6 +37,7 @@ use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::TabletReclass;
 use ramhold_wire::{Header, Step, decode, reply};
+use shares::{Load, to_move};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -326,7 +328,7 @@ impl Reclassing {
             self.forget(&mut service.tablets, tablet.range.table);
             return;
         };
-        if service.shard.log.head_segment(stream).is_none() && service.shard.roll(step, stream).is_none() {
+        if service.shard.log.head_segment(stream).is_none() && service.roll(step, stream).is_none() {
             return;
         }
         let first_segment = match tablet.moved {
@@ -339,7 +341,7 @@ impl Reclassing {
         step.effects.mark(Mark::ReclassingBegun);
     }
 
-    /// A tablet that should be with another neighbourhood: its own is gone, or has two tablets more than another one.
+    /// A tablet that should be with another neighbourhood: its own is gone, or has a larger share than another one.
     fn next_to_rehome(
         &mut self,
         step: &Step<'_>,
@@ -381,41 +383,51 @@ impl Reclassing {
             self.rehome_at = self.rehome_at.filter(|_| !service.to_unite.is_empty());
             return None;
         }
-        let mut counts: BTreeMap<StreamId, usize> = BTreeMap::new();
-        for tablet in service.tablets.all() {
-            *counts.entry(tablet.stream).or_default() += 1;
-        }
         let replicator = &mut service.shard.replicator;
-        let mut least: BTreeMap<StreamClass, (BTreeSet<StreamId>, usize)> = BTreeMap::new();
+        let mut employed: BTreeMap<StreamClass, Vec<Option<StreamId>>> = BTreeMap::new();
         for (_, class) in replicator.streams().collect::<Vec<_>>() {
-            if class.replicas == 0 || least.contains_key(&class) {
+            if class.replicas == 0 || employed.contains_key(&class) {
                 continue;
             }
             let names = replicator.neighbourhoods(step.view, class.replicas).unwrap_or_default();
-            let streams = names.iter().map(|name| replicator.stream_of(class, Some(name)));
-            let count = |stream: &Option<StreamId>| {
-                stream.and_then(|stream| counts.get(&stream)).copied().unwrap_or(0)
-            };
-            if let Some(fewest) = streams.clone().map(|stream| count(&stream)).min() {
-                least.insert(class, (streams.flatten().collect(), fewest));
-            }
+            let streams = names.iter().map(|name| replicator.stream_of(class, Some(name))).collect();
+            employed.insert(class, streams);
         }
-        self.gone.retain(|stream, _| !least.values().any(|(employed, _)| employed.contains(stream)));
-        for tablet in tablets.into_iter().filter(|t| !service.to_unite.contains_key(&t.range.table)) {
+        self.gone.retain(|stream, _| !employed.values().any(|streams| streams.contains(&Some(*stream))));
+        let tablets: Vec<Tablet> =
+            tablets.into_iter().filter(|t| !service.to_unite.contains_key(&t.range.table)).collect();
+        for tablet in &tablets {
             let Some(class) = service.shard.class_of(tablet.stream) else { continue };
-            let Some((employed, fewest)) = least.get(&class) else { continue };
-            let is_home = employed.contains(&tablet.stream);
-            if is_home && counts[&tablet.stream] >= fewest + 2 {
-                return Some((tablet, class, None));
-            }
-            if !is_home {
+            let Some(streams) = employed.get(&class).filter(|streams| !streams.is_empty()) else { continue };
+            if !streams.contains(&Some(tablet.stream)) {
                 let named = service.shard.replicator.neighbourhood_of(tablet.stream).is_some();
                 let patience = if named { GONE_FOR } else { Duration::ZERO };
                 if *self.gone.entry(tablet.stream).or_insert(step.now) + patience <= step.now {
-                    return Some((tablet, class, None));
+                    return Some((*tablet, class, None));
                 }
             }
         }
-        None
+        let may_move: BTreeSet<HashRange> = tablets.iter().map(|tablet| tablet.range).collect();
+        let loads = loads(service, |range| may_move.contains(&range));
+        employed.into_iter().find_map(|(class, streams)| {
+            let (range, to) = to_move(&streams, &loads)?;
+            Some((*tablets.iter().find(|tablet| tablet.range == range)?, class, to))
+        })
     }
+}
+
+/// The weights of all tablets.
+fn loads(service: &Service, may_move: impl Fn(HashRange) -> bool) -> Vec<Load> {
+    let log = &service.shard.log;
+    // An empty tablet counts like one that fills an eighth of a segment.
+    let least = u64::from(log.config().geometry.segment_bytes / 8);
+    let bytes: BTreeMap<(TableId, KeyHash), u64> =
+        log.stats().map(|stat| ((stat.table, stat.first), stat.bytes)).collect();
+    let load = |tablet: &Tablet| {
+        let (range, stream) = (tablet.range, tablet.stream);
+        let known = bytes.get(&(range.table, range.first)).filter(|_| !planted(Defect::SharesByNumber));
+        let weight = known.copied().unwrap_or(0) + least;
+        Load { range, stream, weight, may_move: may_move(range) }
+    };
+    service.tablets.all().map(load).collect()
 }

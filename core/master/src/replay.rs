@@ -190,7 +190,7 @@ impl Replays {
             };
             let is_new = service.shard.log.head_segment(stream).is_none();
             // For a partition that goes live early a head is rolled in any case.
-            if is_new && !recover.early && service.shard.roll(step, stream).is_none() {
+            if is_new && !recover.early && service.roll(step, stream).is_none() {
                 return Status::OutOfMemory;
             }
             streams.push(stream);
@@ -300,7 +300,7 @@ impl Replays {
         let streams: BTreeSet<StreamId> = streams.iter().copied().collect();
         for stream in &streams {
             if service.shard.log.head_segment(*stream).is_none() {
-                service.shard.roll(step, *stream)?;
+                service.roll(step, *stream)?;
             } else if !planted(Defect::EarlyInOldHead) {
                 // The roll to a held head lets an empty head leave. Empty heads would take frames that others lack.
                 let head = service.shard.log.hold_head();

@@ -188,7 +188,8 @@ impl Service {
 
     /// Sends everything that waits for a backup or a grant, and that is due.
     pub fn replicate(&mut self, step: &mut Step<'_>) {
-        self.shard.roll_unspread(step);
+        let (shard, owner) = self.shard_and_owner();
+        shard.roll_unspread(step, &owner);
         self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
     }
 

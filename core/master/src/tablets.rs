@@ -129,6 +129,12 @@ impl Tablets {
         (hash <= tablet.range.last).then(|| tablet.at(hash))
     }
 
+    /// The tablet whose first hash this is.
+    pub fn starting_at(&self, table: TableId, first: KeyHash) -> Option<&Tablet> {
+        let tablets = &self.tables.get(&table)?.tablets;
+        tablets.binary_search_by_key(&first, |tablet| tablet.range.first).ok().map(|at| &tablets[at])
+    }
+
     pub fn exact(&self, range: HashRange) -> Option<&Tablet> {
         self.tables.get(&range.table)?.tablets.iter().find(|t| t.range == range)
     }

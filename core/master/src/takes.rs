@@ -101,7 +101,7 @@ impl Service {
             return Err(Status::Retry);
         }
         let stream = self.stream_for(take.class(), step.view, &[])?;
-        let first_segment = self.shard.roll(step, stream).ok_or(Status::OutOfMemory)?;
+        let first_segment = self.roll(step, stream).ok_or(Status::OutOfMemory)?;
         self.shard.log.raise_safe_version(take.version_floor);
         self.shard.log.track(range);
         self.tablets.insert(

@@ -330,7 +330,7 @@ impl Shard {
         }
     }
 
-    pub fn enter_survivors(&mut self, step: &mut Step<'_>) {
+    pub fn enter_survivors(&mut self, step: &mut Step<'_>, owner: &dyn Owner) {
         let waiting = std::mem::take(&mut self.cleaning.entering);
         for survivors in waiting {
             let whole = survivors.side.begun.iter().all(|segment| self.replicator.is_flushed(*segment))
@@ -341,7 +341,7 @@ impl Shard {
                 continue;
             }
             self.log.enter_combined(&survivors.pass);
-            let head = self.roll_entering(step, stream).expect("there is room for its opening");
+            let head = self.roll_entering(step, stream, owner).expect("there is room for its opening");
             step.effects.mark(Mark::SurvivorsEntered);
             let sources = survivors.pass.sources().to_vec();
             self.cleaning.retiring.push(Retiring { stream, head, sources, survivors: survivors.side.begun });

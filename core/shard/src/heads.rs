@@ -11,6 +11,7 @@
 
 use super::{LogSegments, Owner, Shard};
 use ramhold_base::{Effects, Instant, Mark, Position, SegmentId, StreamId};
+use ramhold_log::TabletStat;
 use ramhold_replication::Segments;
 use ramhold_wire::Step;
 use std::time::Duration;
@@ -22,10 +23,19 @@ const BLOCKED_PATIENCE: Duration = Duration::from_secs(1);
 const OPENING_FIXED_BYTES: u64 = 256;
 
 impl Shard {
+    /// The statistics for the next head of a stream. The head of a neighbourhood tells only about tablets whose data
+    /// the neighbourhood has: there are many such streams.
+    fn will_of(&self, stream: StreamId, owner: &dyn Owner) -> Vec<TabletStat> {
+        match self.replicator.neighbourhood_of(stream) {
+            Some(_) => self.log.will_of(|range| owner.may_hold(stream, range)),
+            None => self.log.will(),
+        }
+    }
+
     /// Rolls a stream to its next head. The opening of the head tells how many bytes and records each tablet has (the
     /// will).
-    pub fn roll(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
-        let will = self.log.will();
+    pub fn roll(&mut self, step: &mut Step<'_>, stream: StreamId, owner: &dyn Owner) -> Option<SegmentId> {
+        let will = self.will_of(stream, owner);
         let segment = self.log.roll(stream, step.view.time(step.now), &will).ok()?;
         self.rolled(stream, segment, step.effects);
         Some(segment)
@@ -40,7 +50,7 @@ impl Shard {
         held: SegmentId,
         owner: &dyn Owner,
     ) -> Option<SegmentId> {
-        let will = self.log.will();
+        let will = self.will_of(stream, owner);
         let is_intact = self.log.head_segment(stream).is_some_and(|head| !self.scrub.is_damaged(head));
         let dead = self.dead_segments(stream, owner);
         let left =
@@ -54,19 +64,24 @@ impl Shard {
 
     /// Rolls a stream to a head that enters side segments. This roll may use memory that others leave free. `None`: the
     /// digest has outgrown a segment, or there is no memory at all.
-    pub fn roll_entering(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
-        let will = self.log.will();
+    pub fn roll_entering(
+        &mut self,
+        step: &mut Step<'_>,
+        stream: StreamId,
+        owner: &dyn Owner,
+    ) -> Option<SegmentId> {
+        let will = self.will_of(stream, owner);
         let segment = self.log.roll_entering(stream, step.view.time(step.now), &will).ok()?;
         self.rolled(stream, segment, step.effects);
         Some(segment)
     }
 
-    /// Rolls the streams whose head is unspread: only closed segments move to another zone or rack, and the next head
-    /// has its replicas where they spread.
-    pub fn roll_unspread(&mut self, step: &mut Step<'_>) {
+    /// Rolls the streams whose head is unspread, or outside its neighbourhood: only closed segments move, and the next
+    /// head has its replicas where they belong.
+    pub fn roll_unspread(&mut self, step: &mut Step<'_>, owner: &dyn Owner) {
         for stream in self.replicator.take_to_roll() {
             // Without memory for a head, the replicator asks again.
-            self.roll(step, stream);
+            self.roll(step, stream, owner);
         }
     }
 

@@ -101,11 +101,14 @@ impl Partition {
             service.settling.set_entering(entered.clone());
             let rolled = match held {
                 Some(held) => service.roll_held(step, side.stream, held),
-                None => service.shard.roll(step, side.stream),
+                None => service.roll(step, side.stream),
             };
             // A live partition is entered even with the last memory that there is beside a cleaning pass.
             let rolled = match rolled {
-                None if is_live => service.shard.roll_entering(step, side.stream),
+                None if is_live => {
+                    let (shard, owner) = service.shard_and_owner();
+                    shard.roll_entering(step, side.stream, &owner)
+                }
                 rolled => rolled,
             };
             service.settling.set_entering(Vec::new());
