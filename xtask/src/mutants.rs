@@ -42,6 +42,13 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("NeighbourhoodsMixed", "servers have no places without --cubes"),
     ("FedByAnybody", "servers have no places without --cubes"),
     ("NeverMovedHome", "servers have no places without --cubes"),
+    ("OutsideStays", "servers have no places without --cubes"),
+    ("SharesByNumber", "servers have no places without --cubes"),
+    ("OpeningsNotKept", "servers have no places without --cubes"),
+    ("HeadTellsAll", "servers have no places without --cubes"),
+    ("StrictRingLeft", "servers have no places without --cubes"),
+    ("NotCutForOwner", "servers have no places without --cubes"),
+    ("MovedHomeUnpaced", "servers have no places without --cubes"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -136,6 +143,12 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("NeighbourhoodsMixed", "ramhold-world", "scenarios", "neighbourhoods::a_master_is_recovered"),
     ("FedByAnybody", "ramhold-world", "scenarios", "neighbourhoods::a_master_is_recovered"),
     ("NeverMovedHome", "ramhold-world", "scenarios", "neighbourhoods::the_tablets"),
+    ("NotCutForOwner", "ramhold-world", "scenarios", "neighbourhoods::a_large_tablet"),
+    ("MovedHomeUnpaced", "ramhold-world", "scenarios", "neighbourhoods::tablets_move_home"),
+    ("OutsideStays", "ramhold-world", "scenarios", "neighbourhoods::primaries_outside"),
+    ("SharesByNumber", "ramhold-world", "scenarios", "neighbourhoods::shares_are_even"),
+    ("OpeningsNotKept", "ramhold-backup", "backup", "reading::with_neighbourhoods"),
+    ("HeadTellsAll", "ramhold-world", "scenarios", "neighbourhoods::a_head_tells"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
     ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),

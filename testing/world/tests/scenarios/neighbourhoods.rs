@@ -1,8 +1,10 @@
 //! Data kept and recovered by neighbourhoods of a BCube. Catalogue: H2, H3, F4.
 
-use ramhold_base::{ServerId, TableId};
+use ramhold_base::{DiskFile, KeyHash, ServerId, StreamId, TableId};
+use ramhold_log::opening;
 use ramhold_node::Phase;
 use ramhold_placement::Network;
+use ramhold_wire::table::Division;
 use ramhold_wire::{Neighbouring, ReplicaPlacement};
 use ramhold_world::cluster::Cluster;
 use ramhold_world::stage::{Setting, Stage};
@@ -159,6 +161,114 @@ fn the_tablets_of_a_neighbourhood_that_is_gone_move_and_come_back() {
     assert!(course(&stage, id).0.is_subset(&neighbours));
     stage.expect_filled(table, "key", 600);
     stage.restart(0);
+    stage.close();
+}
+
+// H3: a ring without any feeder is fed by others for a while.
+#[test]
+fn primaries_outside_come_back_when_their_ring_has_feeders_again() {
+    let mut stage = rings(64);
+    let table = filled(&mut stage);
+    // The ring of the servers at 00 and 01: 11, 21, 31.
+    let ring = [5, 9, 13];
+    let outside = |stage: &Stage, servers: &[usize]| -> u64 {
+        servers.iter().map(|server| streams(stage, *server).1).sum()
+    };
+    for server in ring {
+        let id = stage.id(server);
+        stage.world.cut_power(stage.servers[server]);
+        stage.wait("it is recovered", |stage| stage.is_recovered(id));
+    }
+    stage.wait("the replicas are elsewhere", |stage| {
+        stage.node(0).and_then(|node| node.master()).is_some_and(|it| it.is_fully_replicated())
+    });
+    assert!(outside(&stage, &[0]) > 0, "its primaries for 01 are on no ring");
+    ring.into_iter().for_each(|server| stage.restart(server));
+    let all: Vec<usize> = (0..16).collect();
+    stage.wait("every primary is on its ring", |stage| {
+        all.iter().all(|server| stage.node(*server).is_some()) && outside(stage, &all) == 0
+    });
+    stage.expect_filled(table, "key", 600);
+    stage.close();
+}
+
+/// The tables and ranges that the newest head of each stream of a server tells, as its backups have it.
+fn told(stage: &mut Stage, id: ServerId) -> BTreeMap<StreamId, BTreeSet<(TableId, KeyHash)>> {
+    let mut newest: BTreeMap<StreamId, opening::Opening> = BTreeMap::new();
+    for server in 0..16 {
+        let node = stage.servers[server];
+        let bytes = stage.world.disks_mut(node).file(DiskFile::Buffers).bytes();
+        let heads = bytes.chunks(4096).enumerate().map(|(page, _)| &bytes[page * 4096..]);
+        for head in heads.filter_map(opening::parse).filter(|head| head.header.log.server == id) {
+            let known = newest.get(&head.header.stream);
+            if known.is_none_or(|known| known.header.segment < head.header.segment) {
+                newest.insert(head.header.stream, head);
+            }
+        }
+    }
+    let rows = |head: opening::Opening| head.stats.iter().map(|row| (row.table, row.first)).collect();
+    newest.into_iter().map(|(stream, head)| (stream, rows(head))).collect()
+}
+
+// F3, H3
+#[test]
+fn a_head_tells_of_its_own_neighbourhood_s_tablets() {
+    let mut stage = rings(64);
+    let table = filled(&mut stage);
+    let id = stage.id(0);
+    let value = vec![7; 1000];
+    for number in 0..4000 {
+        stage.write(table, &format!("more{number}"), &value);
+    }
+    let pieces = stage.state().expect("a coordinator").tables[&table].tablets.clone();
+    let own: Vec<_> = pieces.iter().filter(|piece| piece.owner == id).collect();
+    let told = told(&mut stage, id);
+    let telling: Vec<_> = told.iter().filter(|(_, rows)| !rows.is_empty()).collect();
+    assert!(telling.len() >= 3, "few heads were rolled: {told:?}");
+    for (stream, rows) in telling {
+        let of_stream = own.iter().filter(|piece| piece.stream == *stream);
+        assert_eq!(rows, &of_stream.map(|piece| (table, piece.first)).collect(), "{stream}");
+    }
+    stage.close();
+}
+
+/// The bytes that a server has with each neighbourhood.
+fn shares(stage: &Stage, server: usize) -> BTreeMap<StreamId, u64> {
+    let id = stage.id(server);
+    let log = stage.node(server).and_then(|node| node.master()).expect("it runs").log();
+    let bytes: BTreeMap<(TableId, KeyHash), u64> =
+        log.stats().map(|stat| ((stat.table, stat.first), stat.bytes)).collect();
+    let mut shares = BTreeMap::new();
+    for (table, record) in &stage.state().expect("a coordinator").tables {
+        for piece in record.tablets.iter().filter(|piece| piece.owner == id) {
+            *shares.entry(piece.stream).or_default() += bytes.get(&(*table, piece.first)).unwrap_or(&0);
+        }
+    }
+    shares
+}
+
+// H3: ranges with much data and ranges with little are spread by weight, not by number.
+#[test]
+fn shares_are_even_by_weight() {
+    let mut stage = rings(64);
+    let large = stage.table("large", 3);
+    let owner = stage.owner(large).expect("somebody serves it");
+    let value = vec![7; 1000];
+    for number in 0..500 {
+        stage.write(large, &format!("large{number}"), &value);
+    }
+    // All parts of a tablet are in its stream at first.
+    stage.divide(large, Division::Parts { count: 24 });
+    let small = stage.spread_table("small", 3);
+    stage.divide(small, Division::Parts { count: 4 });
+    stage.fill(small, "key", 300);
+    stage.wait("the shares are even", |stage| {
+        let shares: Vec<u64> = shares(stage, owner).into_values().collect();
+        let mean = shares.iter().sum::<u64>() / shares.len() as u64;
+        let (least, most) = (shares.iter().min().expect("six"), shares.iter().max().expect("six"));
+        shares.len() == 6 && most - least <= mean / 4
+    });
+    stage.expect_filled(small, "key", 300);
     stage.close();
 }
 
