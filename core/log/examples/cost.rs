@@ -1,10 +1,15 @@
-//! What look-ups and writes of 100-byte values cost, and what a million objects take: `cargo run --release -p
-//! ramhold-log --example cost`.
+//! The cost of look-ups and writes of 100-byte values, the memory that a million objects take, and the cost of dividing
+//! a segment among recovery masters: `cargo run --release -p ramhold-log --example cost`.
 
+use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::limits::{SEGLET_BYTES, SEGMENT_BYTES};
 use ramhold_base::{ClusterId, ClusterTime, KeyHash, LogId, Rng, StreamId, TableId, Version};
-use ramhold_log::{AppendRefusal, Geometry, HashRange, Log, LogConfig, Object, Purpose, Reference};
+use ramhold_log::{
+    AppendRefusal, Entry, Geometry, HashRange, Log, LogConfig, Object, OlderList, Purpose, Ranges, Reference,
+    divide,
+};
 use std::hint::black_box;
+use std::ops::Range;
 
 const OBJECT_COUNT: u64 = 1_000_000;
 const STREAM: StreamId = StreamId(1);
@@ -90,6 +95,51 @@ fn main() {
         }
         OBJECT_COUNT
     });
+    for value in [100, 1000, 10_000] {
+        let segment = segment_of(&vec![42; value]);
+        for partitions in [1, 6, 60] {
+            divide_among(&segment, value, partitions);
+        }
+        let mut copy = Vec::with_capacity(segment.len());
+        measure_bytes(&format!("copy a segment of {value}-byte values"), segment.len(), || {
+            copy.clear();
+            copy.extend_from_slice(black_box(&segment));
+            black_box(&copy);
+        });
+    }
+}
+
+/// The entries of a segment full of values of one size.
+fn segment_of(value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0.. {
+        let key = u64::to_le_bytes(number);
+        let object = Object { table: TABLE, version: Version(1), time: 1, expires: None, key: &key, value };
+        Entry::Object(object, OlderList::NONE).encode(&mut bytes);
+        if bytes.len() + value.len() + 100 > SEGMENT_BYTES as usize {
+            break;
+        }
+    }
+    bytes
+}
+
+/// As a backup does it: entries are verified, their keys hashed, and runs of them copied.
+fn divide_among(segment: &[u8], value: usize, partitions: u64) {
+    let each = u64::MAX / partitions;
+    let ranges = (0..partitions).map(|at| {
+        let first = at * each;
+        let last = if at + 1 == partitions { u64::MAX } else { first + each - 1 };
+        let range = HashRange { table: TABLE, first: KeyHash(first), last: KeyHash(last) };
+        (range, Placement { seed: PlacementSeed(7), slots: false }, at as usize)
+    });
+    let ranges = Ranges::new(ranges).expect("they are sound");
+    let mut parts = vec![Vec::with_capacity(segment.len()); partitions as usize];
+    measure_bytes(&format!("divide {value}-byte values among {partitions}"), segment.len(), || {
+        parts.iter_mut().for_each(Vec::clear);
+        let take = |at: usize, run: Range<usize>| parts[at].extend_from_slice(&segment[run]);
+        divide(black_box(segment), &ranges, &mut 0, usize::MAX, take).expect("they are entries");
+        black_box(&parts);
+    });
 }
 
 fn write(
@@ -117,4 +167,17 @@ fn measure(what: &str, run: impl FnOnce() -> u64) {
     let start = std::time::Instant::now();
     let count = run();
     println!("{what}: {:.0} ns", start.elapsed().as_nanos() as f64 / count as f64);
+}
+
+#[expect(clippy::disallowed_methods, reason = "measuring time is what this program is for")]
+fn measure_bytes(what: &str, bytes: usize, mut run: impl FnMut()) {
+    let mut millis: Vec<f64> = (0..21)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            run();
+            start.elapsed().as_secs_f64() * 1000.0
+        })
+        .collect();
+    millis.sort_by(f64::total_cmp);
+    println!("{what}: {:.2} ms for {bytes} bytes", millis[millis.len() / 2]);
 }
