@@ -10,7 +10,7 @@ use crate::fabric::Fabric;
 use crate::layout::{Crowd, DEAD, Layout};
 use crate::loader::{Loader, Spread};
 use crate::profile::Profile;
-use crate::scale::Scale;
+use crate::scale::{FINE, Scale};
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::limits::APPEND_BYTES_MAX;
 use ramhold_base::{Effects, Input, Instant, Machine, Rng, ServerId, ShardId};
@@ -165,9 +165,9 @@ struct Member {
 const LARGE: usize = 500;
 
 impl Plan {
-    /// Whether it is better not to simulate two such recoveries at the same time.
+    /// Whether it is better not to simulate two such recoveries at the same time: they take several gigabytes each.
     pub fn is_large(&self) -> bool {
-        self.backups >= LARGE
+        self.backups >= LARGE || self.scale.segment_bytes > FINE.segment_bytes
     }
 
     fn members(&self) -> Vec<Member> {
@@ -528,7 +528,6 @@ fn settle(world: &mut World<Process>, what: &str, is_there: impl Fn(&World<Proce
 mod tests {
     use super::*;
     use crate::profile::{NOW, SOSP11_DISK};
-    use crate::scale::FINE;
 
     fn small(profile: Profile) -> Plan {
         Plan {
