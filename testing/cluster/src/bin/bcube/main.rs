@@ -6,19 +6,20 @@
 
 mod acks;
 mod at_one;
+mod bench;
 mod capture;
+mod outage;
 mod peers;
 mod recovery;
+mod verdicts;
 mod writes;
 
+use bench::Bench;
 use clap::{Parser, ValueEnum};
-use ramhold_cluster_tests::{
-    Cluster, Failure, Finding, Load, Network, Options, interrupted, is_network_possible,
-};
+use ramhold_cluster_tests::{Cluster, Failure, Network, Options, interrupted, is_network_possible};
 use ramhold_wire::topology::Topology;
-use rustix::process::Signal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 const TOPOLOGY: &str = "bcube:4,1";
 const LEVELS: usize = 2;
@@ -26,8 +27,6 @@ const SERVERS: usize = 16;
 /// The server at place 00, and a neighbour of it at level 0.
 const P: usize = 1;
 const R: usize = 2;
-/// Longer than any verdict takes.
-const VERDICT_WITHIN: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Break a BCube(4, 1) of real processes, and measure what that costs.
@@ -173,233 +172,4 @@ fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
 
 fn text_of(rate: Option<u32>) -> String {
     rate.map_or_else(|| "unshaped".to_owned(), |rate| rate.to_string())
-}
-
-struct Bench {
-    cluster: Cluster,
-    servers: usize,
-    wrong: Vec<String>,
-}
-
-/// One kind of fault, done and undone.
-type Fault<'a> = &'a dyn Fn(&Network) -> Result<(), Failure>;
-
-impl Bench {
-    fn network(&self) -> Result<&Network, Failure> {
-        self.cluster.network().ok_or_else(|| Failure("there is no network".into()))
-    }
-
-    fn row(&self, part: &str, what: &str, measured: &str) {
-        println!("{part:<9} {what:<44} {measured}");
-    }
-
-    fn expect(&mut self, holds: bool, what: &str) {
-        if !holds {
-            self.wrong.push(what.to_owned());
-        }
-    }
-
-    /// The number of servers that were declared dead since the start.
-    fn deaths(&self) -> Result<u64, Failure> {
-        // Recoveries are numbered. Old ones are forgotten.
-        Ok(self.cluster.recoveries(1)?.first().map_or(0, |newest| newest.recovery.raw()))
-    }
-
-    /// Makes everything whole again: cables, and servers that were declared dead.
-    fn mend(&mut self) -> Result<(), Failure> {
-        self.network()?.heal()?;
-        let began = Instant::now();
-        loop {
-            for (member, _) in self.cluster.take_ended() {
-                self.cluster.start_member(member);
-            }
-            let up = self.cluster.status().map(|status| {
-                status.servers.iter().filter(|entry| entry.state == ramhold_client::ServerState::Up).count()
-            });
-            if up.is_ok_and(|up| up == self.servers) {
-                return self.cluster.wait_up(self.servers);
-            }
-            if began.elapsed() > Duration::from_secs(60) {
-                return Err(Failure(format!("servers do not come back\n{}", self.cluster.logs())));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Does something to the network for a while, and returns how many servers were declared dead for it.
-    fn during(&mut self, fault: Fault<'_>, time: Duration) -> Result<u64, Failure> {
-        let before = self.deaths()?;
-        fault(self.network()?)?;
-        std::thread::sleep(time);
-        self.network()?.heal()?;
-        // The consequences come within this time.
-        std::thread::sleep(2 * SECOND);
-        let dead = self.deaths()? - before;
-        if dead > 0 {
-            self.mend()?;
-        }
-        Ok(dead)
-    }
-
-    fn dead(&mut self, rounds: u32) -> Result<(), Failure> {
-        let mut millis = Vec::new();
-        for _ in 0..rounds {
-            let before = self.deaths()?;
-            let id = self.cluster.entry(P)?.ok_or_else(|| Failure("no server at 00".into()))?.id;
-            let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-            let network = self.network()?;
-            network.plug(P, false)?;
-            (0..LEVELS).try_for_each(|level| network.plug_level(P, level, false))?;
-            let told = ramhold_cluster_tests::wait_for("the verdict", VERDICT_WITHIN, || {
-                Ok(if self.deaths()? > before { Ok(()) } else { Err("it is still up".into()) })
-            });
-            told?;
-            let recoveries = self.cluster.recoveries(1)?;
-            let recovery = recoveries.first().ok_or_else(|| Failure("no recovery is told".into()))?;
-            self.expect(recovery.crashed == id, "another server than P was declared dead");
-            millis.push(recovery.detected.0.saturating_sub(began));
-            self.mend()?;
-        }
-        millis.sort_unstable();
-        let at = |share: usize| millis[(millis.len() * share / 100).min(millis.len() - 1)];
-        let (median, high) = (at(50), at(99));
-        let text = format!(
-            "median {median} ms, p99 {high} ms, {} to {} ms, {rounds} rounds (most: 500, 700)",
-            millis[0],
-            millis[millis.len() - 1]
-        );
-        self.row("dead", "unplugged, until declared dead", &text);
-        self.expect(median <= 500, "the median of verdicts is above 500 ms");
-        self.expect(high <= 700, "p99 of verdicts is above 700 ms");
-        Ok(())
-    }
-
-    fn paused(&mut self, stops: u32) -> Result<(), Failure> {
-        for (millis, most) in [(150, Some(0)), (250, Some(0)), (500, None)] {
-            let mut dead = 0;
-            for round in 0..stops {
-                let before = self.deaths()?;
-                let member = 1 + round as usize % self.servers;
-                let process = self.cluster.process(member);
-                process.signal(Signal::STOP);
-                std::thread::sleep(Duration::from_millis(millis));
-                process.signal(Signal::CONT);
-                std::thread::sleep(Duration::from_millis(700));
-                let now = self.deaths()? - before;
-                dead += now;
-                if now > 0 {
-                    self.mend()?;
-                }
-            }
-            let text = format!("{dead} of {stops} declared dead");
-            self.row("paused", &format!("a process stopped for {millis} ms"), &text);
-            self.expect(most.is_none_or(|most| dead <= most), "a process that stood still was declared dead");
-        }
-        Ok(())
-    }
-
-    fn paths(&mut self, cuts: u32) -> Result<(), Failure> {
-        for levels in [&[0][..], &[0, 1][..]] {
-            let cut = |network: &Network| network.cut_paths((P, R), levels);
-            for time in [SECOND / 10, SECOND, 10 * SECOND] {
-                let mut dead = 0;
-                for _ in 0..cuts {
-                    dead += self.during(&cut, time)?;
-                }
-                let what = if levels.len() == 1 { "one path" } else { "all paths" };
-                let what = format!("{what} from 01 to 00 cut for {} s", time.as_secs_f32());
-                self.row("paths", &what, &format!("{dead} of {cuts} declared dead"));
-                self.expect(dead == 0, "a server was declared dead for a path");
-            }
-        }
-        Ok(())
-    }
-
-    fn isolated(&mut self) -> Result<(), Failure> {
-        let unplug =
-            |network: &Network| (0..LEVELS).try_for_each(|level| network.plug_level(R, level, false));
-        for (time, expected) in [(SECOND / 10, 0), (SECOND, 0), (10 * SECOND, 1)] {
-            let dead = self.during(&unplug, time)?;
-            let what = format!("01 without its cables for {} s", time.as_secs_f32());
-            let cause = match dead {
-                0 => String::new(),
-                _ => self.cluster.recoveries(1)?.first().map_or(String::new(), |recovery| {
-                    format!(", as {}", recovery.cause.split(':').next().unwrap_or_default())
-                }),
-            };
-            self.row("isolated", &what, &format!("{dead} declared dead{cause}"));
-            self.expect(dead == expected, "not the isolated server alone was declared dead");
-        }
-        Ok(())
-    }
-
-    /// A switch or a port that is down under load.
-    fn outage(&mut self, seconds: u64, is_switch: bool) -> Result<(), Failure> {
-        let part = if is_switch { "switch" } else { "port" };
-        let before = self.deaths()?;
-        let load = Load::start(&self.cluster, part, 3, 1)?;
-        load.wait_acknowledged(500)?;
-        let rate = |load: &Load, time: Duration| {
-            let (begun, done) = (Instant::now(), load.done());
-            std::thread::sleep(time);
-            (load.done() - done) as f64 / begun.elapsed().as_secs_f64()
-        };
-        let usual = rate(&load, 5 * SECOND);
-        load.take_longest_wait();
-        let network = self.network()?;
-        let name = network.cube().map_or_else(String::new, |cube| cube.switch_name(P, 0));
-        match is_switch {
-            true => network.power(P, 0, false)?,
-            false => network.plug_level(P, 0, false)?,
-        }
-        let mut worst = f64::INFINITY;
-        let mut outages = Vec::new();
-        for second in 0..seconds {
-            worst = worst.min(rate(&load, SECOND));
-            if second + 1 == seconds {
-                outages = self.cluster.status()?.outages.unwrap_or_default();
-            }
-        }
-        let mean = worst;
-        let network = self.network()?;
-        network.heal()?;
-        std::thread::sleep(SECOND);
-        let after = rate(&load, 4 * SECOND);
-        let longest = load.take_longest_wait();
-        let table = load.table();
-        let journal = load.stop()?;
-        let findings: Vec<(String, Finding)> = journal.compare(&self.cluster, table)?;
-        let dead = self.deaths()? - before;
-        let told: Vec<String> = outages.iter().map(|standing| standing.outage.to_string()).collect();
-        let what = if is_switch {
-            format!("switch {name} down for {seconds} s")
-        } else {
-            format!("port of 00 at {name} down")
-        };
-        let text = format!(
-            "{dead} declared dead, {} of {} writes lost, longest wait {:.0} ms, worst second {:.2} of before, {:.2} after",
-            findings.len() + journal.violations.len(),
-            journal.writes,
-            longest.as_secs_f64() * 1000.0,
-            mean / usual,
-            after / usual
-        );
-        self.row(part, &what, &text);
-        self.row(part, "told as", &told.join("; "));
-        self.expect(dead == 0, "a server was declared dead for a cable or a switch");
-        self.expect(findings.is_empty() && journal.violations.is_empty(), "writes were lost");
-        self.expect(longest <= SECOND, "a client waited for more than a second");
-        self.expect(mean / usual >= 0.6, "the throughput fell below 0.6");
-        self.expect(after / usual >= 0.95, "the throughput did not come back within 5 s");
-        let expected = if is_switch {
-            format!("switch {name} down")
-        } else {
-            format!(
-                "link down: {} on switch {name}",
-                self.cluster.entry(P)?.map_or_else(String::new, |e| e.id.to_string())
-            )
-        };
-        self.expect(told == [expected], "it was not told as one event");
-        Ok(())
-    }
 }
