@@ -1,11 +1,15 @@
 //! A cluster in which one fault comes after the other, and the rows that tell what each one cost.
 
-use ramhold_cluster_tests::{Cluster, Failure, Network};
+use ramhold_cluster_tests::{Cluster, Failure, Network, Recording, Recordings};
 use std::time::{Duration, Instant};
+
+/// Between two operations of a session that records a history. Nine sessions leave the processors to what is measured.
+const SESSION_PAUSE: Duration = Duration::from_millis(10);
 
 pub struct Bench {
     pub cluster: Cluster,
     pub servers: usize,
+    pub recordings: Recordings,
     pub wrong: Vec<String>,
 }
 
@@ -25,6 +29,22 @@ impl Bench {
         if !holds {
             self.wrong.push(what.to_owned());
         }
+    }
+
+    /// Records a history of clients from now on.
+    pub fn record(&self, part: &str) -> Result<Recording, Failure> {
+        self.recordings.start(&self.cluster, part, SESSION_PAUSE)
+    }
+
+    /// Ends the recording of a part. No answer in it may contradict another.
+    pub fn judge(&mut self, part: &str, recording: Recording) -> Result<(), Failure> {
+        let judged = recording.judge()?;
+        self.row(part, "history", &judged.to_string());
+        self.expect(
+            judged.is_good(),
+            &format!("the history of {part} is not linearizable, or hardly a history"),
+        );
+        Ok(())
     }
 
     /// The number of servers that were declared dead since the start.

@@ -16,10 +16,13 @@ mod writes;
 
 use bench::Bench;
 use clap::{Parser, ValueEnum};
-use ramhold_cluster_tests::{Cluster, Failure, Network, Options, interrupted, is_network_possible};
+use ramhold_cluster_tests::{
+    Checker, Cluster, Failure, Network, Options, Recordings, interrupted, is_network_possible,
+};
 use ramhold_wire::topology::Topology;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const TOPOLOGY: &str = "bcube:4,1";
 const LEVELS: usize = 2;
@@ -31,16 +34,22 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Break a BCube(4, 1) of real processes, and measure what that costs.
 #[derive(Parser)]
-#[command(after_help = "\
+#[command(
+    term_width = 80,
+    after_help = "\
 Examples:
   cargo xtask bench bcube
   cargo xtask bench bcube --only dead --rounds 10
   cargo xtask bench bcube --only switch,port
   cargo xtask bench bcube --only acks,writes
+  cargo xtask bench bcube --only switch --history /tmp/histories
 
+`switch`, `port`, `isolated` and `recovery` record histories of clients, which
+the checker in Go judges. Without Go they are recorded only.
 Needs root, ip, nft and tc (packages iproute2 and nftables). `acks` and `writes`
 need tcpdump, `acks` also mkfs.ext4 and fsfreeze, `writes` also memcached and
-redis-server.")]
+redis-server."
+)]
 struct Arguments {
     /// Parts to run, with commas between them [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -66,6 +75,12 @@ struct Arguments {
     /// Seconds for each number of clients in `writes`.
     #[arg(long, default_value_t = 4)]
     write_seconds: u64,
+    /// Folder of the histories: RUN/PART in it has those of one part.
+    #[arg(long, value_name = "DIR", default_value = "target/histories/bcube")]
+    history: PathBuf,
+    /// The built checker (testing/checker).
+    #[arg(long, env = "RAMHOLD_CHECKER")]
+    checker: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -90,6 +105,11 @@ enum Part {
     Writes,
 }
 
+/// The time limit of the checker's search in one history.
+const CHECK_WITHIN: Duration = Duration::from_secs(600);
+/// The parts that record a history of clients.
+const RECORDED: [Part; 4] = [Part::Switch, Part::Port, Part::Isolated, Part::Recovery];
+/// The faults of one cluster, in this order.
 const ALL: [Part; 6] = [Part::Paused, Part::Paths, Part::Switch, Part::Port, Part::Isolated, Part::Dead];
 
 fn main() -> ExitCode {
@@ -112,12 +132,20 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
     }
     is_network_possible()?;
+    let checker = arguments.checker.clone().map(|program| Checker { program, within: CHECK_WITHIN });
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let only = &arguments.only;
     let is_asked = |part: Part| only.is_empty() || only.contains(&part);
+    let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    if in_ci && checker.is_none() && RECORDED.into_iter().any(is_asked) {
+        return Err(Failure("CI judges every history: name the built checker with --checker".into()));
+    }
+    let recordings = Recordings::new(&arguments.history, checker, seed);
     let mut is_good = true;
     if is_asked(Part::Recovery) {
         let (megabits, megabytes) = (arguments.megabits, arguments.megabytes);
-        is_good &= apart(move || recovery::measure(megabits, megabytes))?;
+        let recordings = recordings.clone();
+        is_good &= apart(move || recovery::measure(megabits, megabytes, &recordings))?;
     }
     if is_asked(Part::Acks) {
         is_good &= apart(acks::measure)?;
@@ -126,8 +154,9 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
         let seconds = arguments.write_seconds;
         is_good &= apart(move || writes::measure(seconds))?;
     }
-    if ALL.into_iter().any(is_asked) {
-        is_good &= run_faults(arguments)?;
+    let parts: Vec<Part> = ALL.into_iter().filter(|part| is_asked(*part)).collect();
+    if !parts.is_empty() {
+        is_good &= run_faults(arguments, &parts, recordings)?;
     }
     Ok(is_good)
 }
@@ -138,7 +167,7 @@ fn apart(measure: impl FnOnce() -> Result<bool, Failure> + Send + 'static) -> Re
     measured.unwrap_or_else(|_| Err(Failure("the measurement has panicked".to_owned())))
 }
 
-fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
+fn run_faults(arguments: &Arguments, parts: &[Part], recordings: Recordings) -> Result<bool, Failure> {
     let topology: Topology = TOPOLOGY.parse().map_err(Failure)?;
     let rate = Some(arguments.megabits).filter(|rate| *rate > 0);
     let network = Network::create_cube(&topology, rate)?;
@@ -148,9 +177,8 @@ fn run_faults(arguments: &Arguments) -> Result<bool, Failure> {
     let cluster = Cluster::start_in(network, options)?;
     println!("{servers} servers in {TOPOLOGY}, {} Mbit/s on each cable", text_of(rate));
     println!("part      what                                  measured");
-    let mut bench = Bench { cluster, servers, wrong: Vec::new() };
-    let only = &arguments.only;
-    for part in ALL.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
+    let mut bench = Bench { cluster, servers, recordings, wrong: Vec::new() };
+    for part in parts {
         match part {
             Part::Dead => bench.dead(arguments.rounds)?,
             Part::Paused => bench.paused(arguments.stops)?,

@@ -12,6 +12,7 @@ impl Bench {
         let before = self.deaths()?;
         let load = Load::start(&self.cluster, part, 3, 1)?;
         load.wait_acknowledged(500)?;
+        let mut recording = self.record(part)?;
         let rate = |load: &Load, time: Duration| {
             let (begun, done) = (Instant::now(), load.done());
             std::thread::sleep(time);
@@ -21,6 +22,7 @@ impl Bench {
         load.take_longest_wait();
         let network = self.network()?;
         let name = network.cube().map_or_else(String::new, |cube| cube.switch_name(P, 0));
+        let began = Instant::now();
         match is_switch {
             true => network.power(P, 0, false)?,
             false => network.plug_level(P, 0, false)?,
@@ -36,6 +38,8 @@ impl Bench {
         let mean = worst;
         let network = self.network()?;
         network.heal()?;
+        let told: Vec<String> = outages.iter().map(|standing| standing.outage.to_string()).collect();
+        recording.note(&format!("{part} down"), &name, began, &told.join("; "))?;
         std::thread::sleep(SECOND);
         let after = rate(&load, 4 * SECOND);
         let longest = load.take_longest_wait();
@@ -43,7 +47,6 @@ impl Bench {
         let journal = load.stop()?;
         let findings: Vec<(String, Finding)> = journal.compare(&self.cluster, table)?;
         let dead = self.deaths()? - before;
-        let told: Vec<String> = outages.iter().map(|standing| standing.outage.to_string()).collect();
         let what = if is_switch {
             format!("switch {name} down for {seconds} s")
         } else {
@@ -73,6 +76,6 @@ impl Bench {
             )
         };
         self.expect(told == [expected], "it was not told as one event");
-        Ok(())
+        self.judge(part, recording)
     }
 }

@@ -1,13 +1,15 @@
-//! Faults without load: who is declared dead, and how soon.
+//! Faults without a load that is measured: who is declared dead, and how soon.
 
 use crate::bench::Bench;
 use crate::{LEVELS, P, R, SECOND};
 use ramhold_cluster_tests::{Failure, Network};
 use rustix::process::Signal;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Longer than any verdict takes.
 const VERDICT_WITHIN: Duration = Duration::from_secs(10);
+/// A history grows by this before each fault: some 500 operations.
+const HISTORY_BYTES_BEFORE: u64 = 100_000;
 
 impl Bench {
     pub fn dead(&mut self, rounds: u32) -> Result<(), Failure> {
@@ -87,8 +89,12 @@ impl Bench {
     pub fn isolated(&mut self) -> Result<(), Failure> {
         let unplug =
             |network: &Network| (0..LEVELS).try_for_each(|level| network.plug_level(R, level, false));
+        let mut recording = self.record("isolated")?;
         for (time, expected) in [(SECOND / 10, 0), (SECOND, 0), (10 * SECOND, 1)] {
+            recording.wait_progress(HISTORY_BYTES_BEFORE)?;
+            let began = Instant::now();
             let dead = self.during(&unplug, time)?;
+            recording.note("cables of a server out", "01", began, &format!("{dead} declared dead"))?;
             let what = format!("01 without its cables for {} s", time.as_secs_f32());
             let cause = match dead {
                 0 => String::new(),
@@ -99,6 +105,6 @@ impl Bench {
             self.row("isolated", &what, &format!("{dead} declared dead{cause}"));
             self.expect(dead == expected, "not the isolated server alone was declared dead");
         }
-        Ok(())
+        self.judge("isolated", recording)
     }
 }
