@@ -50,7 +50,7 @@ pub use cluster::{Cluster, Frames, Options, free_ports};
 pub use cube::Cube;
 pub use history::{FILE_BYTES_MAX, Recorder, RunName};
 pub use journal::{Finding, Journal};
-pub use load::Load;
+pub use load::{Load, Pace};
 pub use loop_disk::{Frozen, LoopDisk};
 pub use namespace::{COORDINATOR, End};
 pub use network::{Cut, Network, is_network_possible};

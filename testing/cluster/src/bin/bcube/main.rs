@@ -7,6 +7,7 @@
 mod acks;
 mod at_one;
 mod bench;
+mod busy;
 mod capture;
 mod outage;
 mod peers;
@@ -42,16 +43,17 @@ Examples:
   cargo xtask bench bcube --only dead --rounds 10
   cargo xtask bench bcube --only switch,port
   cargo xtask bench bcube --only acks,writes
+  cargo xtask bench bcube --only busy --busy-minutes 10
   cargo xtask bench bcube --only switch --history /tmp/histories
 
-`switch`, `port`, `isolated` and `recovery` record histories of clients, which
-the checker in Go judges. Without Go they are recorded only.
+`switch`, `port`, `isolated`, `recovery` and `busy` record histories of clients,
+which the checker in Go judges. Without Go they are recorded only.
 Needs root, ip, nft and tc (packages iproute2 and nftables). `acks` and `writes`
 need tcpdump, `acks` also mkfs.ext4 and fsfreeze, `writes` also memcached and
 redis-server."
 )]
 struct Arguments {
-    /// Parts to run, with commas between them [default: all]
+    /// Parts to run, with commas between them [default: all but busy]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
     /// Rounds of `dead`.
@@ -75,6 +77,9 @@ struct Arguments {
     /// Seconds for each number of clients in `writes`.
     #[arg(long, default_value_t = 4)]
     write_seconds: u64,
+    /// Minutes for which `busy` keeps every processor busy.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    busy_minutes: u64,
     /// Folder of the histories: RUN/PART in it has those of one part.
     #[arg(long, value_name = "DIR", default_value = "target/histories/bcube")]
     history: PathBuf,
@@ -103,12 +108,14 @@ enum Part {
     Acks,
     /// Writes to one server from 1 to 64 clients, beside memcached and redis-server.
     Writes,
+    /// Every processor busy, under a light load; only if it is named.
+    Busy,
 }
 
 /// The time limit of the checker's search in one history.
 const CHECK_WITHIN: Duration = Duration::from_secs(600);
 /// The parts that record a history of clients.
-const RECORDED: [Part; 4] = [Part::Switch, Part::Port, Part::Isolated, Part::Recovery];
+const RECORDED: [Part; 5] = [Part::Switch, Part::Port, Part::Isolated, Part::Recovery, Part::Busy];
 /// The faults of one cluster, in this order.
 const ALL: [Part; 6] = [Part::Paused, Part::Paths, Part::Switch, Part::Port, Part::Isolated, Part::Dead];
 
@@ -154,7 +161,8 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
         let seconds = arguments.write_seconds;
         is_good &= apart(move || writes::measure(seconds))?;
     }
-    let parts: Vec<Part> = ALL.into_iter().filter(|part| is_asked(*part)).collect();
+    let named = only.contains(&Part::Busy).then_some(Part::Busy);
+    let parts: Vec<Part> = ALL.into_iter().filter(|part| is_asked(*part)).chain(named).collect();
     if !parts.is_empty() {
         is_good &= run_faults(arguments, &parts, recordings)?;
     }
@@ -186,6 +194,7 @@ fn run_faults(arguments: &Arguments, parts: &[Part], recordings: Recordings) -> 
             Part::Port => bench.outage(arguments.seconds, false)?,
             Part::Paths => bench.paths(arguments.cuts)?,
             Part::Isolated => bench.isolated()?,
+            Part::Busy => bench.busy(arguments.busy_minutes)?,
             Part::Recovery | Part::Acks | Part::Writes => {}
         }
     }
