@@ -40,6 +40,15 @@ pub fn test() -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// The built checker, for programs that judge histories if they can; none: Go is not installed.
+pub fn checker() -> Result<Option<String>, Failure> {
+    if !is_installed("go") {
+        return Ok(None);
+    }
+    build_checker()?;
+    Ok(Some(built("checker")))
+}
+
 fn build_checker() -> Result<(), Failure> {
     let output = built("checker");
     Step::new("checker of histories")

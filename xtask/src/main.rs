@@ -75,6 +75,7 @@ Fuzzing and benchmarks:
   bench bcube              dead servers, cables and switches, recovery and writes
                            in a BCube(4, 1) of processes; needs root, ip, nft
                            and tc, some parts more (--help) [--only PARTS]
+                           [--only busy --busy-minutes N] [--history DIR]
 
 `test` needs only the Rust toolchain. A step that needs another program (Go,
 redis-server, memcached) is skipped by name if it is missing; with CI=true a

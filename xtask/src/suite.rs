@@ -175,11 +175,16 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
         }
     };
     build_quietly()?;
-    Step::new(&format!("bench {which}"))
+    let step = Step::new(&format!("bench {which}"))
         .program(built(program), part)
         .arguments(rest)
-        .env("RAMHOLD_BIN", &built("ramhold"))
-        .run()
+        .env("RAMHOLD_BIN", &built("ramhold"));
+    // It records histories.
+    let checker = if which == "bcube" { histories::checker()? } else { None };
+    match checker {
+        Some(checker) => step.env("RAMHOLD_CHECKER", &checker).run(),
+        None => step.run(),
+    }
 }
 
 pub fn differential(arguments: &[String]) -> Result<(), Failure> {

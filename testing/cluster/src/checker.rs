@@ -1,6 +1,7 @@
 //! The independent checker, a separate program (testing/checker, in Go) that reads the histories and judges
 //! them.
 
+use crate::history::CLIENTS_PER_PROCESS;
 use crate::waiting::Failure;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ const EXIT_VIOLATION: i32 = 1;
 /// history with writes and reads.
 const MISTAKES: [&str; 4] = ["stale read", "lost last write", "doubled write", "failed and carried out"];
 
+#[derive(Clone, Debug)]
 pub struct Checker {
     pub program: PathBuf,
     /// The time limit of the search. A history that is undecided by then is a failure.
@@ -40,6 +42,20 @@ pub struct Verdict {
 pub struct Violation {
     pub key: String,
     pub client: u64,
+}
+
+impl Verdict {
+    /// The violations by answers to clients of this process.
+    pub fn of_process(&self, process: u64) -> u64 {
+        let is_one = |violation: &&Violation| violation.client / CLIENTS_PER_PROCESS == process;
+        self.violations.iter().filter(is_one).count() as u64
+    }
+
+    /// Whether every key is linearizable, and enough was carried out to say so.
+    pub fn is_good(&self) -> bool {
+        let is_enough = 10 * self.ok >= 6 * self.operations && self.operations > 0;
+        self.violations.is_empty() && self.undecided == 0 && is_enough
+    }
 }
 
 impl Checker {

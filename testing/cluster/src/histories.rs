@@ -6,7 +6,7 @@ use crate::checker::{Checker, Verdict};
 use crate::clients::Clients;
 use crate::cluster::{Cluster, Options, name};
 use crate::episodes::{Consequence, Episode};
-use crate::history::{CLIENTS_PER_PROCESS, now};
+use crate::history::{commit, now};
 use crate::namespace::COORDINATOR;
 use crate::network::Network;
 use crate::sums::Sums;
@@ -114,17 +114,6 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
         Run { plan, cluster, clients, faults, sums: Sums::default(), rng: Rng::new(plan.seed), tell };
     let end = under_way.play();
     under_way.judge(end, &dir)
-}
-
-/// The tested commit, if this is a repository.
-fn commit() -> String {
-    let mut git = std::process::Command::new("git");
-    let told = git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]).output();
-    let name = told
-        .ok()
-        .filter(|told| told.status.success())
-        .map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
-    name.unwrap_or_else(|| "unknown".to_owned())
 }
 
 struct Run<'a, T> {
@@ -286,9 +275,8 @@ impl<T: FnMut(&str)> Run<'_, T> {
     }
 
     fn count(&mut self, verdict: &Verdict, reader: Option<u64>) {
-        let is_reader = |client: u64| Some(client / CLIENTS_PER_PROCESS) == reader;
         // A read at the end that no order explains shows a permanent loss, since nothing is broken any more.
-        let lost = verdict.violations.iter().filter(|violation| is_reader(violation.client)).count();
+        let lost = reader.map_or(0, |reader| verdict.of_process(reader));
         let sums = [
             ("runs", 1),
             ("operations", verdict.operations),
@@ -298,7 +286,7 @@ impl<T: FnMut(&str)> Run<'_, T> {
             ("unknown", verdict.unknown),
             ("violations", verdict.violations.len() as u64),
             ("undecided", verdict.undecided),
-            ("lost", lost as u64),
+            ("lost", lost),
             ("mistakes found", verdict.mistakes_found),
         ];
         for (name, value) in sums {

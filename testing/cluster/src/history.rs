@@ -23,6 +23,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -114,6 +115,38 @@ struct Ended<'a> {
     what: &'a Response,
 }
 
+/// The run that a history is part of.
+#[derive(Clone, Copy, Debug)]
+pub struct RunName<'a> {
+    pub seed: u64,
+    /// On the clock of the histories.
+    pub begun: u64,
+    /// The commit that is tested.
+    pub git: &'a str,
+}
+
+impl RunName<'_> {
+    /// The first line of a history. `settings`: of the clients whose history it is.
+    pub fn header(&self, settings: Value) -> Value {
+        let RunName { seed, begun, git } = self;
+        json!({
+            "h": "hist/v1", "run": format!("{seed}-{begun}"), "seed": seed,
+            "git": git, "clock": "mono_ns", "faults": "faults.jsonl", "cfg": settings,
+        })
+    }
+}
+
+/// The tested commit, if this is a repository.
+pub fn commit() -> String {
+    let mut git = std::process::Command::new("git");
+    let told = git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]).output();
+    let name = told
+        .ok()
+        .filter(|told| told.status.success())
+        .map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
+    name.unwrap_or_else(|| "unknown".to_owned())
+}
+
 /// One file, for all sessions of a process.
 pub struct Recorder {
     file: Mutex<File>,
@@ -133,12 +166,7 @@ pub fn now() -> u64 {
 
 impl Recorder {
     /// A new file with a header. `process` is a number that no other process of the run has.
-    pub fn create(
-        path: &Path,
-        process: u64,
-        bytes_max: u64,
-        header: serde_json::Value,
-    ) -> io::Result<Recorder> {
+    pub fn create(path: &Path, process: u64, bytes_max: u64, header: Value) -> io::Result<Recorder> {
         let recorder = Recorder {
             file: Mutex::new(File::create_new(path)?),
             process,
@@ -157,10 +185,15 @@ impl Recorder {
         (number < CLIENTS_PER_PROCESS).then_some(self.process * CLIENTS_PER_PROCESS + number)
     }
 
+    /// The bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether there is room for `sessions` sessions, each with an operation under way, to record the end of
     /// it and to begin another.
     pub fn has_room(&self, sessions: u64) -> bool {
-        self.bytes.load(Ordering::Relaxed) + 3 * sessions * LINE_BYTES_MAX <= self.bytes_max
+        self.bytes() + 3 * sessions * LINE_BYTES_MAX <= self.bytes_max
     }
 
     /// Call this before any byte of the operation is sent. Returns the operation's id.
@@ -187,7 +220,6 @@ impl Recorder {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
-    use serde_json::json;
 
     #[test]
     fn lines_are_those_of_the_format() {

@@ -10,6 +10,7 @@
 //!   episodes  one fault at a time: killed, stopped, cut off; and what the coordinator has on record of it
 //!   Clients   client processes; in each of them sessions (Workload) that write down a history (Recorder)
 //!   Checker   the independent program that judges histories
+//!   Recording sessions in this process that record a history beside a measurement
 //!   redis_clients  sessions of Redis clients, and servers killed under their load
 //!   histories all of that together, with figures
 //! ```
@@ -33,6 +34,7 @@ mod loop_disk;
 mod namespace;
 mod network;
 mod process;
+mod recording;
 pub mod redis_clients;
 pub mod rounds;
 mod scratch;
@@ -46,15 +48,16 @@ pub use ballast::{VALUE_BYTES, fill, verify};
 pub use checker::Checker;
 pub use cluster::{Cluster, Frames, Options, free_ports};
 pub use cube::Cube;
-pub use history::{FILE_BYTES_MAX, Recorder};
+pub use history::{FILE_BYTES_MAX, Recorder, RunName};
 pub use journal::{Finding, Journal};
-pub use load::Load;
+pub use load::{Load, Pace};
 pub use loop_disk::{Frozen, LoopDisk};
 pub use namespace::{COORDINATOR, End};
 pub use network::{Cut, Network, is_network_possible};
 pub use process::{CpuTime, Process, program};
+pub use recording::{Judged, Recording, Recordings};
 pub use scratch::Scratch;
-pub use sessions::Workload;
+pub use sessions::{KeyCounts, Workload};
 pub use small_disk::SmallDisk;
 pub use sums::Sums;
 pub use waiting::{Failure, interrupted, pass, wait_for};

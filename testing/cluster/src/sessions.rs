@@ -23,13 +23,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Keys of one generation.
-pub const HOT_COUNT: u64 = 12;
 /// How long each generation lasts, in nanoseconds: some thousand operations per key.
-pub const GENERATION_NANOS: u64 = 8_000_000_000;
-pub const COLD_COUNT: u64 = 150;
-/// Counters of one generation: keys that are only incremented and read.
-pub const COUNTER_COUNT: u64 = 6;
+const GENERATION_NANOS: u64 = 8_000_000_000;
 
 /// The deadline of an operation. It is longer than a recovery takes here, so that few operations end as
 /// unknown.
@@ -47,6 +42,22 @@ const COUNTER_SHARE: u64 = 15;
 /// The bits of a stamp for the number of the client's write. The client stands in the higher bits.
 const STAMP_BITS: u32 = 40;
 
+/// How many keys there are. The fewer, the more often several clients are at one of them at once.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyCounts {
+    /// Of one generation.
+    pub hot: u64,
+    /// Of one generation: keys that are only incremented and read.
+    pub counters: u64,
+    pub cold: u64,
+}
+
+impl Default for KeyCounts {
+    fn default() -> KeyCounts {
+        KeyCounts { hot: 12, counters: 6, cold: 150 }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Workload {
     pub coordinator: SocketAddr,
@@ -54,6 +65,7 @@ pub struct Workload {
     /// When the first generation began, on the clock of the histories.
     pub begun: u64,
     pub seed: u64,
+    pub keys: KeyCounts,
     pub sessions: u64,
     /// Between two operations of a session on average, so that the clients leave the cores to the cluster.
     pub pause: Duration,
@@ -84,11 +96,12 @@ impl Workload {
     pub fn read_all(&self, recorder: &Recorder) -> Result<(), Failure> {
         let mut session = self.session(recorder, 0)?;
         let generations = 0..=session.generation();
+        let KeyCounts { hot, counters, cold } = self.keys;
         let of_generation = |generation| {
-            let hot = (0..HOT_COUNT).map(move |key| hot_key(generation, key));
-            hot.chain((0..COUNTER_COUNT).map(move |key| counter_key(generation, key)))
+            let hot = (0..hot).map(move |key| hot_key(generation, key));
+            hot.chain((0..counters).map(move |key| counter_key(generation, key)))
         };
-        for key in (0..COLD_COUNT).map(cold_key).chain(generations.flat_map(of_generation)) {
+        for key in (0..cold).map(cold_key).chain(generations.flat_map(of_generation)) {
             session.read(&key, PATIENCE_AT_END)?;
         }
         Ok(())
@@ -196,20 +209,20 @@ impl Session<'_> {
     }
 
     fn choose_key(&mut self) -> String {
-        let present = self.generation();
+        let (present, keys) = (self.generation(), self.workload.keys);
         let generation = match self.rng.below(10) {
-            0..2 => return cold_key(self.rng.below(COLD_COUNT)),
+            0..2 => return cold_key(self.rng.below(keys.cold)),
             2 => self.rng.between(0, present),
             _ => present,
         };
-        hot_key(generation, self.rng.below(HOT_COUNT))
+        hot_key(generation, self.rng.below(keys.hot))
     }
 
     /// A counter of the present generation, and now and then of an earlier one.
     fn choose_counter(&mut self) -> String {
         let present = self.generation();
         let generation = if self.rng.chance(1, 8) { self.rng.between(0, present) } else { present };
-        counter_key(generation, self.rng.below(COUNTER_COUNT))
+        counter_key(generation, self.rng.below(self.workload.keys.counters))
     }
 
     fn increment(&mut self, key: &str) -> Result<(), Failure> {

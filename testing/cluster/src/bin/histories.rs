@@ -5,7 +5,7 @@
 use clap::{Args, Parser, Subcommand};
 use ramhold_cluster_tests::histories::{Plan, Zones, is_good, run};
 use ramhold_cluster_tests::{
-    Checker, Failure, Recorder, VALUE_BYTES, Workload, interrupted, is_network_possible,
+    Checker, Failure, KeyCounts, Recorder, RunName, VALUE_BYTES, Workload, interrupted, is_network_possible,
 };
 use serde_json::json;
 use std::hash::{BuildHasher, RandomState};
@@ -195,11 +195,10 @@ impl Run {
 
 impl Client {
     fn run(self) -> Result<(), Failure> {
-        let header = json!({
-            "h": "hist/v1", "run": format!("{}-{}", self.seed, self.begun), "seed": self.seed,
-            "git": self.git, "clock": "mono_ns", "faults": "faults.jsonl",
-            "cfg": { "process": self.process, "sessions": self.sessions, "pause_micros": self.pause_micros },
-        });
+        let run = RunName { seed: self.seed, begun: self.begun, git: &self.git };
+        let header = run.header(json!({
+            "process": self.process, "sessions": self.sessions, "pause_micros": self.pause_micros,
+        }));
         let bytes_max = ramhold_cluster_tests::FILE_BYTES_MAX;
         let recorder = Recorder::create(&self.file, self.process, bytes_max, header)
             .map_err(|error| Failure(format!("{}: {error}", self.file.display())))?;
@@ -208,6 +207,7 @@ impl Client {
             table: self.table,
             begun: self.begun,
             seed: self.seed ^ (self.process << 32),
+            keys: KeyCounts::default(),
             sessions: self.sessions,
             pause: Duration::from_micros(self.pause_micros),
         };

@@ -1,11 +1,11 @@
 //! Runs of histories end in order, whatever happens to them.
 
-use ramhold_cluster_tests::{Failure, Scratch, wait_for};
+use ramhold_cluster_tests::{Cluster, Failure, Options, Recordings, Scratch, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -57,5 +57,39 @@ fn an_interrupted_run_leaves_nothing_behind() -> Result<(), Failure> {
     assert!(running >= 7, "{running}");
     assert_eq!(made_by(id), Vec::<PathBuf>::new());
     assert_eq!(processes_with(&name), 0);
+    Ok(())
+}
+
+#[test]
+fn a_recording_holds_the_sessions_and_a_read_of_each_key_at_the_end() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let cluster = Cluster::start(Options::default())?;
+    let scratch = Scratch::new();
+    let recordings = Recordings::new(scratch.dir(), None, 7);
+    let mut recording = recordings.start(&cluster, "part", Duration::from_millis(1))?;
+    let began = Instant::now();
+    recording.wait_progress(50_000)?;
+    recording.note("nothing", "s1", began, "without effect")?;
+    let judged = recording.judge()?;
+
+    let dir = scratch.dir().join(format!("7-{}", std::process::id())).join("part");
+    let lines = |file: &str| -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(dir.join(file)).expect("the file is there");
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    };
+    let (sessions, reader, faults) =
+        (lines("client-1.jsonl"), lines("client-2.jsonl"), lines("faults.jsonl"));
+    // Both files are of one run, and nothing is under way at their ends.
+    assert_eq!(sessions[0]["run"], reader[0]["run"]);
+    for file in [&sessions, &reader] {
+        assert!(file.len() > 50);
+        assert_eq!(file.len() % 2, 1);
+    }
+    let is_read = |line: &serde_json::Value| line["e"] == "r" || line["op"] == "read";
+    assert!(reader[1..].iter().all(is_read));
+    assert!(faults.len() == 1 && faults[0]["t0"].as_u64() < faults[0]["t1"].as_u64(), "{faults:?}");
+    // Nobody judged it, and the text says so.
+    assert!(judged.is_good());
+    assert!(judged.to_string().contains("NOT JUDGED"), "{judged}");
     Ok(())
 }

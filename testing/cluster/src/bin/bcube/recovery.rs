@@ -3,7 +3,7 @@
 use crate::{P, SERVERS, TOPOLOGY};
 use ramhold_base::ServerId;
 use ramhold_client::{Client, Durability, TableId, TableOptions};
-use ramhold_cluster_tests::{Cluster, Failure, Network, Options, VALUE_BYTES, fill, verify};
+use ramhold_cluster_tests::{Cluster, Failure, Network, Options, Recordings, VALUE_BYTES, fill, verify};
 use ramhold_wire::status::{PartReport, RecoveryPhase};
 use ramhold_wire::topology::Topology;
 use std::collections::BTreeMap;
@@ -16,6 +16,10 @@ const TABLES_MOST: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The replicas that the dead server held are made anew meanwhile. That is to leave the cables to the recovery.
 const COPY_RATE: &str = "256KiB";
+/// Between two operations of a session that records a history. One value in sixteen is 64 KiB, and the cables are slow.
+const SESSION_PAUSE: Duration = Duration::from_millis(20);
+/// The history grows by this before the kill, and again after the recovery: some 500 operations.
+const HISTORY_BYTES: u64 = 100_000;
 const SAMPLE: Duration = Duration::from_millis(25);
 /// Rates are of windows of so many samples.
 const WINDOW: usize = 8;
@@ -23,7 +27,7 @@ const WINDOW: usize = 8;
 const SHARE_LEAST: f64 = 0.61;
 const UNEVEN_MOST: f64 = 2.4;
 
-pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
+pub fn measure(megabits: u32, megabytes: u64, recordings: &Recordings) -> Result<bool, Failure> {
     let megabits = if megabits == 0 { MEGABITS } else { megabits };
     let topology: Topology = TOPOLOGY.parse().map_err(Failure)?;
     let network = Network::create_cube(&topology, Some(megabits))?;
@@ -41,12 +45,17 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
     let options =
         TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false, zone: None };
     let dead = cluster.entry(P)?.map(|entry| entry.id);
-    let tables = tables_on(&mut client, dead, options)?;
+    let mut tables = tables_on(&mut client, dead, options)?;
+    // One more, of which a history is recorded.
+    let (_, of_history) = tables.pop().ok_or_else(|| Failure("no table for a history".into()))?;
+    let tables: Vec<TableId> = tables.into_iter().map(|(table, _)| table).collect();
     let count = megabytes * 1_000_000 / VALUE_BYTES as u64 / tables.len() as u64;
     for table in &tables {
         fill(&mut client, *table, count)?;
     }
     cluster.wait_replicated(0)?;
+    let mut recording = recordings.start_on(&cluster, "recovery", of_history, SESSION_PAUSE)?;
+    recording.wait_progress(HISTORY_BYTES)?;
 
     let near: Vec<usize> =
         cluster.network().and_then(Network::cube).map_or_else(Vec::new, |cube| cube.near(P));
@@ -75,6 +84,7 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
         }
         std::thread::sleep(SAMPLE);
     };
+    recording.note("kill -9 of a server", "00", began, "recovery")?;
     let live: Vec<&PartReport> = recovery.parts.iter().filter(|part| part.live.is_some()).collect();
     let by_neighbours = live.iter().all(|part| neighbours.contains(&Some(part.server)));
     let bytes: u64 = live.iter().map(|part| part.bytes).sum();
@@ -108,12 +118,16 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
         verify(&mut client, *table, count)?;
     }
     println!("recovery  all {} objects as they were written", count * tables.len() as u64);
+    recording.wait_progress(HISTORY_BYTES)?;
+    let judged = recording.judge()?;
+    println!("recovery  history: {judged}");
     let crossed = cluster.network().map_or(Ok(0), Network::counted)?;
     let mut is_good = true;
     for (holds, what) in [
         (share >= SHARE_LEAST, "the recovery masters fetched too slowly"),
         (uneven <= UNEVEN_MOST, "some recovery masters took too long"),
         (by_neighbours && far == 0, "something was recovered from far, or elsewhere"),
+        (judged.is_good(), "the history is not linearizable, or hardly a history"),
         (crossed == 0, "servers talk over the coordinator's network"),
     ] {
         if !holds {
@@ -124,21 +138,21 @@ pub fn measure(megabits: u32, megabytes: u64) -> Result<bool, Failure> {
     Ok(is_good)
 }
 
-/// Tables of one tablet each that the server has: one for each of its neighbourhoods. The other servers have as many, and
-/// nothing is in them.
+/// Tables of one tablet each that the server has: one for each of its neighbourhoods, and one more. The other servers have
+/// as many, and nothing is in them.
 fn tables_on(
     client: &mut Client,
     server: Option<ServerId>,
     options: TableOptions,
-) -> Result<Vec<TableId>, Failure> {
+) -> Result<Vec<(TableId, String)>, Failure> {
     let mut tables = Vec::new();
     for number in 0..TABLES_MOST {
         let name = format!("part-{number}");
         let table = client.create_table(&name, options.clone())?;
         if client.describe_table(&name)?.tablets.first().map(|tablet| tablet.owner) == server {
-            tables.push(table);
+            tables.push((table, name));
         }
-        if tables.len() == NEIGHBOURHOODS {
+        if tables.len() == NEIGHBOURHOODS + 1 {
             return Ok(tables);
         }
     }
