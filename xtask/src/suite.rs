@@ -16,6 +16,8 @@ const TIGHT_SEEDS: &str = "0..60";
 const LINKS_SEEDS: &str = "0..30";
 /// Seeds whose servers are in a BCube, the switches and ports of which fail.
 const CUBES_SEEDS: &str = "0..30";
+/// Recoveries by neighbourhoods, in each of which another server dies that has a role in it.
+const ROLES_SEEDS: &str = "0..40";
 /// For runs whose servers stand in zones, which fail as a whole.
 const ZONES_SEEDS: &str = "0..40";
 
@@ -38,6 +40,7 @@ pub fn test() -> Result<(), Failure> {
     run_world(&["--seeds", ZONES_SEEDS, "--zones"])?;
     run_world(&["--seeds", LINKS_SEEDS, "--links"])?;
     run_world(&["--seeds", CUBES_SEEDS, "--cubes"])?;
+    run_world(&["--seeds", ROLES_SEEDS, "--roles"])?;
     Step::new("real processes")
         .cargo(&["test", "--release", "--package", "ramhold-cluster-tests"])
         .env("RAMHOLD_BIN", &built("ramhold"))

@@ -202,6 +202,13 @@ pub fn under_way(count: u8, servers: &[ServerSeen]) -> Option<String> {
             return Some(format!("{} of {} is being closed on {}", seen.segment, server.id, seen.backup));
         }
     }
+    // A head is held before it is in the log: cleaning, or a move of a tablet to another neighbourhood, is under way.
+    for (server, master) in masters(servers) {
+        let is_there = |id: SegmentId| master.segments.iter().any(|segment| segment.id == id);
+        if let Some(seen) = master.replicas.iter().find(|seen| !is_there(seen.segment)) {
+            return Some(format!("{} of {} is held on {}", seen.segment, server.id, seen.backup));
+        }
+    }
     let mut wanted: BTreeSet<(ServerId, ServerId, u64)> = BTreeSet::new();
     for (server, master) in masters(servers) {
         wanted.extend(master.replicas.iter().map(|r| (r.backup, server.id, r.segment.raw())));

@@ -12,6 +12,7 @@ mod dividing;
 mod door;
 pub mod native;
 mod resp;
+mod roles;
 mod scan;
 mod tables;
 
@@ -19,13 +20,13 @@ use crate::cables::Cables;
 use crate::disk::DiskOptions;
 use crate::network::MILLI;
 use crate::scenario::{Actor, RATE_PPM_MAX};
-use crate::system::{MakeProcess, MakeSession, Member, Role, System, Tolerance};
+use crate::system::{MakeProcess, MakeSession, Member, Recovered, Role, Standing, System, Tolerance};
 use crate::watch::Watch;
 use crate::workload::{MANY_TAGS_FROM, Workload};
 use crate::world::World;
 use native::NativeSession;
 use process::{Process, Server, TIME_SLACK};
-use ramhold_base::{Mark, MarkUse, Rng, SegmentId};
+use ramhold_base::{Mark, MarkUse, Rng, SegmentId, ServerId};
 use ramhold_node::{Coordinator, CoordinatorConfig, Rebuild, ServerNode};
 use ramhold_wire::membership::Durability;
 use resp::RespSession;
@@ -125,7 +126,7 @@ impl System for Cluster {
         // Where memory is full, there may never be room for copies. A stretch that cannot be moved is not cut
         // either (docs/protocols/reclassing.md).
         let may_alter = !self.tight;
-        let zones = self.zones;
+        let (zones, tablets) = (self.zones, self.tablets);
         let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =
             self.members().into_iter().filter(|m| m.role == Role::Server).map(|m| m.addr).collect();
@@ -133,13 +134,10 @@ impl System for Cluster {
             if resp && Rng::new(seed ^ 0x4E5B).chance(1, 2) {
                 ClusterSession::Resp(Box::new(RespSession::new(seed, servers.clone())))
             } else {
-                ClusterSession::Native(Box::new(NativeSession::new(
-                    seed,
-                    (durability, replicas),
-                    second,
-                    (may_alter, may_grow),
-                    zones,
-                )))
+                let may = (may_alter, may_grow);
+                let session = NativeSession::new(seed, (durability, replicas), second, may, zones)
+                    .with_tablets(tablets);
+                ClusterSession::Native(Box::new(session))
             }
         })
     }
@@ -258,6 +256,20 @@ impl System for Cluster {
         use crate::audit::{changing, in_charge, overdue, servers, unsettled};
         let Some(coordinator) = in_charge(world) else { return Some("no coordinator is in charge".into()) };
         changing(coordinator).or_else(|| unsettled(self.servers, &servers(world))).or_else(|| overdue(world))
+    }
+
+    fn standing(&self, world: &World<Actor<Process, ClusterSession>>, node: usize) -> Option<Standing> {
+        roles::standing(world, self.placement, node)
+    }
+
+    fn is_recovered(
+        &self,
+        world: &World<Actor<Process, ClusterSession>>,
+        dead: ServerId,
+        how: Recovered,
+    ) -> bool {
+        crate::audit::in_charge(world)
+            .is_some_and(|coordinator| roles::is_recovered(coordinator.state(), dead, how))
     }
 
     fn watch(&self, world: &World<Actor<Process, ClusterSession>>, watch: &mut Watch) {

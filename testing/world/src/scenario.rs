@@ -6,6 +6,8 @@
 //!
 //! Not here: which system (system), which faults (fault), which outcomes are right (checker). Catalogue: J3.
 
+mod roles;
+
 use crate::checker::search::{Searched, second_opinion};
 use crate::checker::{Seen, Verdict, bind, version_witness};
 use crate::client::{Client, SharedHistory, Task};
@@ -33,9 +35,19 @@ pub const RATE_PPM_MAX: u32 = 200;
 /// The longest time for which a server retries a request of a client of another protocol.
 const STRAY_MAX: u64 = 12 * SECOND;
 
+/// What happens to the system while clients work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Course {
+    /// Faults that are drawn at random, for `fault_time`.
+    Faults,
+    /// A server dies, and at a drawn step of its recovery another one that has a role in it.
+    Roles,
+}
+
 /// The length of a run, in simulated nanoseconds, and its limits.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    pub course: Course,
     pub fault_time: u64,
     /// From birth to the first operation that is done.
     pub birth_max: u64,
@@ -47,17 +59,21 @@ pub struct Plan {
     pub settle_max: u64,
     /// For reading everything back once more, when some servers are dead for good.
     pub bereaved_max: u64,
+    /// For serving everything that dead servers had, while at most two servers are away.
+    pub recovered_max: u64,
 }
 
 impl Plan {
     pub fn seconds(seconds: u64) -> Plan {
         Plan {
+            course: Course::Faults,
             fault_time: seconds * SECOND,
             birth_max: 30 * SECOND,
             heal_max: 60 * SECOND,
             read_back_max: 120 * SECOND,
             settle_max: 240 * SECOND,
             bereaved_max: 20 * SECOND,
+            recovered_max: 60 * SECOND,
         }
     }
 }
@@ -98,7 +114,7 @@ impl Report {
 
 /// Runs one seed. `log` gets a line for each notable event.
 pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> Report {
-    let mut scenario = Scenario::new(system, seed, log);
+    let mut scenario = Scenario::new(system, seed, plan.course, log);
     let mut stuck = scenario.live(plan).err();
     let mut findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
     if stuck.is_none() {
@@ -141,6 +157,7 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
 
 struct Scenario<'a, T: System> {
     system: &'a T,
+    seed: u64,
     rng: Rng,
     world: World<Actor<T::Process, T::Session>>,
     history: SharedHistory,
@@ -152,7 +169,7 @@ struct Scenario<'a, T: System> {
 }
 
 impl<'a, T: System> Scenario<'a, T> {
-    fn new(system: &'a T, seed: u64, log: Option<Log>) -> Scenario<'a, T> {
+    fn new(system: &'a T, seed: u64, course: Course, log: Option<Log>) -> Scenario<'a, T> {
         let mut rng = Rng::new(seed ^ 0x5EED_0000_0000_0000);
         let swarm = Swarm::draw(&mut rng, system.tolerance());
         let workload = system.workload(&mut rng);
@@ -203,8 +220,11 @@ impl<'a, T: System> Scenario<'a, T> {
         }
         let watch = Watch::default();
         let mut scenario =
-            Scenario { system, rng, world, history, servers, coordinators, clients, swarm, watch };
-        scenario.arm_birth();
+            Scenario { system, seed, rng, world, history, servers, coordinators, clients, swarm, watch };
+        match course {
+            Course::Faults => scenario.arm_birth(),
+            Course::Roles => {}
+        }
         scenario
     }
 
@@ -235,7 +255,10 @@ impl<'a, T: System> Scenario<'a, T> {
 
     fn live(&mut self, plan: &Plan) -> Result<(), String> {
         self.come_up(plan.birth_max)?;
-        self.suffer(plan.fault_time);
+        match plan.course {
+            Course::Faults => self.suffer(plan.fault_time),
+            Course::Roles => self.play_roles(plan)?,
+        }
         self.heal(plan.heal_max)?;
         self.read_back(plan.read_back_max)?;
         self.settle(plan.settle_max)

@@ -179,6 +179,31 @@ pub struct Tolerance {
     pub has_cables: bool,
 }
 
+/// How far a recovery has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recovered {
+    /// Everything is served.
+    Served,
+    /// Nothing needs the dead server's log any more.
+    Freed,
+}
+
+/// A server, and the servers with a role in its recovery.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    pub id: ServerId,
+    /// The number of tablets that it owns.
+    pub tablets: usize,
+    pub neighbourhoods: Vec<Neighbourhood>,
+}
+
+/// The hosts that recover a part of a server's data, and those whose devices feed them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Neighbourhood {
+    pub recoverers: Vec<usize>,
+    pub feeders: Vec<usize>,
+}
+
 pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;
 pub type MakeSession<S> = Box<dyn FnMut(u64) -> S>;
 
@@ -273,6 +298,24 @@ pub trait System {
     /// Checks the rules that must hold at every moment. It is called again and again.
     fn watch(&self, world: &World<Actor<Self::Process, Self::Session>>, watch: &mut Watch) {
         let _ = (world, watch);
+    }
+
+    /// A host's server and its neighbourhoods. None: the host has no server that is up, or there are no neighbourhoods.
+    fn standing(&self, world: &World<Actor<Self::Process, Self::Session>>, node: usize) -> Option<Standing> {
+        let _ = (world, node);
+        None
+    }
+
+    /// Whether all tablets of a server that has died are served by others, and, with `Recovered::Freed`, nothing needs
+    /// its log any more.
+    fn is_recovered(
+        &self,
+        world: &World<Actor<Self::Process, Self::Session>>,
+        dead: ServerId,
+        how: Recovered,
+    ) -> bool {
+        let _ = (world, dead, how);
+        true
     }
 
     /// The work that is still under way after the last operation, or none when the system is at rest.

@@ -13,12 +13,15 @@
 //! J3, E1.
 
 mod connection;
+mod crash_point;
 mod effect;
 mod event;
+mod marks;
 mod node;
 mod pace;
 mod stream;
 
+pub use crash_point::{Death, Step};
 pub use node::{Clock, Life, Node};
 pub use pace::{DeviceWork, Given, Pace, Passed};
 
@@ -117,6 +120,8 @@ pub struct World<M: Machine> {
     pub faults: BTreeMap<&'static str, u64>,
     /// Places that machines reported passing with `mark:NAME`.
     pub marks: BTreeMap<String, u64>,
+    /// How often each process passed each mark, while that is noted.
+    passes: Option<BTreeMap<(usize, String), u64>>,
     /// How often a process died at a named crash point.
     pub crash_points: BTreeMap<String, u64>,
     pub exits: Vec<Exit>,
@@ -156,6 +161,7 @@ impl<M: Machine> World<M> {
             trace: Trace::default(),
             faults: BTreeMap::new(),
             marks: BTreeMap::new(),
+            passes: None,
             crash_points: BTreeMap::new(),
             exits: Vec::new(),
             facts: Vec::new(),
@@ -457,11 +463,6 @@ impl<M: Machine> World<M> {
     /// Kills a process in the middle of a step, after this many further effects.
     pub fn crash_after_effects(&mut self, node: usize, effects: u32) {
         self.nodes[node].dies_after = Some(effects);
-    }
-
-    /// The process of a host dies when it next reports this mark.
-    pub fn crash_at(&mut self, node: usize, mark: &str) {
-        self.nodes[node].dies_at = Some(mark.into());
     }
 
     /// Takes the power from a host: its process dies, unsynced writes meet their fate, and nothing answers

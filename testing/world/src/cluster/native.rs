@@ -119,6 +119,13 @@ impl NativeSession {
         }
     }
 
+    /// The same with another number of tablets of each table that it makes; 0: as many as the coordinator finds right.
+    #[must_use]
+    pub fn with_tablets(mut self, tablets: u32) -> NativeSession {
+        self.options.iter_mut().for_each(|options| options.tablets = tablets);
+        self
+    }
+
     /// Makes the next table, or finds the one that another session made.
     fn find_table(&mut self, now: Instant, effects: &mut Effects) {
         let Some(options) = self.options.get(self.tables.len()) else { return };

@@ -69,6 +69,8 @@ pub struct Cluster {
     pub racks: u8,
     /// The rate of copies, in bytes per second; 0: no bound.
     pub copy_rate: u64,
+    /// The number of tablets of the tables that sessions make; 0: as many as the coordinator finds right.
+    pub tablets: u32,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -95,6 +97,7 @@ impl Default for Cluster {
             cube: None,
             copy_rate: 0,
             racks: 0,
+            tablets: 8,
         }
     }
 }

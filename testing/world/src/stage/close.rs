@@ -44,11 +44,19 @@ impl Stage {
     /// Comes to rest, reads every key back, and judges everything.
     pub fn close(mut self) {
         self.settle();
-        self.judge();
+        self.read_back();
+        // A tablet may have moved home meanwhile.
+        self.settle();
+        self.audit();
     }
 
     /// Like `close`, where some data is lost for good.
     pub fn judge(&mut self) {
+        self.read_back();
+        self.audit();
+    }
+
+    fn read_back(&mut self) {
         self.try_for(30_000, |stage| stage.record.open.iter().all(|begun| stage.outcome(*begun).is_some()));
         for (table, key) in self.record.keys() {
             let read = self.begin_read(1, table, &key);
@@ -56,6 +64,9 @@ impl Stage {
             let is_told = matches!(outcome, Outcome::Found { .. } | Outcome::Absent);
             assert!(is_told || self.is_dropped(table), "{key} cannot be read back: {outcome:?}");
         }
+    }
+
+    fn audit(&mut self) {
         let findings = audit::audit(None, &self.tables(), &self.nodes());
         assert!(findings.is_empty(), "{}", findings.join("\n"));
         self.judge_history();

@@ -66,14 +66,14 @@ impl<M: Machine> World<M> {
                 }
                 Effect::Store { token, request } => self.store_request(node, token, request),
                 Effect::Mark(mark) => {
-                    if self.passes(node, mark.name()) {
+                    if self.pass_mark(node, mark.name()) {
                         return;
                     }
                 }
                 Effect::Report { level, text } => match text.strip_prefix("mark:") {
                     // Actors of the simulator have marks of their own.
                     Some(name) => {
-                        if self.passes(node, name) {
+                        if self.pass_mark(node, name) {
                             return;
                         }
                     }
@@ -108,21 +108,6 @@ impl<M: Machine> World<M> {
             }
             None => true,
         }
-    }
-
-    /// Counts a mark, and ends the process if it is to die there. Returns whether it has died.
-    fn passes(&mut self, node: usize, name: &str) -> bool {
-        match self.marks.get_mut(name) {
-            Some(count) => *count += 1,
-            None => {
-                self.marks.insert(name.to_string(), 1);
-            }
-        }
-        let Some(point) = self.nodes[node].dies_at.take_if(|at| at == name) else { return false };
-        self.line(node, &format!("dies at {point}"));
-        *self.crash_points.entry(point).or_default() += 1;
-        self.end_process(node, Parting::Killed);
-        true
     }
 
     fn report(&mut self, node: usize, level: Level, text: String) {

@@ -1,5 +1,6 @@
 //! One simulated host: its clock, its files, its process, and the inputs that wait for the process.
 
+use super::crash_point::CrashPoint;
 use crate::disk::Disks;
 use ramhold_base::{ConnId, DiskError, DiskToken, Input, Instant, Lost, Machine, StoreResult, StoreToken};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -157,8 +158,8 @@ pub struct Node<M: Machine> {
     pub(super) connections: BTreeSet<usize>,
     /// The process dies in the middle of a step, after this many further effects.
     pub(super) dies_after: Option<u32>,
-    /// The process dies when it next reports this mark: a named crash point.
-    pub(super) dies_at: Option<String>,
+    /// A process, as a rule this one, dies when this one reports a mark: a named crash point.
+    pub(super) dies_at: Option<CrashPoint>,
     pub(super) last_tick: u64,
     pub(super) hasty_ticks: u32,
 }

@@ -274,6 +274,29 @@ impl Machine for Writer {
     }
 }
 
+/// D1: a step is counted from when the death is planned, and whoever was named dies at it.
+#[test]
+fn a_process_dies_at_the_step_of_another() {
+    for death in [Death::Killed, Death::PowerCut] {
+        let mut world: World<Writer> = World::new(1, NetworkOptions::calm());
+        let [one, other] = [1, 2]
+            .map(|host| world.add_node(NodeOptions::plain("writer", addr(host)), |_| Writer::default()));
+        world.note_passes();
+        world.run_until(SECOND);
+        let mark = "number noted";
+        let passed = world.take_passes()[&(one, mark.to_string())];
+        assert!(passed > 10);
+        world.note_passes();
+        world.crash_when(other, death, &Step { node: one, mark: mark.into(), number: 3 });
+        world.run_while(2 * SECOND, |world| world.node(other).is_up());
+        assert!(world.node(one).is_up() && !world.node(other).is_up());
+        assert_eq!((world.take_passes()[&(one, mark.to_string())], world.crash_points[mark]), (3, 1));
+        world.crash_when(one, death, &Step { node: one, mark: mark.into(), number: 1 });
+        world.run_while(2 * SECOND, |world| world.node(one).is_up());
+        assert!(!world.node(one).is_up());
+    }
+}
+
 /// D2, J3: through kills, deaths in the middle of a step and power cuts, synced numbers are found again.
 #[test]
 fn a_completed_sync_survives_everything() {

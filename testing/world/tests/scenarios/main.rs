@@ -23,6 +23,7 @@ mod paths;
 mod rebuild;
 mod reclassing;
 mod recovery;
+mod rehoming;
 mod resp;
 mod scarce;
 mod secondary;

@@ -11,7 +11,7 @@ use ramhold_world::stage::{Setting, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// BCube(4, 1) with all servers, placed by rings.
-fn rings(most: u8) -> Stage {
+pub fn rings(most: u8) -> Stage {
     rings_with(most, 0)
 }
 
@@ -127,7 +127,7 @@ fn what_a_dead_recoverer_would_have_recovered_is_recovered_by_others() {
 }
 
 /// How many tablets a server has with each neighbourhood.
-fn homes(stage: &Stage, server: usize) -> BTreeMap<String, usize> {
+pub fn homes(stage: &Stage, server: usize) -> BTreeMap<String, usize> {
     let id = stage.id(server);
     let state = stage.state().expect("a coordinator");
     let streams = &state.servers[&id].streams;

@@ -9,7 +9,7 @@ mod mutants;
 use clap::Parser;
 use ramhold_base::{Mark, processor};
 use ramhold_world::cluster::Cluster;
-use ramhold_world::scenario::{Plan, Report, run};
+use ramhold_world::scenario::{Course, Plan, Report, run};
 use ramhold_world::specimen::{Planted, Specimen};
 use ramhold_world::tally::Tally;
 use ramhold_world::world::Log;
@@ -88,6 +88,10 @@ struct Arguments {
     /// The servers are in a BCube(3, 1), at some of its places, with a network for each level. Its switches and ports fail.
     #[arg(long)]
     cubes: bool,
+    /// Data is kept by neighbourhoods. One server of each seed dies, and then one that has a role in its recovery, at a
+    /// drawn step of the recovery or of the moves of tablets that follow. --seconds has no effect.
+    #[arg(long, conflicts_with_all = ["tight", "zones", "links", "cubes", "resp", "specimen", "planted", "demand"])]
+    roles: bool,
     /// Gives every seed Redis clients among the others, not only one of three.
     #[arg(long)]
     resp: bool,
@@ -120,6 +124,8 @@ struct Arguments {
 enum Which {
     /// Ramhold itself.
     Cluster(Cluster),
+    /// Ramhold with neighbourhoods, each of whose servers may die in its role.
+    Roles,
     /// A small store in which faults can be planted. It shows that they are found.
     Specimen(Specimen),
 }
@@ -136,6 +142,9 @@ fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Rep
     let plan = Plan::seconds(seconds);
     let run_it = || match which {
         Which::Cluster(cluster) => run(&cluster.varied(seed), seed, &plan, log),
+        Which::Roles => {
+            run(&Cluster::of_roles(seed), seed, &Plan { course: Course::Roles, ..plan.clone() }, log)
+        }
         Which::Specimen(specimen) => run(specimen, seed, &plan, log),
     };
     catch_unwind(AssertUnwindSafe(run_it)).map_err(|panic| {
@@ -211,6 +220,8 @@ fn main() -> ExitCode {
     };
     let system = if arguments.specimen || planted.is_some() {
         Which::Specimen(Specimen { servers: 3, planted })
+    } else if arguments.roles {
+        Which::Roles
     } else {
         Which::Cluster(Cluster {
             tight: arguments.tight,
@@ -279,8 +290,9 @@ fn main() -> ExitCode {
             let resp = if arguments.resp { " --resp" } else { "" };
             let links = if arguments.links { " --links" } else { "" };
             let cubes = if arguments.cubes { " --cubes" } else { "" };
+            let roles = if arguments.roles { " --roles" } else { "" };
             println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{cubes}{resp}{planted}",
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{cubes}{roles}{resp}{planted}",
                 arguments.seconds
             );
             tally.add_failure(seed, &why);
