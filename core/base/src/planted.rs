@@ -227,6 +227,44 @@ defects! {
     /// The head of a neighbourhood tells of the tablets of all neighbourhoods.
     HeadTellsAll;
 
+    // Quorum register.
+    /// Any answer of a brick counts towards the write quorum, a refusal too.
+    QuorumAnyAnswerCounts;
+    /// A put takes a new stamp after the first refusal, though the old one may yet be committed.
+    QuorumPutAgainEarly;
+    /// A put whose time is over is written anew with another stamp.
+    QuorumPutWrittenAnew;
+    /// A brick does not remember the stamps that it has overwritten.
+    QuorumForgetsApplied;
+    /// A refusal counts as the repair of a brick.
+    QuorumRepairCountsRefusals;
+    /// A brick that is silent to a repair counts as repaired.
+    QuorumRepairSilenceCounts;
+    /// A get returns its value when the first repair is answered, however it is.
+    QuorumRepairIgnored;
+    /// A get returns the newest value that it was told, though too few bricks have it.
+    QuorumNotRepaired;
+    /// Stamps are noted in the order of their arrival, as if it were that of the questions.
+    QuorumAnswersByArrival;
+    /// A brick judges a write and stores it a moment later.
+    QuorumWriteNotAtomic;
+    /// W = 1 of 3 is allowed, because every read asks all.
+    QuorumWritesMissWrites;
+    /// Two sessions of one host have the same number, and a coarse clock.
+    QuorumSessionsMeet;
+    /// A brick that has forgotten something votes at once.
+    QuorumForgottenVotes;
+    /// An answer of a brick's former life counts beside those that know the next one.
+    QuorumOldLifeCounts;
+    /// A brick that was rebuilt refuses stamps of which it has forgotten whether it stored them.
+    QuorumRebuiltRefuses;
+    /// A brick stores what it is sent while it is rebuilt, and counts it.
+    QuorumRebuiltKeepsOwn;
+    /// A brick answers before what it says is on its device.
+    QuorumToldEarly;
+    /// A stamp that is far ahead is stored.
+    QuorumFarStored;
+
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.
     CorruptPassedOver;

@@ -1,0 +1,232 @@
+//! A brick's side of the register: judges writes, stores them, and answers when what it says is durable.
+//!
+//! Judging and storing are one step, so that no older value can be stored over a newer one. The values are on a `Shelf`:
+//! the log of a real brick, or a map in tests. A shelf may need time until something is durable. Every answer about a key
+//! waits until the newest that was stored for it is: a stamp that is told, and a refusal for its sake, must outlive the
+//! brick.
+//!
+//! A brick that does not vote is silent, and stores nothing: it has forgotten something, and is rebuilt from others.
+//!
+//! Not here: time (the caller's: the median of the brick's own clock and its siblings'), the tablets that it holds.
+
+use crate::message::{Answer, Ask, BrickId, Life, Said, Write};
+use crate::stamp::Stamp;
+use crate::{AHEAD_PUT, AHEAD_REPAIR, HORIZON};
+use ramhold_base::planted::{Defect, planted};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Names something that was stored. Tickets rise, and become durable in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ticket(pub u64);
+
+/// When something that was stored is as durable as the table promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    Now,
+    /// The shelf will tell: `Brick::is_durable`.
+    Later(Ticket),
+}
+
+/// The values of a brick, and what it remembers of those that were overwritten.
+pub trait Shelf<K, V> {
+    /// `Stamp::NONE` if the key was never written.
+    fn newest(&self, key: &K) -> Stamp;
+    /// The newest value; `None`: a tombstone, or none at all.
+    fn value(&self, key: &K) -> Option<V>;
+    /// Whether a stamp was stored that has been overwritten since.
+    fn has_applied(&self, key: &K, stamp: Stamp) -> bool;
+    /// Whether `has_applied` has no answer, because the stamp is too old.
+    fn has_forgotten(&self, stamp: Stamp) -> bool;
+    /// Stores a value over all others. The stamp before it counts as applied from now on.
+    fn store(&mut self, key: &K, stamp: Stamp, value: Option<V>) -> Stored;
+}
+
+/// The effect of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Store,
+    Applied,
+    Rejected,
+    Unknown,
+    Silent,
+}
+
+/// A session that is to be answered, as the caller knows it.
+type Answers<A, V> = Vec<(A, Answer<V>)>;
+
+/// One brick. `A` names who asked.
+#[derive(Clone, Debug)]
+pub struct Brick<K, V, A> {
+    id: BrickId,
+    life: Life,
+    epoch: u64,
+    siblings: BTreeMap<BrickId, Life>,
+    votes: bool,
+    /// Answers that wait for this ticket.
+    waiting: BTreeMap<Ticket, Vec<(A, Said<V>)>>,
+    /// For keys whose newest value is not durable yet: its ticket.
+    unstored: BTreeMap<K, Ticket>,
+    /// With a planted defect: writes that are stored a moment after they were judged.
+    late: Vec<(A, K, Write<V>)>,
+}
+
+impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
+    pub fn new(id: BrickId, life: Life, epoch: u64) -> Brick<K, V, A> {
+        let (siblings, waiting, unstored) = Default::default();
+        Brick { id, life, epoch, siblings, votes: true, waiting, unstored, late: Vec::new() }
+    }
+
+    pub fn id(&self) -> BrickId {
+        self.id
+    }
+
+    pub fn life(&self) -> Life {
+        self.life
+    }
+
+    /// A sibling's life, as far as it is known.
+    pub fn life_of(&self, sibling: BrickId) -> Option<Life> {
+        self.siblings.get(&sibling).copied()
+    }
+
+    /// Notes a sibling's life. It must be durable before anything is answered.
+    pub fn hear_of(&mut self, sibling: BrickId, life: Life) {
+        let known = self.siblings.entry(sibling).or_default();
+        *known = life.max(*known);
+    }
+
+    pub fn set_epoch(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// The brick starts its next life. If it has forgotten something, it does not vote until it is rebuilt.
+    pub fn begin_life(&mut self, has_forgotten: bool) {
+        self.life = Life(self.life.0 + 1);
+        self.votes = !has_forgotten || planted(Defect::QuorumForgottenVotes);
+        (self.waiting, self.unstored) = Default::default();
+        self.late.clear();
+    }
+
+    /// The brick has the newest of each key from others (`Rebuild`), and votes from now on.
+    pub fn is_rebuilt(&mut self) {
+        self.votes = true;
+    }
+
+    pub fn votes(&self) -> bool {
+        self.votes
+    }
+
+    /// A question about a key that this brick holds. `time` is the brick's, in microseconds. Returns the answers that
+    /// may be given now; others come from `is_durable`, or never.
+    pub fn ask<S: Shelf<K, V>>(
+        &mut self,
+        time: u64,
+        (key, ask): (&K, Ask<V>),
+        asker: A,
+        shelf: &mut S,
+    ) -> Answers<A, V> {
+        if !self.votes {
+            return Vec::new();
+        }
+        let said = match ask {
+            Ask::Value => Some(Said::Value(shelf.newest(key), shelf.value(key))),
+            Ask::Stamp => Some(Said::Stamp(shelf.newest(key))),
+            Ask::Write(write) => {
+                let verdict = judge(time, key, &write, shelf);
+                if verdict == Verdict::Store && planted(Defect::QuorumWriteNotAtomic) {
+                    self.late.push((asker, key.clone(), write));
+                    return Vec::new();
+                }
+                self.obey(verdict, key, write, shelf)
+            }
+        };
+        let mut answers: Answers<A, V> = Vec::new();
+        if let Some(said) = said {
+            answers.extend(self.answer(time, key, asker, said));
+        }
+        answers.extend(self.store_late(time, shelf));
+        answers
+    }
+
+    fn obey<S: Shelf<K, V>>(
+        &mut self,
+        verdict: Verdict,
+        key: &K,
+        write: Write<V>,
+        shelf: &mut S,
+    ) -> Option<Said<V>> {
+        match verdict {
+            Verdict::Store => {
+                if let Stored::Later(ticket) = shelf.store(key, write.stamp, write.value) {
+                    self.unstored.insert(key.clone(), ticket);
+                }
+                Some(Said::Applied)
+            }
+            Verdict::Applied => Some(Said::Applied),
+            Verdict::Rejected => Some(Said::Rejected(shelf.newest(key))),
+            Verdict::Unknown => Some(Said::Unknown(shelf.newest(key))),
+            Verdict::Silent => None,
+        }
+    }
+
+    fn store_late<S: Shelf<K, V>>(&mut self, time: u64, shelf: &mut S) -> Answers<A, V> {
+        let late = std::mem::take(&mut self.late);
+        let mut answers = Vec::new();
+        for (asker, key, write) in late {
+            let said = self.obey(Verdict::Store, &key, write, shelf).expect("what is stored is told");
+            answers.extend(self.answer(time, &key, asker, said));
+        }
+        answers
+    }
+
+    /// Gives an answer now, or keeps it until the newest value of its key is durable.
+    fn answer(&mut self, time: u64, key: &K, asker: A, said: Said<V>) -> Option<(A, Answer<V>)> {
+        match self.unstored.get(key) {
+            Some(ticket) if !planted(Defect::QuorumToldEarly) => {
+                self.waiting.entry(*ticket).or_default().push((asker, said));
+                None
+            }
+            _ => Some((asker, self.told(time, said))),
+        }
+    }
+
+    /// Everything up to this ticket is durable.
+    pub fn is_durable(&mut self, time: u64, through: Ticket) -> Answers<A, V> {
+        self.unstored.retain(|_, ticket| *ticket > through);
+        let later = self.waiting.split_off(&Ticket(through.0 + 1));
+        let durable = std::mem::replace(&mut self.waiting, later);
+        durable.into_values().flatten().map(|(asker, said)| (asker, self.told(time, said))).collect()
+    }
+
+    /// The answer of a brick that does not hold the key.
+    pub fn wrong_owner(&self, time: u64) -> Answer<V> {
+        self.told(time, Said::WrongOwner)
+    }
+
+    fn told(&self, clock: u64, said: Said<V>) -> Answer<V> {
+        let siblings = self.siblings.iter().map(|(brick, life)| (*brick, *life)).collect();
+        Answer { from: self.id, life: self.life, siblings, epoch: self.epoch, clock, said }
+    }
+}
+
+fn judge<K, V, S: Shelf<K, V>>(time: u64, key: &K, write: &Write<V>, shelf: &S) -> Verdict {
+    let micros = |time: Duration| time.as_micros() as u64;
+    let (stamp, newest) = (write.stamp, shelf.newest(key));
+    let ahead = micros(if write.is_repair { AHEAD_REPAIR } else { AHEAD_PUT });
+    if stamp == newest || shelf.has_applied(key, stamp) {
+        Verdict::Applied
+    } else if write.begun.saturating_add(micros(HORIZON)) < time {
+        // A tombstone that it would have met may be gone.
+        Verdict::Silent
+    } else if stamp.time > time.saturating_add(ahead) && !planted(Defect::QuorumFarStored) {
+        // Never `Rejected`: the same stamp can be stored when its time has come.
+        Verdict::Silent
+    } else if stamp > newest {
+        Verdict::Store
+    } else if shelf.has_forgotten(stamp) {
+        Verdict::Unknown
+    } else {
+        Verdict::Rejected
+    }
+}

@@ -1,0 +1,87 @@
+//! A session's time: the median of what its bricks tell, and never back.
+//!
+//! A host's own clock may be an hour off. With the median of N bricks one wrong clock changes nothing. Between two
+//! answers the time goes on by the host's monotonic clock, which need not be right about the date.
+
+use crate::message::BrickId;
+use crate::stamp::{SessionId, Stamp};
+use ramhold_base::Instant;
+use ramhold_base::planted::{Defect, planted};
+use std::collections::BTreeMap;
+
+/// The lower one of the two in the middle, if their number is even. `None` of nothing.
+pub fn median(mut times: Vec<u64>) -> Option<u64> {
+    times.sort_unstable();
+    times.get(times.len().checked_sub(1)? / 2).copied()
+}
+
+/// The clock of a session, and the stamps that it has given out.
+#[derive(Clone, Debug)]
+pub struct SessionClock {
+    session: SessionId,
+    /// The last time that each brick told, and when.
+    told: BTreeMap<BrickId, (u64, Instant)>,
+    /// All further stamps have a later time.
+    last: u64,
+}
+
+impl SessionClock {
+    pub fn new(session: SessionId) -> SessionClock {
+        SessionClock { session, told: BTreeMap::new(), last: 0 }
+    }
+
+    pub fn hear(&mut self, now: Instant, from: BrickId, clock: u64) {
+        self.told.insert(from, (clock, now));
+    }
+
+    /// Forgets bricks that hold nothing of this session any more.
+    pub fn keep(&mut self, is_kept: impl Fn(BrickId) -> bool) {
+        self.told.retain(|brick, _| is_kept(*brick));
+    }
+
+    /// Microseconds. `None` before any brick has told its time.
+    pub fn now(&self, now: Instant) -> Option<u64> {
+        let since = |at: Instant| u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
+        median(self.told.values().map(|(clock, at)| clock.saturating_add(since(*at))).collect())
+    }
+
+    /// A stamp above all that this session has given out, and above `floor`. `None` before any brick has told its time.
+    pub fn stamp(&mut self, now: Instant, floor: Stamp) -> Option<Stamp> {
+        let time = self.now(now)?.max(self.last.saturating_add(1)).max(floor.time.saturating_add(1));
+        if planted(Defect::QuorumSessionsMeet) {
+            return Some(Stamp { time: time / 20_000 * 20_000, session: 2 });
+        }
+        self.last = time;
+        Some(Stamp::new(time, self.session))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    // I2
+    #[test]
+    fn one_wrong_clock_changes_nothing_and_stamps_rise() {
+        let session = SessionId::of(2).expect("even");
+        let mut clock = SessionClock::new(session);
+        let at = Instant(5);
+        assert_eq!(clock.stamp(at, Stamp::NONE), None, "nobody has told the time");
+        let hour = 3_600_000_000;
+        for (brick, time) in [(1, 10 * hour), (2, 9 * hour), (3, 10 * hour + 7)] {
+            clock.hear(at, BrickId(brick), time);
+        }
+        assert_eq!(clock.now(at), Some(10 * hour));
+        assert_eq!(clock.now(at + Duration::from_millis(3)), Some(10 * hour + 3000));
+        let first = clock.stamp(at, Stamp::NONE).expect("known");
+        assert_eq!(first, Stamp::new(10 * hour, session));
+        assert_eq!(clock.stamp(at, Stamp::NONE), Some(Stamp::new(10 * hour + 1, session)));
+        let told = Stamp { time: 10 * hour + 50, session: 1 << 40 };
+        assert!(clock.stamp(at, told).expect("known") > told);
+        (1..=3).for_each(|brick| clock.hear(at, BrickId(brick), 1));
+        assert!(clock.stamp(at, Stamp::NONE).expect("known").time > 10 * hour + 50, "never back");
+        assert_eq!(median(vec![4, 1]), Some(1));
+        assert_eq!(median(Vec::new()), None);
+    }
+}

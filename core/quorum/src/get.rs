@@ -1,0 +1,337 @@
+//! A get: the newest value that a read quorum knows, once a write quorum has it.
+//!
+//! The value comes from one brick, the others tell stamps alone. If too few are known to have the newest value, the get
+//! repairs: it writes the value with its own stamp to those that lack it. A value that it returns is committed, so no
+//! later get can return an older one. If the quorum has it, and single bricks lack it, they are repaired on the side.
+//!
+//! Source: docs/protocols/quorum.md, rule 7.
+
+use crate::GET_TRIES;
+use crate::clock::SessionClock;
+use crate::message::{Answer, Ask, BrickId, Out, Said, Write};
+use crate::stamp::Stamp;
+use crate::tally::{Lives, Tally};
+use crate::thresholds::Thresholds;
+use ramhold_base::Instant;
+use ramhold_base::planted::{Defect, planted};
+use std::time::Duration;
+
+/// The end of a get.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Got<V> {
+    /// The newest value and its stamp; without a value the key is absent: removed, or never written.
+    Found(Stamp, Option<V>),
+    /// These bricks are silent, and the others are too few.
+    NoQuorum(Vec<BrickId>),
+    /// Something newer came up again and again.
+    Contended,
+    WrongOwner,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Phase<V> {
+    /// Stamps and the value are asked for.
+    Asking,
+    /// The newest value is being written to bricks that lack it. `to_all`: not only to those that were asked.
+    Repairing {
+        stamp: Stamp,
+        value: Option<V>,
+        to_all: bool,
+    },
+    Ended,
+}
+
+/// One get, from its first message to its end.
+#[derive(Clone, Debug)]
+pub struct Get<V> {
+    /// All bricks of the key, the one to ask first at the front.
+    bricks: Vec<BrickId>,
+    thresholds: Thresholds,
+    /// The number of bricks that must answer: R, or N.
+    reads: usize,
+    deadline: Instant,
+    /// A brick that is silent for longer is replaced by another one.
+    patience: Duration,
+    wake_at: Instant,
+    attempt: u32,
+    tries: u32,
+    phase: Phase<V>,
+    /// The bricks that were asked in this try, and by whom the value is to be told.
+    asked: Vec<BrickId>,
+    value_from: Option<BrickId>,
+    /// Answers with stamps and values, and then answers to repairs.
+    stamps: Tally<V>,
+    repairs: Tally<V>,
+    lives: Lives,
+    begun: u64,
+}
+
+impl<V: Clone + PartialEq> Get<V> {
+    /// `bricks` are all of the key; the value is asked of the first one. With `all`, every brick must answer: for a token
+    /// that is too old to be rolled forward. `None` if no brick has told its time yet.
+    pub fn new(
+        now: Instant,
+        (bricks, thresholds, all): (&[BrickId], Thresholds, bool),
+        clock: &SessionClock,
+        (deadline, patience): (Instant, Duration),
+    ) -> Option<Get<V>> {
+        Some(Get {
+            bricks: bricks.to_vec(),
+            thresholds,
+            reads: if all { thresholds.bricks() } else { thresholds.read() },
+            deadline,
+            patience,
+            wake_at: now,
+            attempt: 0,
+            tries: 0,
+            phase: Phase::Asking,
+            asked: Vec::new(),
+            value_from: None,
+            stamps: Tally::default(),
+            repairs: Tally::default(),
+            lives: Lives::default(),
+            begun: clock.now(now)?,
+        })
+    }
+
+    pub fn start(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
+        self.ask_anew(now, outs);
+    }
+
+    /// An answer to this attempt. Returns the end of the get.
+    pub fn on_answer(
+        &mut self,
+        now: Instant,
+        attempt: u32,
+        answer: Answer<V>,
+        clock: &mut SessionClock,
+        outs: &mut Vec<Out<V>>,
+    ) -> Option<Got<V>> {
+        if self.phase == Phase::Ended || attempt != self.attempt || !self.bricks.contains(&answer.from) {
+            return None;
+        }
+        clock.hear(now, answer.from, answer.clock);
+        let answer = self.misplaced(answer);
+        match &answer.said {
+            Said::Value(..) | Said::Stamp(_) | Said::WrongOwner => self.stamps.add(answer, &mut self.lives),
+            Said::Applied | Said::Rejected(_) | Said::Unknown(_) => {
+                self.repairs.add(answer, &mut self.lives);
+            }
+        }
+        let strangers = self.stamps.count(&self.lives, |said| *said == Said::WrongOwner);
+        if strangers > self.bricks.len() - self.reads {
+            return Some(self.end(Got::WrongOwner));
+        }
+        self.weigh(now, clock, outs)
+    }
+
+    /// With a planted defect: stamps are noted in the order in which they arrive, as if it were that of the questions.
+    fn misplaced(&self, mut answer: Answer<V>) -> Answer<V> {
+        if planted(Defect::QuorumAnswersByArrival)
+            && matches!(answer.said, Said::Stamp(_))
+            && let Some(next) = self.asked.iter().skip(1).find(|brick| !self.stamps.has(&self.lives, **brick))
+        {
+            answer.from = *next;
+        }
+        answer
+    }
+
+    /// The time has come that was asked for. Returns the end of the get.
+    pub fn on_time(&mut self, now: Instant, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
+        if self.phase == Phase::Ended || now < self.wake_at.min(self.deadline) {
+            return None;
+        }
+        if now >= self.deadline {
+            let silent = self.silent(self.phase != Phase::Asking);
+            return Some(self.end(Got::NoQuorum(silent)));
+        }
+        match &mut self.phase {
+            Phase::Asking => self.ask_on(outs),
+            Phase::Repairing { stamp, value, .. } if planted(Defect::QuorumRepairSilenceCounts) => {
+                let found = Got::Found(*stamp, value.clone());
+                return Some(self.end(found));
+            }
+            Phase::Repairing { to_all, .. } => {
+                *to_all = true;
+                self.repair(outs);
+            }
+            Phase::Ended => {}
+        }
+        self.wake(now, outs);
+        None
+    }
+
+    fn end(&mut self, end: Got<V>) -> Got<V> {
+        self.phase = Phase::Ended;
+        end
+    }
+
+    fn wake(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
+        self.wake_at = now + self.patience;
+        outs.push(Out::WakeAt(self.wake_at.min(self.deadline)));
+    }
+
+    /// Bricks without an answer that counts.
+    fn silent(&self, to_repairs: bool) -> Vec<BrickId> {
+        let tally = if to_repairs { &self.repairs } else { &self.stamps };
+        self.bricks.iter().copied().filter(|brick| !tally.has(&self.lives, *brick)).collect()
+    }
+
+    /// Begins a try: the value of the first brick, the stamps of the next ones.
+    fn ask_anew(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
+        self.attempt += 1;
+        self.tries += 1;
+        self.phase = Phase::Asking;
+        (self.stamps, self.repairs) = (Tally::default(), Tally::default());
+        self.asked = self.bricks[..self.reads].to_vec();
+        self.value_from = self.asked.first().copied();
+        let (attempt, value_from) = (self.attempt, self.value_from);
+        outs.extend(self.asked.iter().map(|to| {
+            let ask = if Some(*to) == value_from { Ask::Value } else { Ask::Stamp };
+            Out::Send { to: *to, attempt, ask }
+        }));
+        self.wake(now, outs);
+    }
+
+    /// Asks those again that are silent, and one more brick for each of them.
+    fn ask_on(&mut self, outs: &mut Vec<Out<V>>) {
+        let silent: Vec<BrickId> =
+            self.asked.iter().copied().filter(|brick| !self.stamps.has(&self.lives, *brick)).collect();
+        let fresh: Vec<BrickId> =
+            self.bricks.iter().copied().filter(|it| !self.asked.contains(it)).take(silent.len()).collect();
+        // A value that does not come is asked of another brick.
+        if self.value_from.is_some_and(|from| silent.contains(&from)) {
+            let other = fresh.first().or_else(|| self.asked.iter().find(|brick| !silent.contains(brick)));
+            self.value_from = other.copied().or(self.value_from);
+        }
+        let (attempt, value_from) = (self.attempt, self.value_from);
+        let mut to_ask: Vec<BrickId> = silent.into_iter().chain(fresh.iter().copied()).collect();
+        to_ask.extend(value_from.filter(|from| !to_ask.contains(from) && !self.has_value(*from)));
+        outs.extend(to_ask.into_iter().map(|to| {
+            let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
+            Out::Send { to, attempt, ask }
+        }));
+        self.asked.extend(fresh);
+    }
+
+    fn has_value(&self, brick: BrickId) -> bool {
+        self.stamps.counted(&self.lives).any(|(from, said)| from == brick && matches!(said, Said::Value(..)))
+    }
+
+    /// The stamps that count, and the value of the newest one if it was told.
+    fn newest(&self) -> (usize, Stamp, Option<Option<V>>) {
+        let told: Vec<(Stamp, Option<Option<V>>)> = self
+            .stamps
+            .counted(&self.lives)
+            .filter_map(|(_, said)| match said {
+                Said::Value(stamp, value) => Some((*stamp, Some(value.clone()))),
+                Said::Stamp(stamp) => Some((*stamp, None)),
+                _ => None,
+            })
+            .collect();
+        let newest = told.iter().map(|(stamp, _)| *stamp).max().unwrap_or_default();
+        let value = told.iter().find(|(stamp, value)| *stamp == newest && value.is_some());
+        (told.len(), newest, value.and_then(|(_, value)| value.clone()))
+    }
+
+    fn weigh(&mut self, now: Instant, clock: &mut SessionClock, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
+        if let Phase::Repairing { stamp, value, .. } = self.phase.clone() {
+            return self.weigh_repairs(now, (stamp, value), outs);
+        }
+        let (count, newest, value) = self.newest();
+        if count < self.reads {
+            return None;
+        }
+        if newest.is_none() {
+            return Some(self.end(Got::Found(newest, None)));
+        }
+        let Some(value) = value else {
+            self.fetch(newest, outs);
+            return None;
+        };
+        self.begun = clock.now(now).unwrap_or(self.begun);
+        if self.holders(newest) >= self.thresholds.write() || planted(Defect::QuorumNotRepaired) {
+            self.repair_aside(newest, &value, outs);
+            return Some(self.end(Got::Found(newest, value)));
+        }
+        self.phase = Phase::Repairing { stamp: newest, value, to_all: false };
+        self.repair(outs);
+        self.wake(now, outs);
+        None
+    }
+
+    /// Asks a brick that has the newest stamp for its value.
+    fn fetch(&mut self, newest: Stamp, outs: &mut Vec<Out<V>>) {
+        let holder = self.stamps.counted(&self.lives).find(|(_, said)| **said == Said::Stamp(newest));
+        let Some((holder, _)) = holder else { return };
+        if self.value_from != Some(holder) {
+            self.value_from = Some(holder);
+            outs.push(Out::Send { to: holder, attempt: self.attempt, ask: Ask::Value });
+        }
+    }
+
+    fn is_holder(said: &Said<V>, stamp: Stamp) -> bool {
+        matches!(said, Said::Value(own, _) | Said::Stamp(own) if *own == stamp)
+    }
+
+    /// The number of bricks that are known to have stored this.
+    fn holders(&self, stamp: Stamp) -> usize {
+        let counts_refusals = planted(Defect::QuorumRepairCountsRefusals);
+        let applied = self.repairs.counted(&self.lives).filter(|(_, said)| {
+            **said == Said::Applied || (counts_refusals && matches!(said, Said::Rejected(_)))
+        });
+        let applied: Vec<BrickId> = applied.map(|(brick, _)| brick).collect();
+        let told = self.stamps.counted(&self.lives).filter(|(_, said)| Self::is_holder(said, stamp));
+        told.filter(|(brick, _)| !applied.contains(brick)).count() + applied.len()
+    }
+
+    /// Writes the value to bricks that lack it.
+    fn repair(&mut self, outs: &mut Vec<Out<V>>) {
+        let Phase::Repairing { stamp, value, to_all } = &self.phase else { return };
+        let among = if *to_all { &self.bricks } else { &self.asked };
+        let has = |brick: &BrickId| {
+            let told = self.stamps.counted(&self.lives);
+            told.into_iter().any(|(from, said)| from == *brick && Self::is_holder(said, *stamp))
+                || self.repairs.has(&self.lives, *brick)
+        };
+        // With R below W those that were asked are too few.
+        let among = if self.asked.len() < self.thresholds.write() { &self.bricks } else { among };
+        let write = Write { stamp: *stamp, value: value.clone(), begun: self.begun, is_repair: true };
+        let attempt = self.attempt;
+        outs.extend(among.iter().filter(|brick| !has(brick)).map(|to| Out::Send {
+            to: *to,
+            attempt,
+            ask: Ask::Write(write.clone()),
+        }));
+    }
+
+    /// Repairs bricks that lack a value which is committed. Nobody waits for their answers.
+    fn repair_aside(&self, newest: Stamp, value: &Option<V>, outs: &mut Vec<Out<V>>) {
+        let told = self.stamps.counted(&self.lives);
+        let stale =
+            told.filter(|(_, said)| matches!(said, Said::Value(own, _) | Said::Stamp(own) if *own < newest));
+        let write = Write { stamp: newest, value: value.clone(), begun: self.begun, is_repair: true };
+        outs.extend(stale.map(|(to, _)| Out::Send { to, attempt: 0, ask: Ask::Write(write.clone()) }));
+    }
+
+    fn weigh_repairs(
+        &mut self,
+        now: Instant,
+        (stamp, value): (Stamp, Option<V>),
+        outs: &mut Vec<Out<V>>,
+    ) -> Option<Got<V>> {
+        if self.holders(stamp) >= self.thresholds.write() || planted(Defect::QuorumRepairIgnored) {
+            return Some(self.end(Got::Found(stamp, value)));
+        }
+        let newer =
+            self.repairs.count(&self.lives, |said| matches!(said, Said::Rejected(_) | Said::Unknown(_)));
+        if newer > 0 {
+            // Something newer is there, so this value need not be told.
+            if self.tries == GET_TRIES {
+                return Some(self.end(Got::Contended));
+            }
+            self.ask_anew(now, outs);
+        }
+        None
+    }
+}

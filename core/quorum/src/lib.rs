@@ -1,0 +1,57 @@
+//! A register that a quorum of bricks holds: no owner, no election, no recovery before the next operation.
+//!
+//! A brick stores a value if its stamp is newer than what it has (`brick`). A session writes to all bricks and waits for
+//! a write quorum (`put`); it reads from a read quorum, and answers with what a write quorum has (`get`). All of it is a
+//! set of state machines: time and answers come in, messages and outcomes go out.
+//!
+//! ```text
+//!    session                                      brick
+//!    clock ── median of told times                clock ── median of its own and its siblings'
+//!    put ──┐                                        │
+//!    get ──┼── tally: which answers count ── Ask → judge ── shelf: what is stored, and was
+//!          └── thresholds (N, W, R)     ← Answer ──┘       applied: what was stored before
+//! ```
+//!
+//! Invariants, with the proof in docs/protocols/quorum.md:
+//! - a put that is done, and a value that was told, are stored by W bricks, now or ever;
+//! - one put takes effect once at most;
+//! - an answer of a brick's former life never counts beside one that knows that life to be over.
+//!
+//! Not here: which bricks hold a key, connections, windows and queues, the bytes on a device.
+//!
+//! Source: DSTORE04 4, 5. Catalogue: I1, I2, I3.
+
+mod applied;
+mod brick;
+mod clock;
+mod get;
+mod message;
+mod put;
+mod rebuild;
+mod stamp;
+mod tally;
+mod thresholds;
+
+pub use applied::Applied;
+pub use brick::{Brick, Shelf, Stored, Ticket};
+pub use clock::{SessionClock, median};
+pub use get::{Get, Got};
+pub use message::{Answer, Ask, BrickId, Life, Out, Said, Write};
+pub use put::{Phases, Put, Written};
+pub use rebuild::Rebuild;
+pub use stamp::{SessionId, Stamp};
+pub use thresholds::{NotAQuorum, Thresholds};
+
+use std::time::Duration;
+
+/// A write that began longer ago is not stored any more. Twice the longest life of a message and its repetitions.
+pub const HORIZON: Duration = Duration::from_secs(60);
+/// A put's stamp may be ahead of a brick's time by this much.
+pub const AHEAD_PUT: Duration = Duration::from_secs(10);
+/// A repair may bring a stamp that is further ahead: another brick, whose time differs, has stored it.
+pub const AHEAD_REPAIR: Duration = Duration::from_secs(20);
+/// A brick that was rebuilt knows nothing of what it stored up to this time after the rebuilding: a put's stamp may have
+/// been ahead by so much.
+pub const REBUILT_BOUND: Duration = AHEAD_PUT;
+/// How often a get begins anew because it has met something newer.
+pub const GET_TRIES: u32 = 4;

@@ -1,0 +1,296 @@
+//! A put: one value gets a stamp, and is done when a write quorum has stored it.
+//!
+//! With one phase the stamp is the session's own. When it is refused so often that it can never be committed, the put
+//! goes on with a later one. With two phases a read quorum tells its newest stamps first. A put without an end until its
+//! deadline is unknown: it may have taken effect, or take effect later, when somebody reads it. Its token can be rolled
+//! forward (`Put::resume`), with the same stamp and never with another.
+//!
+//! Source: docs/protocols/quorum.md, rules 5, 6 and 8.
+
+use crate::clock::SessionClock;
+use crate::message::{Answer, Ask, BrickId, Out, Said, Write};
+use crate::stamp::Stamp;
+use crate::tally::{Lives, Tally};
+use crate::thresholds::Thresholds;
+use ramhold_base::Instant;
+use ramhold_base::planted::{Defect, planted};
+use std::time::Duration;
+
+/// How many rounds a put takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phases {
+    One,
+    Two,
+}
+
+/// The end of a put.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// Committed, or overwritten at once by something newer.
+    Done(Stamp),
+    /// It may have taken effect, or may still. The stamp is that of the token.
+    Unknown(Stamp),
+    /// Nothing was written: these bricks are silent, and the others are too few.
+    NoQuorum(Vec<BrickId>),
+    /// The bricks do not hold the key any more: the caller looks for those that do. A put that has sent a stamp goes on
+    /// there with this one, as a resumed one.
+    WrongOwner(Option<Stamp>),
+    /// Only of a resumed put: the value was never committed, and never will be.
+    Never,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Stamps are asked for.
+    Asking,
+    /// This stamp is being written.
+    Writing(Stamp),
+    Ended,
+}
+
+/// One put, from its first message to its end.
+#[derive(Clone, Debug)]
+pub struct Put<V> {
+    bricks: Vec<BrickId>,
+    thresholds: Thresholds,
+    value: Option<V>,
+    phases: Phases,
+    is_resumed: bool,
+    begun: u64,
+    deadline: Instant,
+    /// Bricks that are silent are asked again after this time.
+    again: Duration,
+    again_at: Instant,
+    attempt: u32,
+    phase: Phase,
+    tally: Tally<V>,
+    lives: Lives,
+    /// Whether a write of this put was sent.
+    has_sent: bool,
+}
+
+impl<V: Clone + PartialEq> Put<V> {
+    /// `bricks` are all of the key. `value`: None is a tombstone. `None` is returned if no brick has told its time yet.
+    pub fn new(
+        now: Instant,
+        (bricks, thresholds): (&[BrickId], Thresholds),
+        (value, phases): (Option<V>, Phases),
+        clock: &SessionClock,
+        (deadline, again): (Instant, Duration),
+    ) -> Option<Put<V>> {
+        let begun = clock.now(now)?;
+        Some(Put {
+            bricks: bricks.to_vec(),
+            thresholds,
+            value,
+            phases,
+            is_resumed: false,
+            begun,
+            deadline,
+            again,
+            again_at: now + again,
+            attempt: 0,
+            phase: Phase::Asking,
+            tally: Tally::default(),
+            lives: Lives::default(),
+            has_sent: false,
+        })
+    }
+
+    /// Rolls a put forward that ended unknown: the same stamp, the same value, the time when it began.
+    pub fn resume(
+        now: Instant,
+        (bricks, thresholds): (&[BrickId], Thresholds),
+        (stamp, value, begun): (Stamp, Option<V>, u64),
+        (deadline, again): (Instant, Duration),
+    ) -> Put<V> {
+        Put {
+            bricks: bricks.to_vec(),
+            thresholds,
+            value,
+            phases: Phases::One,
+            is_resumed: true,
+            begun,
+            deadline,
+            again,
+            again_at: now + again,
+            attempt: 0,
+            phase: Phase::Writing(stamp),
+            tally: Tally::default(),
+            lives: Lives::default(),
+            has_sent: true,
+        }
+    }
+
+    /// When the put began, by the session's clock. A token has it.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    pub fn start(&mut self, now: Instant, clock: &mut SessionClock, outs: &mut Vec<Out<V>>) {
+        if self.phases == Phases::One && !self.is_resumed {
+            self.write_anew(now, clock, Stamp::NONE);
+        }
+        self.send(now, outs);
+    }
+
+    /// An answer to this attempt. Returns the end of the put.
+    pub fn on_answer(
+        &mut self,
+        now: Instant,
+        attempt: u32,
+        answer: Answer<V>,
+        clock: &mut SessionClock,
+        outs: &mut Vec<Out<V>>,
+    ) -> Option<Written> {
+        if self.phase == Phase::Ended || attempt != self.attempt || !self.bricks.contains(&answer.from) {
+            return None;
+        }
+        clock.hear(now, answer.from, answer.clock);
+        self.tally.add(answer, &mut self.lives);
+        if self.tally.count(&self.lives, |said| *said == Said::WrongOwner) > self.bricks.len() - self.needed()
+        {
+            return Some(self.end(Written::WrongOwner(self.stamp())));
+        }
+        match self.phase {
+            Phase::Asking => self.weigh_stamps(now, clock, outs),
+            Phase::Writing(stamp) => self.weigh_writes(now, stamp, clock, outs),
+            Phase::Ended => None,
+        }
+    }
+
+    /// The time has come that was asked for. Returns the end of the put.
+    pub fn on_time(
+        &mut self,
+        now: Instant,
+        clock: &mut SessionClock,
+        outs: &mut Vec<Out<V>>,
+    ) -> Option<Written> {
+        if self.phase == Phase::Ended {
+            return None;
+        }
+        if now >= self.deadline {
+            if planted(Defect::QuorumPutWrittenAnew) && self.phases == Phases::One && !self.is_resumed {
+                // The mistake: a new stamp after silence. The deadline moves, or the put would end at once.
+                self.deadline = now + self.again;
+                self.write_anew(now, clock, Stamp::NONE);
+                self.send(now, outs);
+                return None;
+            }
+            let end = match self.stamp() {
+                Some(stamp) => Written::Unknown(stamp),
+                None => Written::NoQuorum(self.silent()),
+            };
+            return Some(self.end(end));
+        }
+        if now >= self.again_at {
+            self.again_at = now + self.again;
+            self.send(now, outs);
+        }
+        None
+    }
+
+    /// The bricks without an answer that counts.
+    fn silent(&self) -> Vec<BrickId> {
+        let silent = self.bricks.iter().copied();
+        silent.filter(|brick| !self.tally.has(&self.lives, *brick)).collect()
+    }
+
+    /// The stamp that was sent last.
+    fn stamp(&self) -> Option<Stamp> {
+        match self.phase {
+            Phase::Writing(stamp) if self.has_sent => Some(stamp),
+            _ => None,
+        }
+    }
+
+    fn needed(&self) -> usize {
+        if self.phase == Phase::Asking { self.thresholds.read() } else { self.thresholds.write() }
+    }
+
+    fn end(&mut self, end: Written) -> Written {
+        self.phase = Phase::Ended;
+        end
+    }
+
+    /// Goes on with a stamp that was never used, above `floor`.
+    fn write_anew(&mut self, now: Instant, clock: &mut SessionClock, floor: Stamp) {
+        let stamp = clock.stamp(now, floor).expect("the clock was known when the put began");
+        self.phase = Phase::Writing(stamp);
+        self.attempt += 1;
+        self.tally = Tally::default();
+    }
+
+    /// Asks every brick that has not answered.
+    fn send(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
+        let ask = match self.phase {
+            Phase::Asking => Ask::Stamp,
+            Phase::Writing(stamp) => {
+                self.has_sent = true;
+                let (value, begun) = (self.value.clone(), self.begun);
+                Ask::Write(Write { stamp, value, begun, is_repair: false })
+            }
+            Phase::Ended => return,
+        };
+        let attempt = self.attempt;
+        outs.extend(self.silent().into_iter().map(|to| Out::Send { to, attempt, ask: ask.clone() }));
+        self.again_at = self.again_at.max(now);
+        outs.push(Out::WakeAt(self.again_at.min(self.deadline)));
+    }
+
+    fn weigh_stamps(
+        &mut self,
+        now: Instant,
+        clock: &mut SessionClock,
+        outs: &mut Vec<Out<V>>,
+    ) -> Option<Written> {
+        let stamps = self.tally.counted(&self.lives).filter_map(|(_, said)| match said {
+            Said::Stamp(stamp) => Some(*stamp),
+            _ => None,
+        });
+        let stamps: Vec<Stamp> = stamps.collect();
+        if stamps.len() < self.thresholds.read() {
+            return None;
+        }
+        let newest = stamps.into_iter().max().unwrap_or_default();
+        self.write_anew(now, clock, newest);
+        self.send(now, outs);
+        None
+    }
+
+    fn weigh_writes(
+        &mut self,
+        now: Instant,
+        stamp: Stamp,
+        clock: &mut SessionClock,
+        outs: &mut Vec<Out<V>>,
+    ) -> Option<Written> {
+        let is_refusal = |said: &Said<V>| matches!(said, Said::Rejected(_));
+        let is_any = planted(Defect::QuorumAnyAnswerCounts);
+        let is_good = |said: &Said<V>| *said == Said::Applied || (is_any && *said != Said::WrongOwner);
+        let (applied, refused) =
+            (self.tally.count(&self.lives, is_good), self.tally.count(&self.lives, is_refusal));
+        let overwritten = if self.phases == Phases::Two { refused } else { 0 };
+        if applied + overwritten >= self.thresholds.write() {
+            return Some(self.end(Written::Done(stamp)));
+        }
+        let enough = match planted(Defect::QuorumPutAgainEarly) {
+            true => 1,
+            false => self.thresholds.refusals(),
+        };
+        if refused < enough || self.phases == Phases::Two {
+            return None;
+        }
+        if self.is_resumed {
+            return Some(self.end(Written::Never));
+        }
+        let newest = self.tally.counted(&self.lives).filter_map(|(_, said)| match said {
+            Said::Rejected(newest) | Said::Unknown(newest) => Some(*newest),
+            _ => None,
+        });
+        let newest = newest.max().unwrap_or_default();
+        self.write_anew(now, clock, newest);
+        self.send(now, outs);
+        None
+    }
+}

@@ -1,0 +1,65 @@
+//! The answers of one operation, and those of them that count.
+//!
+//! An answer of a brick's former life does not count once another answer knows the next life: in between the brick may
+//! have forgotten what it said. Answers of different epochs do not count together, because the bricks of the tablet have
+//! changed.
+
+use crate::message::{Answer, BrickId, Life, Said};
+use ramhold_base::planted::{Defect, planted};
+use std::collections::BTreeMap;
+
+/// What all answers of an operation tell about lives and epochs. It goes on through all attempts of the operation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lives {
+    newest: BTreeMap<BrickId, Life>,
+    epoch: u64,
+}
+
+impl Lives {
+    fn hear<V>(&mut self, answer: &Answer<V>) {
+        self.epoch = self.epoch.max(answer.epoch);
+        for (brick, life) in answer.siblings.iter().copied().chain([(answer.from, answer.life)]) {
+            let newest = self.newest.entry(brick).or_default();
+            *newest = life.max(*newest);
+        }
+    }
+
+    fn counts<V>(&self, answer: &Answer<V>) -> bool {
+        let is_current = self.newest.get(&answer.from).is_none_or(|newest| *newest <= answer.life);
+        (is_current || planted(Defect::QuorumOldLifeCounts)) && answer.epoch == self.epoch
+    }
+}
+
+/// The answers to one attempt: the last one of each brick.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally<V> {
+    answers: BTreeMap<BrickId, Answer<V>>,
+}
+
+impl<V> Default for Tally<V> {
+    fn default() -> Tally<V> {
+        Tally { answers: BTreeMap::new() }
+    }
+}
+
+impl<V> Tally<V> {
+    pub fn add(&mut self, answer: Answer<V>, lives: &mut Lives) {
+        lives.hear(&answer);
+        self.answers.insert(answer.from, answer);
+    }
+
+    /// The answers that count.
+    pub fn counted<'a>(&'a self, lives: &'a Lives) -> impl Iterator<Item = (BrickId, &'a Said<V>)> {
+        let counted = self.answers.values().filter(|answer| lives.counts(answer));
+        counted.map(|answer| (answer.from, &answer.said))
+    }
+
+    pub fn count(&self, lives: &Lives, is_it: impl Fn(&Said<V>) -> bool) -> usize {
+        self.counted(lives).filter(|(_, said)| is_it(said)).count()
+    }
+
+    /// Whether a brick has given an answer that counts.
+    pub fn has(&self, lives: &Lives, brick: BrickId) -> bool {
+        self.answers.get(&brick).is_some_and(|answer| lives.counts(answer))
+    }
+}

@@ -1,0 +1,7 @@
+//! The register against random delays, outages, clocks and losses of power, and its schedules under their names.
+
+mod history;
+mod model;
+mod runs;
+mod schedules;
+mod shelf;

@@ -1,0 +1,298 @@
+//! The schedules of docs/protocols/quorum.md, each under its name: three bricks, messages delivered by hand.
+
+use crate::shelf::{KEY, Memory};
+use ramhold_base::Instant;
+use ramhold_quorum::{
+    Answer, Ask, Brick, BrickId, Get, Got, Life, Out, Phases, Put, SessionClock, SessionId, Shelf, Stamp,
+    Thresholds, Write, Written,
+};
+use std::time::Duration;
+
+const NOW: Instant = Instant(1_000_000_000);
+/// The bricks' time.
+const DATE: u64 = 1_000_000_000;
+const WITHIN: (Instant, Duration) = (Instant(2_000_000_000), Duration::from_millis(25));
+
+struct Bricks {
+    all: Vec<(Brick<u8, u64, ()>, Memory)>,
+    /// Those that are there.
+    reached: Vec<u64>,
+}
+
+/// A message that was sent and not delivered.
+type Sent = (u64, u32, Ask<u64>);
+
+fn stamp(time: u64, session: u64) -> Stamp {
+    Stamp::new(DATE + time, SessionId::of(session).expect("even"))
+}
+
+impl Bricks {
+    fn new() -> Bricks {
+        let brick = |id| (Brick::new(BrickId(id), Life(1), 1), Memory::default());
+        Bricks { all: [1, 2, 3].map(brick).into(), reached: vec![1, 2, 3] }
+    }
+
+    fn ask(&mut self, to: u64, ask: Ask<u64>) -> Option<Answer<u64>> {
+        let (brick, memory) = &mut self.all[to as usize - 1];
+        brick.ask(DATE, (&KEY, ask), (), memory).pop().map(|(_, answer)| answer)
+    }
+
+    /// A value is at a brick, however it came there.
+    fn has(&mut self, brick: u64, value: u64, stamp: Stamp) {
+        self.all[brick as usize - 1].1.store(&KEY, stamp, Some(value));
+    }
+
+    fn held(&self, brick: u64) -> Option<u64> {
+        self.all[brick as usize - 1].1.value(&KEY)
+    }
+
+    /// Delivers to those that are reached. Returns the end, and what was not delivered.
+    fn put(
+        &mut self,
+        put: &mut Put<u64>,
+        clock: &mut SessionClock,
+        outs: Vec<Out<u64>>,
+    ) -> (Option<Written>, Vec<Sent>) {
+        let mut outs: std::collections::VecDeque<Out<u64>> = outs.into();
+        let mut kept = Vec::new();
+        while let Some(out) = outs.pop_front() {
+            let Out::Send { to: BrickId(to), attempt, ask } = out else { continue };
+            if !self.reached.contains(&to) {
+                kept.push((to, attempt, ask));
+                continue;
+            }
+            let Some(answer) = self.ask(to, ask) else { continue };
+            let mut more = Vec::new();
+            let end = put.on_answer(NOW, attempt, answer, clock, &mut more);
+            outs.extend(more);
+            if end.is_some() {
+                return (end, kept);
+            }
+        }
+        (None, kept)
+    }
+
+    fn get(&mut self, order: [u64; 3], clock: &mut SessionClock) -> (Option<Got<u64>>, usize) {
+        let order = order.map(BrickId);
+        let mut get = Get::new(NOW, (&order, thresholds(), false), clock, WITHIN).expect("known");
+        let mut outs = Vec::new();
+        get.start(NOW, &mut outs);
+        let mut outs: std::collections::VecDeque<Out<u64>> = outs.into();
+        let mut writes = 0;
+        while let Some(out) = outs.pop_front() {
+            let Out::Send { to: BrickId(to), attempt, ask } = out else { continue };
+            writes += usize::from(matches!(ask, Ask::Write(_)));
+            let answer = if self.reached.contains(&to) { self.ask(to, ask) } else { None };
+            let Some(answer) = answer else { continue };
+            let mut more = Vec::new();
+            let end = get.on_answer(NOW, attempt, answer, clock, &mut more);
+            outs.extend(more);
+            if end.is_some() {
+                // Repairs on the side go out, too.
+                let aside = outs.iter().filter(|out| matches!(out, Out::Send { ask: Ask::Write(_), .. }));
+                return (end, writes + aside.count());
+            }
+        }
+        let mut more = Vec::new();
+        (get.on_time(WITHIN.0, &mut more), writes)
+    }
+}
+
+fn thresholds() -> Thresholds {
+    Thresholds::majority(3).expect("a quorum")
+}
+
+/// A session whose clock is at this time.
+fn session(number: u64, time: u64) -> SessionClock {
+    let mut clock = SessionClock::new(SessionId::of(number).expect("even"));
+    (1..=3).for_each(|brick| clock.hear(NOW, BrickId(brick), DATE + time));
+    clock
+}
+
+fn put_of(value: u64, phases: Phases, clock: &mut SessionClock) -> (Put<u64>, Vec<Out<u64>>) {
+    let order = [1, 2, 3].map(BrickId);
+    let mut put = Put::new(NOW, (&order, thresholds()), (Some(value), phases), clock, WITHIN).expect("known");
+    let mut outs = Vec::new();
+    put.start(NOW, clock, &mut outs);
+    (put, outs)
+}
+
+fn found(got: Option<Got<u64>>) -> u64 {
+    match got {
+        Some(Got::Found(_, Some(value))) => value,
+        other => panic!("{other:?}"),
+    }
+}
+
+// I2, Q1
+#[test]
+fn q1_a_write_with_an_old_clock_is_not_lost() {
+    let mut bricks = Bricks::new();
+    (1..=3).for_each(|brick| bricks.has(brick, 1, stamp(100, 2)));
+    let mut clock = session(4, 50);
+    let (mut put, outs) = put_of(2, Phases::One, &mut clock);
+    let (end, _) = bricks.put(&mut put, &mut clock, outs);
+    assert!(matches!(end, Some(Written::Done(done)) if done > stamp(100, 2)), "{end:?}");
+    assert_eq!(found(bricks.get([3, 1, 2], &mut clock).0), 2);
+}
+
+// I2, Q2
+#[test]
+fn q2_what_was_ever_applied_is_not_refused() {
+    let mut bricks = Bricks::new();
+    bricks.has(1, 1, stamp(100, 2));
+    let mut clock = session(4, 50);
+    let (mut put, outs) = put_of(2, Phases::One, &mut clock);
+    bricks.reached = vec![1, 3];
+    let (end, kept) = bricks.put(&mut put, &mut clock, outs);
+    assert_eq!(end, None, "B1 refuses, B3 applies, B2 is slow");
+    let mut reader = session(6, 60);
+    bricks.reached = vec![1, 2, 3];
+    assert_eq!(found(bricks.get([3, 2, 1], &mut reader).0), 2);
+    assert_eq!(found(bricks.get([1, 2, 3], &mut reader).0), 1);
+    assert_eq!(kept.len(), 1);
+    let outs = kept.into_iter().map(|(to, attempt, ask)| Out::Send { to: BrickId(to), attempt, ask });
+    let (end, _) = bricks.put(&mut put, &mut clock, outs.collect());
+    assert_eq!(end, Some(Written::Done(stamp(50, 4))), "B2 has had it");
+    assert_eq!(found(bricks.get([1, 2, 3], &mut reader).0), 1, "and it was overwritten");
+}
+
+// I3, Q3
+#[test]
+fn q3_a_refused_repair_is_no_repair() {
+    let mut bricks = Bricks::new();
+    // d@50 is at B3 alone, c@100 is committed at B1 and B2. A reader asked B2 before that.
+    let order = [3, 2, 1].map(BrickId);
+    let mut clock = session(6, 60);
+    let mut get = Get::new(NOW, (&order, thresholds(), false), &clock, WITHIN).expect("known");
+    let mut outs = Vec::new();
+    get.start(NOW, &mut outs);
+    let early = bricks.ask(2, Ask::Stamp).expect("it votes");
+    (1..=2).for_each(|brick| bricks.has(brick, 3, stamp(100, 2)));
+    bricks.has(3, 4, stamp(50, 4));
+    outs.clear();
+    assert_eq!(get.on_answer(NOW, 1, early, &mut clock, &mut outs), None);
+    let value = bricks.ask(3, Ask::Value).expect("it votes");
+    assert_eq!(get.on_answer(NOW, 1, value, &mut clock, &mut outs), None, "B2 is to be repaired first");
+    let mut end = None;
+    while let Some(out) = outs.pop() {
+        let Out::Send { to: BrickId(to), attempt, ask } = out else { continue };
+        let answer = bricks.ask(to, ask).expect("it votes");
+        end = end.or(get.on_answer(NOW, attempt, answer, &mut clock, &mut outs));
+    }
+    assert_eq!(found(end), 3);
+}
+
+// I3, Q4
+#[test]
+fn q4_a_value_that_could_not_be_repaired_is_not_told() {
+    let mut bricks = Bricks::new();
+    bricks.has(1, 1, stamp(100, 2));
+    let order = [1, 2, 3].map(BrickId);
+    let mut clock = session(6, 60);
+    let mut get = Get::new(NOW, (&order, thresholds(), false), &clock, WITHIN).expect("known");
+    let mut outs = Vec::new();
+    get.start(NOW, &mut outs);
+    for (to, ask) in [(1, Ask::Value), (2, Ask::Stamp)] {
+        let answer = bricks.ask(to, ask).expect("it votes");
+        assert_eq!(get.on_answer(NOW, 1, answer, &mut clock, &mut outs), None);
+    }
+    let mut now = NOW;
+    while now < WITHIN.0 {
+        assert_eq!(get.on_time(now, &mut outs), None, "the repairs are lost");
+        now = now + WITHIN.1;
+    }
+    let end = get.on_time(WITHIN.0, &mut outs);
+    assert!(matches!(&end, Some(Got::NoQuorum(silent)) if silent.len() == 3), "{end:?}");
+}
+
+// I3, Q5
+#[test]
+fn q5_a_healthy_repair_is_one_write() {
+    let mut bricks = Bricks::new();
+    bricks.has(1, 1, stamp(100, 2));
+    let mut clock = session(6, 60);
+    let (got, writes) = bricks.get([1, 2, 3], &mut clock);
+    assert_eq!((found(got), writes), (1, 1));
+    assert_eq!((bricks.held(2), bricks.held(3)), (Some(1), None));
+    let (got, writes) = bricks.get([1, 2, 3], &mut clock);
+    assert_eq!((found(got), writes), (1, 0), "committed");
+}
+
+// I2, Q7
+#[test]
+fn q7_two_phases_need_no_third_brick() {
+    let begin = || {
+        let mut bricks = Bricks::new();
+        (1..=2).for_each(|brick| bricks.has(brick, 1, stamp(100, 2)));
+        bricks.reached = vec![1, 3];
+        (bricks, session(4, 50))
+    };
+    let (mut bricks, mut clock) = begin();
+    let (mut put, outs) = put_of(2, Phases::Two, &mut clock);
+    let (end, _) = bricks.put(&mut put, &mut clock, outs);
+    assert!(matches!(end, Some(Written::Done(done)) if done > stamp(100, 2)), "{end:?}");
+    assert_eq!(found(bricks.get([3, 1, 2], &mut clock).0), 2);
+
+    let (mut bricks, mut clock) = begin();
+    let (mut put, outs) = put_of(2, Phases::One, &mut clock);
+    assert_eq!(bricks.put(&mut put, &mut clock, outs).0, None, "one refuses, one applies, one is silent");
+    let end = put.on_time(WITHIN.0, &mut clock, &mut Vec::new());
+    assert_eq!(end, Some(Written::Unknown(stamp(50, 4))));
+    // Whoever has the token settles it when the third is back.
+    bricks.reached = vec![1, 2, 3];
+    let order = [1, 2, 3].map(BrickId);
+    let mut again = Put::resume(NOW, (&order, thresholds()), (stamp(50, 4), Some(2), put.begun()), WITHIN);
+    let mut outs = Vec::new();
+    again.start(NOW, &mut clock, &mut outs);
+    assert_eq!(bricks.put(&mut again, &mut clock, outs).0, Some(Written::Never), "two have newer ones");
+}
+
+// I1, Q8
+#[test]
+fn q8_one_brick_of_three_is_no_quorum() {
+    let mut bricks = Bricks::new();
+    bricks.reached = vec![2];
+    let mut clock = session(4, 50);
+    let (mut put, outs) = put_of(2, Phases::Two, &mut clock);
+    assert_eq!(bricks.put(&mut put, &mut clock, outs).0, None);
+    let end = put.on_time(WITHIN.0, &mut clock, &mut Vec::new());
+    assert_eq!(end, Some(Written::NoQuorum(vec![BrickId(1), BrickId(3)])));
+    let (got, _) = bricks.get([1, 2, 3], &mut clock);
+    assert!(matches!(got, Some(Got::NoQuorum(_))), "{got:?}");
+    assert_eq!(bricks.held(2), None, "nothing was written");
+}
+
+// I2: rule 3.
+#[test]
+fn a_stamp_from_afar_is_silence_and_the_key_stays_writable() {
+    let mut bricks = Bricks::new();
+    let far = Stamp { time: u64::MAX, session: 8 };
+    let write = |stamp, begun, is_repair| Ask::Write(Write { stamp, value: Some(9), begun, is_repair });
+    for (stamp, is_repair) in [(far, false), (far, true), (stamp(11_000_000, 8), false)] {
+        assert_eq!(bricks.ask(1, write(stamp, DATE, is_repair)), None, "{stamp:?}");
+    }
+    assert!(
+        bricks.ask(2, write(stamp(11_000_000, 8), DATE, true)).is_some(),
+        "a repair may be further ahead"
+    );
+    assert_eq!(bricks.ask(3, write(stamp(7, 8), DATE - 61_000_000, false)), None, "it began too long ago");
+    let mut clock = session(4, 50);
+    let (mut put, outs) = put_of(2, Phases::One, &mut clock);
+    bricks.reached = vec![1, 3];
+    assert!(matches!(bricks.put(&mut put, &mut clock, outs).0, Some(Written::Done(_))));
+}
+
+// I2: rule 3.
+#[test]
+fn a_brick_that_forgot_its_set_says_unknown() {
+    let mut bricks = Bricks::new();
+    bricks.has(1, 1, stamp(10, 2));
+    bricks.has(1, 2, stamp(20, 2));
+    bricks.all[0].1.forget(DATE + 15);
+    let write =
+        |time| Ask::Write(Write { stamp: stamp(time, 4), value: Some(9), begun: DATE, is_repair: false });
+    let said = |bricks: &mut Bricks, time| bricks.ask(1, write(time)).expect("it votes").said;
+    assert_eq!(said(&mut bricks, 12), ramhold_quorum::Said::Unknown(stamp(20, 2)));
+    assert_eq!(said(&mut bricks, 16), ramhold_quorum::Said::Rejected(stamp(20, 2)));
+}
