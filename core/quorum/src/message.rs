@@ -54,7 +54,7 @@ pub struct Answer<V> {
     pub life: Life,
     /// The lives of the other bricks of the key, as the sender knows them.
     pub siblings: Vec<(BrickId, Life)>,
-    /// Of the tablet: rises with each change of its bricks.
+    /// The tablet's; it rises with each change of its bricks.
     pub epoch: u64,
     /// The sender's time, in microseconds.
     pub clock: u64,

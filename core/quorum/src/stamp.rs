@@ -33,7 +33,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of a key that was never written.
+    /// The stamp of a key that was never written.
     pub const NONE: Stamp = Stamp { time: 0, session: 0 };
 
     pub fn new(time: u64, session: SessionId) -> Stamp {

@@ -8,7 +8,7 @@ use crate::message::{Answer, BrickId, Life, Said};
 use ramhold_base::planted::{Defect, planted};
 use std::collections::BTreeMap;
 
-/// What all answers of an operation tell about lives and epochs. It goes on through all attempts of the operation.
+/// The lives and epochs that all answers of an operation tell. It goes on through all attempts of the operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lives {
     newest: BTreeMap<BrickId, Life>,

@@ -45,9 +45,9 @@ const STAMP_BITS: u32 = 40;
 /// How many keys there are. The fewer, the more often several clients are at one of them at once.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyCounts {
-    /// Of one generation.
+    /// In one generation.
     pub hot: u64,
-    /// Of one generation: keys that are only incremented and read.
+    /// In one generation: keys that are only incremented and read.
     pub counters: u64,
     pub cold: u64,
 }

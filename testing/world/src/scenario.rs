@@ -35,7 +35,7 @@ pub const RATE_PPM_MAX: u32 = 200;
 /// The longest time for which a server retries a request of a client of another protocol.
 const STRAY_MAX: u64 = 12 * SECOND;
 
-/// What happens to the system while clients work.
+/// The faults that the system meets while clients work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Course {
     /// Faults that are drawn at random, for `fault_time`.

@@ -5,7 +5,7 @@
 //! so a backup keeps what the first append of a replica told. It keeps the newest `KEPT_COUNT` replicas of each stream:
 //! the heads, and the newest closed one.
 //!
-//! What is not kept is read from the device (openings): replicas of an earlier life, and openings beyond `BYTES_MAX`.
+//! Other openings are read from the device (openings): those of an earlier life's replicas, and those beyond `BYTES_MAX`.
 //! The bytes of a replica whose opening was kept are verified only when a recovery master fetches them.
 //!
 //! Catalogue: F2, H5.

@@ -1,4 +1,4 @@
-//! What sessions did to one key, and whether one register could have done it.
+//! The operations of sessions on one key, and whether one register could have done it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub is_put: bool,
-    /// Of a put: what it puts. Of a get: what it got; 0 is nothing.
+    /// A put puts it, a get got it; 0 is nothing.
     pub value: u64,
     pub began: u64,
     pub ended: u64,

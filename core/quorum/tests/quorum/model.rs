@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(25);
 /// With a device that answers late: how long a write takes.
 const SYNC: Time = 10 * MILLI;
 
-/// What is drawn with some chance, and what is always so.
+/// A variant of the model: its fixed numbers, and the chances of what is drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub bricks: u8,

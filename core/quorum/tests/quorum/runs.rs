@@ -2,7 +2,6 @@
 
 use crate::history::is_linearizable;
 use crate::model::{Model, PLAIN, Power, Setting};
-use ramhold_base::planted::{Defect, planted};
 use ramhold_quorum::Phases;
 
 #[expect(clippy::disallowed_methods, reason = "the number of runs is the tester's choice")]
@@ -59,13 +58,6 @@ fn one_brick() {
 #[test]
 fn all_bricks_write_and_one_reads() {
     check(Setting { write: 3, read: 1, outages: 10, ..PLAIN });
-}
-
-#[test]
-fn one_brick_writes_is_refused() {
-    if planted(Defect::QuorumWritesMissWrites) {
-        check(Setting { write: 1, read: 3, ..PLAIN });
-    }
 }
 
 // I5: what a brick forgets with its power.

@@ -239,7 +239,7 @@ fn q7_two_phases_need_no_third_brick() {
     assert_eq!(bricks.put(&mut put, &mut clock, outs).0, None, "one refuses, one applies, one is silent");
     let end = put.on_time(WITHIN.0, &mut clock, &mut Vec::new());
     assert_eq!(end, Some(Written::Unknown(stamp(50, 4))));
-    // Whoever has the token settles it when the third is back.
+    // The token settles it when the third is back.
     bricks.reached = vec![1, 2, 3];
     let order = [1, 2, 3].map(BrickId);
     let mut again = Put::resume(NOW, (&order, thresholds()), (stamp(50, 4), Some(2), put.begun()), WITHIN);

@@ -7,7 +7,7 @@ pub const KEY: u8 = 1;
 
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// What was stored, in order: when (microseconds), and what.
+    /// All that was stored, in order, with its time in microseconds.
     stored: Vec<(u64, Stamp, Option<u64>)>,
     applied: Applied<u8>,
     /// The time of the step that goes on.
@@ -21,7 +21,7 @@ impl Memory {
         Memory { is_synced, ..Memory::default() }
     }
 
-    /// What was stored after this is forgotten.
+    /// Forgets all that was stored after this.
     pub fn lose_after(&mut self, time: u64) {
         self.stored.retain(|(at, ..)| *at <= time);
         let mut applied = Applied::default();

@@ -1,4 +1,4 @@
-//! What is drawn for a run in which servers with a role die.
+//! The draws for a run in which servers with a role die.
 
 use crate::network::{MILLI, SECOND};
 use crate::system::{Neighbourhood, Recovered};
