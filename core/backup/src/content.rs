@@ -7,7 +7,7 @@
 use crate::keys::ReplicaKey;
 use ramhold_base::Status;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_log::{HashRange, NotEntries, Ranges, divide, opening};
+use ramhold_log::{EntryReader, HashRange, NotEntries, Ranges, divide, opening};
 use ramhold_wire::recovery::{Opening, PartitionRange, TabletStat};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,6 +39,11 @@ pub(crate) fn segment_start(bytes: &[u8], key: &ReplicaKey) -> SegmentStart {
     let stats = stats.collect();
     let whole = found.digest.zip(found.safe_version);
     SegmentStart::Sound(whole.map(|(digest, safe_version)| Opening { digest, safe_version, stats }))
+}
+
+/// Whether bytes end within an entry.
+pub(crate) fn is_cut(bytes: &[u8]) -> bool {
+    EntryReader::new(bytes).any(|entry| entry.is_err())
 }
 
 /// Whether ranges are sound: none overlap, none ends before it begins, and each table has one placement hash.

@@ -370,7 +370,7 @@ impl Reclassing {
         }
         service.to_unite.retain(|_, (until, _)| *until > step.now);
         for (range, stream) in service.to_unite.values().flat_map(|(_, moves)| moves) {
-            let class = service.shard.class_of(*stream)?;
+            let Some(class) = service.shard.class_of(*stream) else { continue };
             let is_it = |t: &&Tablet| t.range == *range && t.stream != *stream;
             if let Some(tablet) = tablets.iter().find(is_it)
                 && service.shard.class_of(tablet.stream) == Some(class)

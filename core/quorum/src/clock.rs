@@ -34,6 +34,12 @@ impl SessionClock {
         self.told.insert(from, (clock, now));
     }
 
+    /// Whether more than half of these bricks have told their time. The first one to tell may be the one that is wrong, and
+    /// a stamp from afar would push all later ones on.
+    pub fn is_known(&self, bricks: &[BrickId]) -> bool {
+        2 * bricks.iter().filter(|brick| self.told.contains_key(brick)).count() > bricks.len()
+    }
+
     /// Forgets bricks that hold nothing of this session any more.
     pub fn keep(&mut self, is_kept: impl Fn(BrickId) -> bool) {
         self.told.retain(|brick, _| is_kept(*brick));

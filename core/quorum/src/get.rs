@@ -94,8 +94,8 @@ impl<V: Clone + PartialEq> Get<V> {
         })
     }
 
-    pub fn start(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
-        self.ask_anew(now, outs);
+    pub fn start(&mut self, now: Instant, clock: &SessionClock, outs: &mut Vec<Out<V>>) {
+        self.ask_anew(now, clock, outs);
     }
 
     /// An answer to this attempt. Returns the end of the get.
@@ -137,12 +137,12 @@ impl<V: Clone + PartialEq> Get<V> {
     }
 
     /// The time has come that was asked for. Returns the end of the get.
-    pub fn on_time(&mut self, now: Instant, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
+    pub fn on_time(&mut self, now: Instant, clock: &SessionClock, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
         if self.phase == Phase::Ended || now < self.wake_at.min(self.deadline) {
             return None;
         }
         if now >= self.deadline {
-            let silent = self.silent(self.phase != Phase::Asking);
+            let silent = self.silent();
             return Some(self.end(Got::NoQuorum(silent)));
         }
         match &mut self.phase {
@@ -153,6 +153,9 @@ impl<V: Clone + PartialEq> Get<V> {
             }
             Phase::Repairing { to_all, .. } => {
                 *to_all = true;
+                if self.newer().next().is_some() {
+                    return self.begin_again(now, clock, outs);
+                }
                 self.repair(outs);
             }
             Phase::Ended => {}
@@ -171,16 +174,29 @@ impl<V: Clone + PartialEq> Get<V> {
         outs.push(Out::WakeAt(self.wake_at.min(self.deadline)));
     }
 
-    /// Bricks without an answer that counts.
-    fn silent(&self, to_repairs: bool) -> Vec<BrickId> {
-        let tally = if to_repairs { &self.repairs } else { &self.stamps };
-        self.bricks.iter().copied().filter(|brick| !tally.has(&self.lives, *brick)).collect()
+    /// Bricks without an answer that counts: to a repair, if they are not known to have the value.
+    fn silent(&self) -> Vec<BrickId> {
+        let is_heard = |brick: BrickId| match &self.phase {
+            Phase::Repairing { stamp, .. } => {
+                self.repairs.has(&self.lives, brick)
+                    || self.has_told(brick, |said| Self::is_holder(said, *stamp))
+            }
+            Phase::Asking | Phase::Ended => self.stamps.has(&self.lives, brick),
+        };
+        self.bricks.iter().copied().filter(|brick| !is_heard(*brick)).collect()
+    }
+
+    /// Whether a brick has given such an answer, and it counts.
+    fn has_told(&self, brick: BrickId, is_it: impl Fn(&Said<V>) -> bool) -> bool {
+        self.stamps.counted(&self.lives).any(|(from, said)| from == brick && is_it(said))
     }
 
     /// Begins a try: the value of the first brick, the stamps of the next ones.
-    fn ask_anew(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
+    fn ask_anew(&mut self, now: Instant, clock: &SessionClock, outs: &mut Vec<Out<V>>) {
         self.attempt += 1;
         self.tries += 1;
+        // No value that is told in this try was read before.
+        self.begun = clock.now(now).unwrap_or(self.begun);
         self.phase = Phase::Asking;
         (self.stamps, self.repairs) = (Tally::default(), Tally::default());
         self.asked = self.bricks[..self.reads].to_vec();
@@ -193,24 +209,41 @@ impl<V: Clone + PartialEq> Get<V> {
         self.wake(now, outs);
     }
 
-    /// Asks those again that are silent, and one more brick for each of them.
+    /// Asks those again that are silent, and for each of them one more brick: also for one that does not hold the key, and
+    /// for one that owes a value.
     fn ask_on(&mut self, outs: &mut Vec<Out<V>>) {
-        let silent: Vec<BrickId> =
-            self.asked.iter().copied().filter(|brick| !self.stamps.has(&self.lives, *brick)).collect();
+        let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
+        let is_silent = |brick: BrickId| !self.stamps.has(&self.lives, brick);
+        let owes = self.value_from.filter(|from| !self.has_value(*from));
+        let missing =
+            self.asked.iter().filter(|it| is_silent(**it) || is_stranger(**it) || owes == Some(**it));
+        let replaced = self.asked.len() - self.reads.min(self.asked.len());
+        let more = missing.count().saturating_sub(replaced);
+        let silent: Vec<BrickId> = self.asked.iter().copied().filter(|brick| is_silent(*brick)).collect();
         let fresh: Vec<BrickId> =
-            self.bricks.iter().copied().filter(|it| !self.asked.contains(it)).take(silent.len()).collect();
-        // A value that does not come is asked of another brick.
-        if self.value_from.is_some_and(|from| silent.contains(&from)) {
-            let other = fresh.first().or_else(|| self.asked.iter().find(|brick| !silent.contains(brick)));
-            self.value_from = other.copied().or(self.value_from);
+            self.bricks.iter().copied().filter(|it| !self.asked.contains(it)).take(more).collect();
+        // A value that does not come is asked of another brick: one that has the newest, or one that was not asked.
+        let mut value_from = self.value_from;
+        if let Some(from) = owes {
+            let newest = self.newest().1;
+            let holds = |brick: BrickId| {
+                !newest.is_none() && self.has_told(brick, |said| Self::is_holder(said, newest))
+            };
+            let after = self.bricks.iter().position(|brick| *brick == from).map_or(0, |at| at + 1);
+            let around: Vec<BrickId> =
+                self.bricks[after..].iter().chain(&self.bricks[..after]).copied().collect();
+            let others = || around.iter().copied().filter(|brick| *brick != from);
+            let other = others().find(|brick| holds(*brick)).or(fresh.first().copied());
+            value_from = other.or_else(|| others().find(|brick| !is_stranger(*brick))).or(Some(from));
         }
-        let (attempt, value_from) = (self.attempt, self.value_from);
+        let attempt = self.attempt;
         let mut to_ask: Vec<BrickId> = silent.into_iter().chain(fresh.iter().copied()).collect();
         to_ask.extend(value_from.filter(|from| !to_ask.contains(from) && !self.has_value(*from)));
         outs.extend(to_ask.into_iter().map(|to| {
             let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
             Out::Send { to, attempt, ask }
         }));
+        self.value_from = value_from;
         self.asked.extend(fresh);
     }
 
@@ -236,7 +269,7 @@ impl<V: Clone + PartialEq> Get<V> {
 
     fn weigh(&mut self, now: Instant, clock: &mut SessionClock, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
         if let Phase::Repairing { stamp, value, .. } = self.phase.clone() {
-            return self.weigh_repairs(now, (stamp, value), outs);
+            return self.weigh_repairs(now, (stamp, value), clock, outs);
         }
         let (count, newest, value) = self.newest();
         if count < self.reads {
@@ -249,7 +282,6 @@ impl<V: Clone + PartialEq> Get<V> {
             self.fetch(newest, outs);
             return None;
         };
-        self.begun = clock.now(now).unwrap_or(self.begun);
         if self.holders(newest) >= self.thresholds.write() || planted(Defect::QuorumNotRepaired) {
             self.repair_aside(newest, &value, outs);
             return Some(self.end(Got::Found(newest, value)));
@@ -285,24 +317,22 @@ impl<V: Clone + PartialEq> Get<V> {
         told.filter(|(brick, _)| !applied.contains(brick)).count() + applied.len()
     }
 
+    /// The bricks that are to be repaired, and have not answered.
+    fn to_repair(&self) -> Vec<BrickId> {
+        let Phase::Repairing { to_all, .. } = &self.phase else { return Vec::new() };
+        // With R below W those that were asked are too few.
+        let is_all = *to_all || self.asked.len() < self.thresholds.write();
+        let silent = self.silent().into_iter();
+        silent.filter(|brick| is_all || self.asked.contains(brick)).collect()
+    }
+
     /// Writes the value to bricks that lack it.
     fn repair(&mut self, outs: &mut Vec<Out<V>>) {
-        let Phase::Repairing { stamp, value, to_all } = &self.phase else { return };
-        let among = if *to_all { &self.bricks } else { &self.asked };
-        let has = |brick: &BrickId| {
-            let told = self.stamps.counted(&self.lives);
-            told.into_iter().any(|(from, said)| from == *brick && Self::is_holder(said, *stamp))
-                || self.repairs.has(&self.lives, *brick)
-        };
-        // With R below W those that were asked are too few.
-        let among = if self.asked.len() < self.thresholds.write() { &self.bricks } else { among };
+        let Phase::Repairing { stamp, value, .. } = &self.phase else { return };
         let write = Write { stamp: *stamp, value: value.clone(), begun: self.begun, is_repair: true };
         let attempt = self.attempt;
-        outs.extend(among.iter().filter(|brick| !has(brick)).map(|to| Out::Send {
-            to: *to,
-            attempt,
-            ask: Ask::Write(write.clone()),
-        }));
+        let to_repair = self.to_repair().into_iter();
+        outs.extend(to_repair.map(|to| Out::Send { to, attempt, ask: Ask::Write(write.clone()) }));
     }
 
     /// Repairs bricks that lack a value which is committed. Nobody waits for their answers.
@@ -318,20 +348,50 @@ impl<V: Clone + PartialEq> Get<V> {
         &mut self,
         now: Instant,
         (stamp, value): (Stamp, Option<V>),
+        clock: &SessionClock,
         outs: &mut Vec<Out<V>>,
     ) -> Option<Got<V>> {
         if self.holders(stamp) >= self.thresholds.write() || planted(Defect::QuorumRepairIgnored) {
             return Some(self.end(Got::Found(stamp, value)));
         }
-        let newer =
-            self.repairs.count(&self.lives, |said| matches!(said, Said::Rejected(_) | Said::Unknown(_)));
-        if newer > 0 {
-            // Something newer is there, so this value need not be told.
-            if self.tries == GET_TRIES {
-                return Some(self.end(Got::Contended));
-            }
-            self.ask_anew(now, outs);
+        let refused = self.newer().count();
+        let answered = self.repairs.counted(&self.lives).count();
+        // Without a chance to repair enough bricks, the newer value is looked for.
+        let may_still = self.holders(stamp) + self.bricks.len() - answered - self.told(stamp);
+        // All that were to be repaired have answered.
+        let is_over = self.to_repair().is_empty();
+        if refused > 0 && (is_over || may_still < self.thresholds.write()) {
+            return self.begin_again(now, clock, outs);
         }
+        if is_over && let Phase::Repairing { to_all, .. } = &mut self.phase {
+            *to_all = true;
+            self.repair(outs);
+        }
+        None
+    }
+
+    /// Bricks that have something newer than the value that is being repaired.
+    fn newer(&self) -> impl Iterator<Item = BrickId> {
+        let counted = self.repairs.counted(&self.lives);
+        counted
+            .filter(|(_, said)| matches!(said, Said::Rejected(_) | Said::Unknown(_)))
+            .map(|(brick, _)| brick)
+    }
+
+    /// The bricks that told this stamp, and have not answered to a repair.
+    fn told(&self, stamp: Stamp) -> usize {
+        let told = self.stamps.counted(&self.lives).filter(|(_, said)| Self::is_holder(said, stamp));
+        told.filter(|(brick, _)| !self.repairs.has(&self.lives, *brick)).count()
+    }
+
+    /// Something newer is there, so this value need not be told. A brick that has the newer one is asked first.
+    fn begin_again(&mut self, now: Instant, clock: &SessionClock, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
+        if self.tries == GET_TRIES {
+            return Some(self.end(Got::Contended));
+        }
+        let newer: Vec<BrickId> = self.newer().collect();
+        self.bricks.sort_by_key(|brick| !newer.contains(brick));
+        self.ask_anew(now, clock, outs);
         None
     }
 }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariants, with the proof in docs/protocols/quorum.md:
-//! - a put that is done, and a value that was told, are stored by W bricks, now or ever;
+//! - W bricks have stored a value that was told, and that of a put that is done, or something newer;
 //! - one put takes effect once at most;
 //! - an answer of a brick's former life never counts beside one that knows that life to be over.
 //!
@@ -50,8 +50,8 @@ pub const HORIZON: Duration = Duration::from_secs(60);
 pub const AHEAD_PUT: Duration = Duration::from_secs(10);
 /// A repair may bring a stamp that is further ahead: another brick, whose time differs, has stored it.
 pub const AHEAD_REPAIR: Duration = Duration::from_secs(20);
-/// A brick that was rebuilt knows nothing of what it stored up to this time after the rebuilding: a put's stamp may have
-/// been ahead by so much.
-pub const REBUILT_BOUND: Duration = AHEAD_PUT;
-/// How often a get begins anew because it has met something newer.
+/// A brick that was rebuilt knows nothing of what it stored up to this time after the rebuilding: a repair's stamp may
+/// have been ahead by so much.
+pub const REBUILT_BOUND: Duration = AHEAD_REPAIR;
+/// How often a get begins, at most: anew when it has met something newer.
 pub const GET_TRIES: u32 = 4;

@@ -70,7 +70,8 @@ pub struct Put<V> {
 }
 
 impl<V: Clone + PartialEq> Put<V> {
-    /// `bricks` are all of the key. `value`: None is a tombstone. `None` is returned if no brick has told its time yet.
+    /// `bricks` are all of the key. `value`: None is a tombstone. `None` is returned until more than half of the bricks have
+    /// told their time.
     pub fn new(
         now: Instant,
         (bricks, thresholds): (&[BrickId], Thresholds),
@@ -78,7 +79,7 @@ impl<V: Clone + PartialEq> Put<V> {
         clock: &SessionClock,
         (deadline, again): (Instant, Duration),
     ) -> Option<Put<V>> {
-        let begun = clock.now(now)?;
+        let begun = clock.now(now).filter(|_| clock.is_known(bricks))?;
         Some(Put {
             bricks: bricks.to_vec(),
             thresholds,
@@ -266,11 +267,17 @@ impl<V: Clone + PartialEq> Put<V> {
         outs: &mut Vec<Out<V>>,
     ) -> Option<Written> {
         let is_refusal = |said: &Said<V>| matches!(said, Said::Rejected(_));
+        // In two phases it is enough that the brick has something newer.
+        let is_newer = |said: &Said<V>| match said {
+            Said::Rejected(newest) | Said::Unknown(newest) => *newest > stamp,
+            _ => false,
+        };
         let is_any = planted(Defect::QuorumAnyAnswerCounts);
         let is_good = |said: &Said<V>| *said == Said::Applied || (is_any && *said != Said::WrongOwner);
         let (applied, refused) =
             (self.tally.count(&self.lives, is_good), self.tally.count(&self.lives, is_refusal));
-        let overwritten = if self.phases == Phases::Two { refused } else { 0 };
+        let overwritten =
+            if self.phases == Phases::Two { self.tally.count(&self.lives, is_newer) } else { 0 };
         if applied + overwritten >= self.thresholds.write() {
             return Some(self.end(Written::Done(stamp)));
         }

@@ -45,7 +45,11 @@ impl<V> Default for Tally<V> {
 impl<V> Tally<V> {
     pub fn add(&mut self, answer: Answer<V>, lives: &mut Lives) {
         lives.hear(&answer);
-        self.answers.insert(answer.from, answer);
+        let rank = |answer: &Answer<V>| (answer.epoch, answer.life);
+        let is_late = self.answers.get(&answer.from).is_some_and(|known| rank(known) > rank(&answer));
+        if !is_late {
+            self.answers.insert(answer.from, answer);
+        }
     }
 
     /// The answers that count.

@@ -85,9 +85,10 @@ impl Thresholds {
         usize::from(self.read)
     }
 
-    /// With this many refusals a write can never be committed.
+    /// With this many refusals a write can never be committed: fewer than W bricks are left. With R below W more are
+    /// wanted, because a brick that refuses may forget and be rebuilt from R others. Of those, one must have refused, too.
     pub fn refusals(self) -> usize {
-        self.bricks() - self.write() + 1
+        self.bricks() - self.write().min(self.read()) + 1
     }
 }
 
@@ -105,8 +106,9 @@ mod tests {
         assert_eq!(Thresholds::new(3, 4, 3), Err(NotAQuorum::OutOfRange));
         for bricks in 1..=7 {
             let all = Thresholds::majority(bricks).expect("a majority is a quorum");
-            assert!(all.refusals() + all.write() == all.bricks() + 1);
+            assert_eq!(all.refusals() + all.write(), all.bricks() + 1);
         }
-        assert_eq!(Thresholds::new(3, 3, 1).map(Thresholds::refusals), Ok(1));
+        assert_eq!(Thresholds::new(3, 3, 1).map(Thresholds::refusals), Ok(3));
+        assert_eq!(Thresholds::new(3, 2, 3).map(Thresholds::refusals), Ok(2));
     }
 }

@@ -128,7 +128,12 @@ impl Replicator {
     fn begin_moves(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         let mut fruitless = 0;
         while !self.spreading.waiting.is_empty() && self.copies.may_move(now, self.config.copies_max) {
-            let Some(id) = self.spreading.waiting.pop_first() else { return };
+            let waiting = &mut self.spreading.waiting;
+            // Segments that find no backup do not hold up those behind them.
+            let next = self.spreading.behind.and_then(|behind| waiting.range(behind..).next().copied());
+            let Some(id) = next.or_else(|| waiting.first().copied()) else { return };
+            waiting.remove(&id);
+            self.spreading.behind = Some(id);
             if self.segments.get(&id).is_some_and(|s| s.complete)
                 && self.may_copy(id, log)
                 && self.begin_move(now, id, view)

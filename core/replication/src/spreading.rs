@@ -15,6 +15,8 @@ pub(crate) struct Spreading {
     pub look_at: Instant,
     /// Closed segments with a replica that is to move, as of the last look, and that do not move yet.
     pub waiting: BTreeSet<SegmentId>,
+    /// The next look begins behind this segment, if the last one was given up there.
+    pub behind: Option<SegmentId>,
     /// Segments of which a replica moves.
     pub moving: BTreeSet<SegmentId>,
     /// Replicas have moved since the last look at the replication.

@@ -388,7 +388,7 @@ impl Model {
             let within = (now + GET_WITHIN, AGAIN);
             let mut get =
                 Get::new(now, (&order, thresholds, false), &it.clock, within).expect("the time is known");
-            get.start(now, &mut outs);
+            get.start(now, &it.clock, &mut outs);
             it.doing = Doing::Get(get);
         }
         self.carry_out(client, outs);
@@ -435,7 +435,7 @@ impl Model {
         let end = match &mut it.doing {
             Doing::Nothing => None,
             Doing::Put(put) => put.on_time(now, &mut it.clock, &mut outs).map(End::Put),
-            Doing::Get(get) => get.on_time(now, &mut outs).map(End::Get),
+            Doing::Get(get) => get.on_time(now, &it.clock, &mut outs).map(End::Get),
         };
         self.carry_out(client, outs);
         end.into_iter().for_each(|end| self.end(client, end));
