@@ -76,7 +76,7 @@ impl Bricks {
         let order = order.map(BrickId);
         let mut get = Get::new(NOW, (&order, thresholds(), false), clock, WITHIN).expect("known");
         let mut outs = Vec::new();
-        get.start(NOW, &clock, &mut outs);
+        get.start(NOW, clock, &mut outs);
         let mut outs: std::collections::VecDeque<Out<u64>> = outs.into();
         let mut writes = 0;
         while let Some(out) = outs.pop_front() {
