@@ -209,6 +209,18 @@ pub fn under_way(count: u8, servers: &[ServerSeen]) -> Option<String> {
             return Some(format!("{} of {} is held on {}", seen.segment, server.id, seen.backup));
         }
     }
+    for (server, master) in masters(servers) {
+        let mut counts: BTreeMap<(SegmentId, StreamId), u8> = BTreeMap::new();
+        for seen in &master.replicas {
+            *counts.entry((seen.segment, seen.stream)).or_default() += 1;
+        }
+        let is_more = |(at, count): &(&(SegmentId, StreamId), &u8)| {
+            master.streams.get(&at.1).is_some_and(|wanted| *count > wanted)
+        };
+        if let Some(((segment, _), _)) = counts.iter().find(is_more) {
+            return Some(format!("a replica of {segment} of {} moves", server.id));
+        }
+    }
     let mut wanted: BTreeSet<(ServerId, ServerId, u64)> = BTreeSet::new();
     for (server, master) in masters(servers) {
         wanted.extend(master.replicas.iter().map(|r| (r.backup, server.id, r.segment.raw())));
