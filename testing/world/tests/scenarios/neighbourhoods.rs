@@ -1,5 +1,6 @@
 //! Data kept and recovered by neighbourhoods of a BCube. Catalogue: H2, H3, F4.
 
+use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{DiskFile, KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::opening;
 use ramhold_node::Phase;
@@ -251,24 +252,41 @@ fn shares(stage: &Stage, server: usize) -> BTreeMap<StreamId, u64> {
 #[test]
 fn shares_are_even_by_weight() {
     let mut stage = rings(64);
-    let large = stage.table("large", 3);
-    let owner = stage.owner(large).expect("somebody serves it");
+    let table = stage.table("t", 3);
+    let owner = stage.owner(table).expect("somebody serves it");
+    let key = |number: u32| format!("key{number}");
     let value = vec![7; 1000];
     for number in 0..500 {
-        stage.write(large, &format!("large{number}"), &value);
+        stage.write(table, &key(number), &value);
     }
-    // All parts of a tablet are in its stream at first.
-    stage.divide(large, Division::Parts { count: 24 });
-    let small = stage.spread_table("small", 3);
-    stage.divide(small, Division::Parts { count: 4 });
-    stage.fill(small, "key", 300);
-    stage.wait("the shares are even", |stage| {
+    stage.divide(table, Division::Parts { count: 24 });
+    let is_even = |stage: &Stage| {
         let shares: Vec<u64> = shares(stage, owner).into_values().collect();
         let mean = shares.iter().sum::<u64>() / shares.len() as u64;
-        let (least, most) = (shares.iter().min().expect("six"), shares.iter().max().expect("six"));
-        shares.len() == 6 && most - least <= mean / 4
-    });
-    stage.expect_filled(small, "key", 300);
+        let (least, most) = (shares.iter().min().expect("some"), shares.iter().max().expect("some"));
+        // A part weighs a good half of the mean, so they are not more even.
+        shares.len() == 6 && most - least <= mean
+    };
+    stage.wait("the shares are even", is_even);
+    // Three neighbourhoods lose all that they have.
+    let record = stage.state().expect("a coordinator").tables[&table].clone();
+    let lose: BTreeSet<StreamId> = shares(&stage, owner).into_keys().take(3).collect();
+    let hasher = PlacementHasher::new(record.seed);
+    let is_lost = |key: &str| {
+        let hash = hasher.hash(key.as_bytes());
+        let piece = record.tablets.iter().find(|piece| piece.first <= hash && hash <= piece.last);
+        lose.contains(&piece.expect("every hash has a tablet").stream)
+    };
+    let (lost, left): (Vec<u32>, Vec<u32>) = (0..500).partition(|number| is_lost(&key(*number)));
+    assert!(lost.len() > 100 && left.len() > 100, "{} and {}", lost.len(), left.len());
+    for number in lost {
+        stage.remove(table, &key(number));
+    }
+    assert!(!is_even(&stage));
+    stage.wait("the shares are even again", is_even);
+    for number in left {
+        stage.expect(table, &key(number), &value);
+    }
     stage.close();
 }
 
