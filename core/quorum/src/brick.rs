@@ -101,6 +101,7 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     }
 
     /// The brick starts its next life. If it has forgotten something, it does not vote until it is rebuilt.
+    /// All that the shelf has must be durable by then: it is told without waiting.
     pub fn begin_life(&mut self, has_forgotten: bool) {
         self.life = Life(self.life.0 + 1);
         self.votes = !has_forgotten || planted(Defect::QuorumForgottenVotes);

@@ -117,6 +117,15 @@ fn put_of(value: u64, phases: Phases, clock: &mut SessionClock) -> (Put<u64>, Ve
     (put, outs)
 }
 
+/// A get that has sent its first questions, to the first two of these bricks.
+fn get_begun(order: [u64; 3]) -> (Get<u64>, SessionClock, Vec<Out<u64>>) {
+    let (order, clock) = (order.map(BrickId), session(6, 60));
+    let mut get = Get::new(NOW, (&order, thresholds(), false), &clock, WITHIN).expect("known");
+    let mut outs = Vec::new();
+    get.start(NOW, &clock, &mut outs);
+    (get, clock, outs)
+}
+
 fn found(got: Option<Got<u64>>) -> u64 {
     match got {
         Some(Got::Found(_, Some(value))) => value,
@@ -162,11 +171,7 @@ fn q2_what_was_ever_applied_is_not_refused() {
 fn q3_a_refused_repair_is_no_repair() {
     let mut bricks = Bricks::new();
     // d@50 is at B3 alone, c@100 is committed at B1 and B2. A reader asked B2 before that.
-    let order = [3, 2, 1].map(BrickId);
-    let mut clock = session(6, 60);
-    let mut get = Get::new(NOW, (&order, thresholds(), false), &clock, WITHIN).expect("known");
-    let mut outs = Vec::new();
-    get.start(NOW, &clock, &mut outs);
+    let (mut get, mut clock, mut outs) = get_begun([3, 2, 1]);
     let early = bricks.ask(2, Ask::Stamp).expect("it votes");
     (1..=2).for_each(|brick| bricks.has(brick, 3, stamp(100, 2)));
     bricks.has(3, 4, stamp(50, 4));
@@ -188,11 +193,7 @@ fn q3_a_refused_repair_is_no_repair() {
 fn q4_a_value_that_could_not_be_repaired_is_not_told() {
     let mut bricks = Bricks::new();
     bricks.has(1, 1, stamp(100, 2));
-    let order = [1, 2, 3].map(BrickId);
-    let mut clock = session(6, 60);
-    let mut get = Get::new(NOW, (&order, thresholds(), false), &clock, WITHIN).expect("known");
-    let mut outs = Vec::new();
-    get.start(NOW, &clock, &mut outs);
+    let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
     for (to, ask) in [(1, Ask::Value), (2, Ask::Stamp)] {
         let answer = bricks.ask(to, ask).expect("it votes");
         assert_eq!(get.on_answer(NOW, 1, answer, &mut clock, &mut outs), None);
@@ -302,11 +303,7 @@ fn a_brick_that_forgot_its_set_says_unknown() {
 fn a_get_goes_on_without_a_brick_that_owes_the_value() {
     let mut bricks = Bricks::new();
     (2..=3).for_each(|brick| bricks.has(brick, 1, stamp(100, 2)));
-    let order = [1, 2, 3].map(BrickId);
-    let mut clock = session(6, 60);
-    let mut get = Get::new(NOW, (&order, thresholds(), false), &clock, WITHIN).expect("known");
-    let mut outs = Vec::new();
-    get.start(NOW, &clock, &mut outs);
+    let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
     for (to, ask) in [(1, Ask::Value), (2, Ask::Stamp)] {
         let answer = bricks.ask(to, ask).expect("it votes");
         assert_eq!(get.on_answer(NOW, 1, answer, &mut clock, &mut outs), None);
@@ -325,11 +322,7 @@ fn a_get_goes_on_without_a_brick_that_owes_the_value() {
 fn a_get_goes_on_without_a_brick_that_has_moved_the_key() {
     let mut bricks = Bricks::new();
     (2..=3).for_each(|brick| bricks.has(brick, 1, stamp(100, 2)));
-    let order = [1, 2, 3].map(BrickId);
-    let mut clock = session(6, 60);
-    let mut get = Get::new(NOW, (&order, thresholds(), false), &clock, WITHIN).expect("known");
-    let mut outs = Vec::new();
-    get.start(NOW, &clock, &mut outs);
+    let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
     let moved = bricks.all[0].0.wrong_owner(DATE);
     assert_eq!(get.on_answer(NOW, 1, moved, &mut clock, &mut outs), None);
     let answer = bricks.ask(2, Ask::Stamp).expect("it votes");
