@@ -67,6 +67,9 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumRebuiltKeepsOwn", "there are no quorum tables"),
     ("QuorumToldEarly", "there are no quorum tables"),
     ("QuorumFarStored", "there are no quorum tables"),
+    ("QuorumAppliedCleaned", "there are no quorum tables"),
+    ("QuorumAppliedNotRebuilt", "there are no quorum tables"),
+    ("QuorumOlderAdopted", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -197,6 +200,9 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumRebuiltKeepsOwn", "ramhold-quorum", "", "its_own_value"),
     ("QuorumToldEarly", "ramhold-quorum", "quorum", "runs::synced"),
     ("QuorumFarStored", "ramhold-quorum", "quorum", "schedules::a_stamp_from_afar"),
+    ("QuorumAppliedCleaned", "ramhold-log", "log", "stamped::"),
+    ("QuorumAppliedNotRebuilt", "ramhold-log", "log", "stamped::"),
+    ("QuorumOlderAdopted", "ramhold-log", "log", "stamped::"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

@@ -21,6 +21,7 @@ pub mod planted;
 pub mod processor;
 pub mod recycled;
 pub mod rng;
+pub mod stamp;
 pub mod status;
 pub mod time;
 
@@ -34,5 +35,6 @@ pub use mark::{Mark, MarkUse};
 pub use number::Number;
 pub use recycled::Recycled;
 pub use rng::Rng;
+pub use stamp::{SessionId, Stamp};
 pub use status::Status;
 pub use time::{ClusterTime, Instant};

@@ -264,6 +264,12 @@ defects! {
     QuorumToldEarly;
     /// A stamp that is far ahead is stored.
     QuorumFarStored;
+    /// Cleaning frees superseded records that a brick must still answer for.
+    QuorumAppliedCleaned;
+    /// A brick that starts again does not remember what was superseded.
+    QuorumAppliedNotRebuilt;
+    /// After a restart the record that is found last wins, not the newest.
+    QuorumOlderAdopted;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

@@ -218,6 +218,7 @@ impl Log {
                 && !segment.is_image
                 && segment.side.is_none()
                 && !segment.is_kept
+                && self.may_forget(segment)
                 && (wish.is_whole)(segment.id)
         })
     }

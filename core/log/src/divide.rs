@@ -44,6 +44,8 @@ pub fn divide<T: Copy + PartialEq>(
                 _ => return Err(NotEntries),
             },
             Kind::SegmentHeader | Kind::Digest | Kind::SafeVersion | Kind::TabletStats => None,
+            // A log that is divided is a master's. It holds no quorum records.
+            Kind::QuorumRecord => return Err(NotEntries),
         };
         let here = *offset..*offset + entry.len();
         *offset = here.end;

@@ -22,7 +22,7 @@ use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::{crc, crc_append};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{
-    ClusterId, ClusterTime, KeyHash, LeaseId, LogId, SegmentId, Sequence, ServerId, ShardId, Status,
+    ClusterId, ClusterTime, KeyHash, LeaseId, LogId, SegmentId, Sequence, ServerId, ShardId, Stamp, Status,
     StreamId, TableId, Version,
 };
 
@@ -43,12 +43,16 @@ const WIDE: u32 = 1 << 24;
 /// In an object: the expiry time is present. In a result: the number that the mutation left is present.
 const EXPIRES: u32 = 1 << 25;
 const NUMBER: u32 = EXPIRES;
+/// In a quorum record: it is a tombstone.
+const DELETED: u32 = WIDE;
 /// The list of segments with older versions is present.
 const OLDER: u32 = 1 << 31;
 const FLAGS: u32 = WIDE | EXPIRES | OLDER;
 /// The kind has bits 30..26, as in format 1. So the header of a segment of format 1 is readable, and its format is
 /// refused as unknown.
 const KIND_SHIFT: u32 = 26;
+/// The bytes of a quorum record beyond its key and value, if it does not expire.
+pub const QUORUM_OVERHEAD_BYTES: usize = HEADER_BYTES + 22;
 pub(crate) const STAT_BYTES: usize = 36;
 /// The bytes of a tombstone beyond its key while its version is below 2^32 and it names no segment.
 const TOMBSTONE_OVERHEAD_BYTES: usize = HEADER_BYTES + 12;
@@ -64,6 +68,7 @@ pub(crate) const RESULT_BYTES_MAX: usize = RESULT_BYTES_MIN + 4 + 8;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(TOMBSTONE_OVERHEAD_BYTES + 4 + OLDER_BYTES_MAX <= RECORD_PREFIX_BYTES_MAX);
+const _: () = assert!(QUORUM_OVERHEAD_BYTES + 8 <= RECORD_PREFIX_BYTES_MAX);
 const _: () = assert!(SEGMENT_HEADER_BYTES <= PREFIX_BYTES_MAX);
 const _: () = assert!(RESULT_BYTES_MAX <= PREFIX_BYTES_MAX);
 const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX + PREFIX_BYTES_MAX <= BODY_BYTES_MAX);
@@ -115,6 +120,20 @@ pub struct RpcResult {
     pub number: Option<u64>,
 }
 
+/// One value of one key of a quorum table, or the tombstone that ends all older ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuorumRecord<'a> {
+    pub table: TableId,
+    /// Its time is from 1 to 2^62, and its session is not 0.
+    pub stamp: Stamp,
+    /// The time from which the value does not exist, if it has one: milliseconds of the table's time. A tombstone has
+    /// none.
+    pub expires: Option<ClusterTime>,
+    pub key: &'a [u8],
+    /// `None`: a tombstone.
+    pub value: Option<&'a [u8]>,
+}
+
 /// The first entry of every segment: its identity, and the log and stream that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHeader {
@@ -161,6 +180,7 @@ pub enum Entry<'a> {
     SafeVersion(Version),
     TabletStats(TabletStats<'a>),
     RpcResult(RpcResult),
+    QuorumRecord(QuorumRecord<'a>),
 }
 
 /// Why bytes are not an entry.
@@ -312,6 +332,46 @@ impl<'a> Tombstone<'a> {
     }
 }
 
+impl<'a> QuorumRecord<'a> {
+    /// The bytes of the entry in a segment, with its header.
+    pub fn entry_bytes(&self) -> usize {
+        let expires_bytes = if self.expires.is_some() { 8 } else { 0 };
+        QUORUM_OVERHEAD_BYTES + expires_bytes + self.key.len() + self.value.map_or(0, <[u8]>::len)
+    }
+
+    /// Whether a log can hold a record with this stamp.
+    pub fn is_possible(stamp: Stamp) -> bool {
+        (1..=VERSION_MAX.0).contains(&stamp.time) && stamp.session != 0
+    }
+
+    fn parts(&self) -> Parts<'a> {
+        assert!(self.key.len() <= KEY_BYTES_MAX);
+        assert!(self.value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX));
+        assert!(QuorumRecord::is_possible(self.stamp));
+        assert!(self.value.is_some() || self.expires.is_none(), "a tombstone does not expire");
+        let mut parts = Parts::new([self.key, self.value.unwrap_or_default()])
+            .put(&self.table.0.to_le_bytes())
+            .put(&self.stamp.time.to_le_bytes())
+            .put(&self.stamp.session.to_le_bytes())
+            .put(&(self.key.len() as u16).to_le_bytes());
+        let mut flags = if self.value.is_none() { DELETED } else { 0 };
+        if let Some(expires) = self.expires {
+            flags |= EXPIRES;
+            parts.add(&expires.0.to_le_bytes());
+        }
+        parts.seal(Kind::QuorumRecord, flags)
+    }
+
+    /// `bytes` are the whole entry.
+    fn decode(word: Word, bytes: &'a [u8]) -> Option<QuorumRecord<'a>> {
+        let prefix = RecordPrefix::read(word, bytes)?;
+        let stamp = prefix.stamp(bytes);
+        let (key, value) = bytes[prefix.key_start..].split_at(prefix.key_bytes);
+        let value = (!word.has(DELETED)).then_some(value);
+        Some(QuorumRecord { table: prefix.table, stamp, expires: prefix.expires, key, value })
+    }
+}
+
 impl RpcResult {
     /// The bytes of the entry in a segment, with its header.
     pub fn entry_bytes(&self) -> usize {
@@ -352,6 +412,7 @@ impl<'a> Entry<'a> {
             Entry::SafeVersion(_) => Kind::SafeVersion,
             Entry::TabletStats(_) => Kind::TabletStats,
             Entry::RpcResult(_) => Kind::RpcResult,
+            Entry::QuorumRecord(_) => Kind::QuorumRecord,
         }
     }
 
@@ -365,6 +426,7 @@ impl<'a> Entry<'a> {
             Entry::SafeVersion(_) => HEADER_BYTES + 8,
             Entry::TabletStats(stats) => HEADER_BYTES + stats.list.len(),
             Entry::RpcResult(result) => result.entry_bytes(),
+            Entry::QuorumRecord(record) => record.entry_bytes(),
         }
     }
 
@@ -438,6 +500,7 @@ impl<'a> Entry<'a> {
                 }
                 parts.seal(Kind::RpcResult, wide | number)
             }
+            Entry::QuorumRecord(record) => record.parts(),
         }
     }
 
@@ -494,6 +557,7 @@ impl<'a> Entry<'a> {
                 Ok(Entry::TabletStats(TabletStats { list: body }))
             }
             Kind::RpcResult => RpcResult::decode(word, body).map(Entry::RpcResult).ok_or(malformed),
+            Kind::QuorumRecord => QuorumRecord::decode(word, bytes).map(Entry::QuorumRecord).ok_or(malformed),
         }
     }
 }
@@ -544,11 +608,17 @@ impl Word {
     fn has(self, flags: u32) -> bool {
         self.0 & flags != 0
     }
+
+    /// Whether a quorum record is a tombstone.
+    pub(crate) fn is_deleted(self) -> bool {
+        self.has(DELETED)
+    }
 }
 
-/// The fields of an object or a tombstone before its key.
+/// The fields of an object, a tombstone or a quorum record before its key.
 pub(crate) struct RecordPrefix {
     pub(crate) table: TableId,
+    /// For a quorum record: the time of its stamp.
     pub(crate) version: Version,
     pub(crate) time: u32,
     pub(crate) expires: Option<ClusterTime>,
@@ -569,6 +639,9 @@ impl RecordPrefix {
         let mut reader = Reader::new(entry);
         reader.take(HEADER_BYTES)?;
         let table = TableId(reader.u32()?);
+        if word.kind()? == Kind::QuorumRecord {
+            return RecordPrefix::read_quorum(word, table, reader);
+        }
         let version = Version(if word.has(WIDE) { reader.u64()? } else { u64::from(reader.u32()?) });
         let time = reader.u32()?;
         if version.is_none() || version > VERSION_MAX || is_wide(version) != word.has(WIDE) {
@@ -596,10 +669,43 @@ impl RecordPrefix {
                     RecordPrefix { table, version, time, expires: None, older_bytes, key_start, key_bytes };
                 (key_bytes <= KEY_BYTES_MAX && !word.has(EXPIRES)).then_some(prefix)
             }
-            Kind::SegmentHeader | Kind::Digest | Kind::SafeVersion | Kind::TabletStats | Kind::RpcResult => {
-                None
-            }
+            Kind::SegmentHeader
+            | Kind::Digest
+            | Kind::SafeVersion
+            | Kind::TabletStats
+            | Kind::RpcResult
+            | Kind::QuorumRecord => None,
         }
+    }
+
+    fn read_quorum(word: Word, table: TableId, mut reader: Reader<'_>) -> Option<RecordPrefix> {
+        let stamp = Stamp { time: reader.u64()?, session: reader.u64()? };
+        let key_bytes = usize::from(reader.u16()?);
+        let expires = if word.has(EXPIRES) { Some(ClusterTime(reader.u64()?)) } else { None };
+        let key_start = QUORUM_OVERHEAD_BYTES + if expires.is_some() { 8 } else { 0 };
+        let value_bytes = word.entry_bytes().checked_sub(key_start + key_bytes)?;
+        let is_sound = QuorumRecord::is_possible(stamp)
+            && value_bytes <= VALUE_BYTES_MAX
+            && !word.has(OLDER)
+            && !(word.is_deleted() && (value_bytes > 0 || expires.is_some()));
+        let time = u32::try_from(stamp.time / 1_000_000).unwrap_or(u32::MAX);
+        let version = Version(stamp.time);
+        is_sound.then_some(RecordPrefix {
+            table,
+            version,
+            time,
+            expires,
+            older_bytes: 0,
+            key_start,
+            key_bytes,
+        })
+    }
+
+    /// The stamp of the quorum record from which the prefix was read.
+    pub(crate) fn stamp(&self, entry: &[u8]) -> Stamp {
+        const AT: usize = HEADER_BYTES + 4 + 8;
+        let session = entry[AT..].first_chunk().expect("the prefix was read");
+        Stamp { time: self.version.0, session: u64::from_le_bytes(*session) }
     }
 
     /// The list of segments of the entry from which the prefix was read.

@@ -141,8 +141,8 @@ impl Log {
                         self.raise_safe_version(version);
                         continue;
                     }
+                    Ok(Entry::QuorumRecord(_)) | Err(_) => None,
                     Ok(_) => continue,
-                    Err(_) => None,
                 },
                 None => None,
             };

@@ -17,6 +17,8 @@ pub enum Kind {
     SafeVersion = 5,
     TabletStats = 6,
     RpcResult = 7,
+    /// In the log of a brick: one value of a key of a quorum table, or its tombstone.
+    QuorumRecord = 12,
 }
 
 /// The partition of a recovery to which an entry goes.
@@ -24,7 +26,7 @@ pub enum Kind {
 pub enum Partition {
     /// The partition that holds the hash of its key. A result carries that hash itself.
     ByKeyHash,
-    /// No partition: the entry is about the log that it stands in.
+    /// No partition: the entry is about the log that it stands in, or nobody but its own log takes it.
     None,
 }
 
@@ -50,8 +52,8 @@ pub struct KindRow {
     pub alive: Alive,
 }
 
-/// All kinds, in the order of their numbers, from 1.
-pub const KINDS: [KindRow; 7] = [
+/// All kinds, in the order of their numbers.
+pub const KINDS: [KindRow; 8] = [
     row(Kind::Object, "object", Partition::ByKeyHash, Alive::WhileIndexed),
     row(Kind::Tombstone, "tombstone", Partition::ByKeyHash, Alive::WhileItsSegmentCounts),
     row(Kind::SegmentHeader, "segment header", Partition::None, Alive::InItsSegment),
@@ -59,15 +61,15 @@ pub const KINDS: [KindRow; 7] = [
     row(Kind::SafeVersion, "safe version", Partition::None, Alive::InItsSegment),
     row(Kind::TabletStats, "tablet statistics", Partition::None, Alive::InItsSegment),
     row(Kind::RpcResult, "RPC result", Partition::ByKeyHash, Alive::WhileUnacknowledged),
+    row(Kind::QuorumRecord, "quorum record", Partition::None, Alive::WhileIndexed),
 ];
 
 /// Numbers that are reserved and have no layout yet. Until they have one, reading such a number is an error.
-pub const RESERVED: [(u8, &str); 5] = [
+pub const RESERVED: [(u8, &str); 4] = [
     (8, "prepared operation"),
     (9, "prepared operation's tombstone"),
     (10, "transaction decision"),
     (11, "participant list"),
-    (12, "quorum record"),
 ];
 
 /// The largest number that fits the five bits of an entry's header.
@@ -88,6 +90,7 @@ impl Kind {
             5 => Some(Kind::SafeVersion),
             6 => Some(Kind::TabletStats),
             7 => Some(Kind::RpcResult),
+            12 => Some(Kind::QuorumRecord),
             _ => None,
         }
     }
@@ -97,7 +100,10 @@ impl Kind {
     }
 
     pub const fn row(self) -> &'static KindRow {
-        &KINDS[self as usize - 1]
+        match self {
+            Kind::QuorumRecord => &KINDS[7],
+            kind => &KINDS[kind as usize - 1],
+        }
     }
 }
 
@@ -109,11 +115,12 @@ mod tests {
     #[test]
     fn every_number_means_one_thing() {
         let mut seen = [false; KIND_NUMBER_MAX as usize + 1];
-        for (at, row) in KINDS.iter().enumerate() {
-            assert_eq!(usize::from(row.kind.number()), at + 1);
+        for row in &KINDS {
+            let number = usize::from(row.kind.number());
+            assert!(!seen[number], "{}", row.name);
             assert_eq!(Kind::from_number(row.kind.number()), Some(row.kind));
             assert_eq!(row.kind.row().name, row.name);
-            seen[at + 1] = true;
+            seen[number] = true;
         }
         for (number, name) in RESERVED {
             assert!(!seen[usize::from(number)], "{name}");

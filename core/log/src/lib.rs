@@ -12,7 +12,8 @@
 //!                    │
 //!                   log ── stream, replay, sweep            their meaning; index, tombstones, results
 //!                    │       ├─ stats ── profile ── will    their weight, and its distribution
-//!                    │       └─ ranges ── divide, intake    entries of another log's segment, and their owners
+//!                    │       ├─ ranges ── divide, intake    entries of another log's segment, and their owners
+//!                    │       └─ stamped ── adopt            values of quorum tables, in the log of a brick
 //!                    │
 //!                  scrub ── repair, loss                   damage in memory
 //! ```
@@ -20,6 +21,7 @@
 //! Not here: sending bytes to backups (replication), ownership of keys (master), time and chance (handed in).
 //! Catalogue: C1, C2, C3, C4. Source: SOSP11 2.5, TUT15 Part III.
 
+mod adopt;
 mod choose;
 mod combine;
 mod commit;
@@ -50,20 +52,22 @@ mod results;
 mod scan;
 mod scrub;
 mod segment;
+mod stamped;
 mod stats;
 mod stream;
 mod sweep;
 mod tombstones;
 mod will;
 
+pub use adopt::NotAdopted;
 pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
 pub use combine::Combined;
 pub use commit::Change;
 pub use compact::Compaction;
 pub use divide::{NotEntries, divide};
 pub use entry::{
-    Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, RpcResult, SegmentHeader,
-    TabletStat, TabletStats, Tombstone, VERSION_MAX,
+    Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, QUORUM_OVERHEAD_BYTES,
+    QuorumRecord, RpcResult, SegmentHeader, TabletStat, TabletStats, Tombstone, VERSION_MAX,
 };
 pub use expiry::EndedKey;
 pub use index::Cursor;
@@ -87,5 +91,6 @@ pub use results::{LEASE_COUNT_MAX, Recalled, Remembered};
 pub use scan::{Scanned, Shown};
 pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::SegmentInfo;
+pub use stamped::Newest;
 pub use stats::HashRange;
 pub use stream::SideId;

@@ -545,7 +545,7 @@ impl Log {
         (0..self.index.bucket_count()).for_each(|bucket| self.index.entries_of(bucket, &mut entries));
         for (what, at) in entries {
             let record = self.memory.record(at);
-            assert_eq!(what == What::Object, record.kind == Kind::Object);
+            assert_eq!(what == What::Object, record.kind != Kind::Tombstone);
             let (slot, _) = self.memory.locate(at);
             let (object_bytes, count) = seen.entry(slot).or_default();
             *count += 1;

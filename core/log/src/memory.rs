@@ -19,16 +19,17 @@ use crate::{AppendRefusal, Geometry, Kind, OlderList, Pieces, RpcResult};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::past_caches::copy_past_caches;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Position, TableId, Version};
+use ramhold_base::{ClusterTime, Position, Stamp, TableId, Version};
 
 /// The physical place of an entry in the shard's region. Valid while the entry's segment is in memory and not cleaned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Reference(pub(crate) u64);
 
-/// An object or a tombstone in this log's memory.
+/// An object, a tombstone or a quorum record in this log's memory.
 pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
     pub(crate) table: TableId,
+    /// For a quorum record: the time of its stamp.
     pub(crate) version: Version,
     pub(crate) time: u32,
     pub(crate) expires: Option<ClusterTime>,
@@ -460,6 +461,22 @@ impl Memory {
             self.with_prefix(slot, start, |_, prefix, bytes| prefix.older(bytes))
         };
         older.expect("an intact entry that is referred to is a whole record")
+    }
+
+    /// The stamp of the quorum record at a place, and whether it is a tombstone. Its checksum must have been verified in
+    /// this turn.
+    pub(crate) fn stamp(&self, at: Reference) -> (Stamp, bool) {
+        let here = self.rest_of_seglet(at);
+        let stamp = if let Some(header) = here.first_chunk::<HEADER_BYTES>()
+            && let Some(entry) = here.get(..word_of(header).entry_bytes())
+        {
+            let word = word_of(header);
+            RecordPrefix::read(word, entry).map(|prefix| (prefix.stamp(entry), word.is_deleted()))
+        } else {
+            let (slot, start) = self.locate(at);
+            self.with_prefix(slot, start, |word, prefix, bytes| (prefix.stamp(bytes), word.is_deleted()))
+        };
+        stamp.expect("an intact entry that is referred to is a whole record")
     }
 
     /// Copies the start of an entry that may cross seglets, and shows it to `view` if the entry is a record.

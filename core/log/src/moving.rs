@@ -87,6 +87,10 @@ struct Seen {
     result: Option<(LeaseId, Sequence)>,
 }
 
+fn is_indexed(kind: Kind) -> bool {
+    kind.row().alive == Alive::WhileIndexed
+}
+
 impl Source {
     pub(crate) fn is_done(&self) -> bool {
         self.offset >= self.end
@@ -157,7 +161,7 @@ impl Log {
             if count > 0 && record.as_ref().is_some_and(|record| record.time > until) {
                 break;
             }
-            let is_record = matches!(kind, Kind::Object | Kind::Tombstone);
+            let is_record = matches!(kind, Kind::Object | Kind::Tombstone | Kind::QuorumRecord);
             let is_sealed = self.memory.is_sealed(source.slot, offset, bytes) || planted(Defect::DamageMoved);
             if !is_sealed || (is_record && record.is_none()) {
                 is_damaged = true;
@@ -180,13 +184,14 @@ impl Log {
             };
             if let Some(record) = record {
                 (seen.table, seen.has_older) = (record.table, record.has_older);
-                if kind == Kind::Object {
+                if is_indexed(kind) {
                     seen.hash = match record.key.contiguous() {
                         Some(key) => hash_of(record.table, key),
                         None => hash_of(record.table, &record.key.to_vec()),
                     };
                     seen.place = self.place(record.table, seen.hash);
-                    seen.expires = record.expires;
+                    // A value of a quorum table ends for all its bricks, not here.
+                    seen.expires = record.expires.filter(|_| kind == Kind::Object);
                 }
             }
             out[count] = Some(seen);
@@ -196,7 +201,7 @@ impl Log {
         // Two loops of their own, so short that the processor has all misses of a batch under way at once: first for
         // the buckets, then for the buckets that they link to.
         let places =
-            || out[..count].iter().flatten().filter(|seen| seen.kind == Kind::Object).map(|seen| seen.place);
+            || out[..count].iter().flatten().filter(|seen| is_indexed(seen.kind)).map(|seen| seen.place);
         black_box(places().fold(0, |sum, place| sum ^ self.index.touch(place)));
         black_box(places().fold(0, |sum, place| sum ^ self.index.touch_next(place)));
         (count, is_damaged)
@@ -288,9 +293,11 @@ impl Log {
             }
         };
         let new = self.memory.reference(to, offset);
+        let stamp_newest = self.memory.segments.at(source.slot).stamp_newest;
         let segment = self.memory.segments.at_mut(to);
         let bytes = segment.len_bytes - offset;
         let moved = Counted { table: seen.table, hash: seen.hash, bytes, segment: segment.id };
+        segment.stamp_newest = segment.stamp_newest.max(stamp_newest);
         segment.live_bytes += bytes;
         segment.live_count += 1;
         segment.indexed_count += 1;

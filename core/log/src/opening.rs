@@ -43,7 +43,8 @@ pub fn parse(bytes: &[u8]) -> Option<Opening> {
             | Entry::SegmentHeader(_)
             | Entry::Object(..)
             | Entry::Tombstone(_)
-            | Entry::RpcResult(_) => break,
+            | Entry::RpcResult(_)
+            | Entry::QuorumRecord(_) => break,
         }
     }
     Some(opening)

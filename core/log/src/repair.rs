@@ -159,7 +159,8 @@ impl Log {
             | Entry::Digest(_)
             | Entry::SafeVersion(_)
             | Entry::TabletStats(_)
-            | Entry::RpcResult(_) => OlderList::NONE,
+            | Entry::RpcResult(_)
+            | Entry::QuorumRecord(_) => OlderList::NONE,
         };
         let with = |older: OlderList| match *entry {
             Entry::Object(object, _) => Entry::Object(object, older),
@@ -239,6 +240,7 @@ fn is_of(entry: &Entry<'_>, original: &Entry<'_>) -> bool {
 fn key_of<'a>(entry: &Entry<'a>) -> Option<(TableId, &'a [u8])> {
     match entry {
         Entry::Object(object, _) => Some((object.table, object.key)),
+        Entry::QuorumRecord(record) => Some((record.table, record.key)),
         Entry::Tombstone(_)
         | Entry::SegmentHeader(_)
         | Entry::Digest(_)

@@ -48,7 +48,9 @@ impl Log {
                 Ok(Replayed::Noted)
             }
             Entry::RpcResult(result) => self.replay_result(side, result),
-            Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) => Ok(Replayed::Noted),
+            Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) | Entry::QuorumRecord(_) => {
+                Ok(Replayed::Noted)
+            }
         }
     }
 

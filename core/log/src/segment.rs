@@ -35,6 +35,8 @@ pub struct SegmentInfo {
     /// The part of `live_bytes` that is results.
     pub result_bytes: u32,
     pub(crate) tombstones: TombstoneCounts,
+    /// The highest time of the stamps of its quorum records; 0 if it has none.
+    pub stamp_newest: u64,
     /// Entries that the index refers to. The segment cannot be freed before this is 0.
     pub indexed_count: u32,
     /// A cleaning pass works on the segment.
@@ -88,6 +90,7 @@ impl SegmentInfo {
             tombstone_bytes: 0,
             result_bytes: 0,
             tombstones: TombstoneCounts::default(),
+            stamp_newest: 0,
             indexed_count: 0,
             in_pass: false,
             is_compacted: false,

@@ -144,7 +144,8 @@ impl Log {
         let own = self.memory.segments.iter().filter(move |segment| segment.stream == stream);
         let dead = own.filter(|segment| {
             let is_busy = segment.in_pass || segment.is_image || segment.side.is_some() || segment.is_kept;
-            segment.closed && segment.live_bytes == 0 && segment.doubtful_bytes == 0 && !is_busy
+            let is_dead = segment.live_bytes == 0 && segment.doubtful_bytes == 0;
+            segment.closed && is_dead && !is_busy && self.may_forget(segment)
         });
         dead.map(|segment| segment.id)
     }
@@ -392,6 +393,11 @@ impl Log {
         let segments: Vec<SegmentId> = self.side(side).segments.iter().copied().collect();
         segments.into_iter().for_each(|id| self.free_segment(id));
         self.sides.remove(&side);
+    }
+
+    /// Makes an adopted segment part of a stream.
+    pub(crate) fn join_stream(&mut self, stream: StreamId, id: SegmentId) {
+        self.streams.get_mut(&stream).expect("a stream is opened before it is used").segments.insert(id);
     }
 
     pub(crate) fn check_streams(&self) {

@@ -11,7 +11,7 @@ use crate::index::Cursor;
 use crate::index::bucket::What;
 use crate::log::{Dead, Log};
 use crate::segment::Slot;
-use crate::{HashRange, Reference, SideId};
+use crate::{HashRange, Kind, Reference, SideId};
 use ramhold_base::{KeyHash, TableId};
 use std::ops::ControlFlow;
 
@@ -45,7 +45,10 @@ impl Log {
             if range.contains(range.table, hash) {
                 let dead = log.dead(at);
                 log.take_out(bucket, range.table, hash, dead);
-                log.raise_safe_version(dead.version.next());
+                // In the log of a brick the safe version is the bound of what was forgotten.
+                if dead.kind != Kind::QuorumRecord {
+                    log.raise_safe_version(dead.version.next());
+                }
             }
             ControlFlow::Continue(())
         });

@@ -6,7 +6,7 @@
 //! The set is bounded: stamps up to a bound are forgotten. The bound only rises. For a stamp that is not above it, the
 //! set has no answer.
 
-use crate::stamp::Stamp;
+use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
 use std::collections::{BTreeMap, BTreeSet};
 

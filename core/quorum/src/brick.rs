@@ -10,8 +10,8 @@
 //! Not here: time (the caller's: the median of the brick's own clock and its siblings'), the tablets that it holds.
 
 use crate::message::{Answer, Ask, BrickId, Life, Said, Write};
-use crate::stamp::Stamp;
 use crate::{AHEAD_PUT, AHEAD_REPAIR, HORIZON};
+use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,9 +4,9 @@
 //! answers the time goes on by the host's monotonic clock, which need not be right about the date.
 
 use crate::message::BrickId;
-use crate::stamp::{SessionId, Stamp};
 use ramhold_base::Instant;
 use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{SessionId, Stamp};
 use std::collections::BTreeMap;
 
 /// The lower one of the two in the middle, if their number is even. `None` of nothing.

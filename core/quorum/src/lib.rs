@@ -28,7 +28,6 @@ mod get;
 mod message;
 mod put;
 mod rebuild;
-mod stamp;
 mod tally;
 mod thresholds;
 
@@ -38,8 +37,8 @@ pub use clock::{SessionClock, median};
 pub use get::{Get, Got};
 pub use message::{Answer, Ask, BrickId, Life, Out, Said, Write};
 pub use put::{Phases, Put, Written};
+pub use ramhold_base::{SessionId, Stamp};
 pub use rebuild::Rebuild;
-pub use stamp::{SessionId, Stamp};
 pub use thresholds::{NotAQuorum, Thresholds};
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The words between a session and a brick, about one key.
 
-use crate::stamp::Stamp;
 use ramhold_base::Instant;
+use ramhold_base::Stamp;
 
 /// A brick, as its cluster numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -9,10 +9,10 @@
 
 use crate::clock::SessionClock;
 use crate::message::{Answer, Ask, BrickId, Out, Said, Write};
-use crate::stamp::Stamp;
 use crate::tally::{Lives, Tally};
 use crate::thresholds::Thresholds;
 use ramhold_base::Instant;
+use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
 use std::time::Duration;
 

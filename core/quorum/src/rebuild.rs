@@ -7,7 +7,7 @@
 //! Source: docs/protocols/quorum.md, rule 10.
 
 use crate::message::BrickId;
-use crate::stamp::Stamp;
+use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
 use std::collections::BTreeMap;
 

@@ -35,7 +35,8 @@ fn versions(log: &Log) -> BTreeMap<Key, Versions> {
                 | Entry::Digest(_)
                 | Entry::SafeVersion(_)
                 | Entry::TabletStats(_)
-                | Entry::RpcResult(_) => {}
+                | Entry::RpcResult(_)
+                | Entry::QuorumRecord(_) => {}
             }
         }
     }

@@ -380,6 +380,7 @@ pub fn entry_hash(entry: &Entry<'_>) -> KeyHash {
             hash_of(*table, key)
         }
         Entry::RpcResult(result) => result.hash,
+        Entry::QuorumRecord(record) => hash_of(record.table, record.key),
         Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::SafeVersion(_) | Entry::TabletStats(_) => {
             KeyHash(0)
         }

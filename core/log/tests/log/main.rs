@@ -16,4 +16,5 @@ mod replay;
 mod rot;
 mod scan;
 mod side;
+mod stamped;
 mod will;

@@ -1,6 +1,6 @@
 //! The stamp of a value: its place in the order of all values of its key.
 
-use ramhold_base::Rng;
+use crate::Rng;
 use std::fmt;
 
 /// 64 random bits that name a session; the last one is 0.

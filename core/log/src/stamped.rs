@@ -1,0 +1,143 @@
+//! Quorum records: the values and tombstones of a brick's keys, ordered by their stamps.
+//!
+//! The index refers to the newest record of each key, be it a value or a tombstone. A record names no other segments,
+//! because a tombstone stays in the index until all bricks have it, and a restart takes the newest of what it finds.
+//!
+//! A record that was superseded is remembered as well: a brick must answer for it that it was stored (the applied set,
+//! core/quorum). The set is rebuilt from the log after a restart. Therefore a segment with a record above the *bound* is
+//! neither cleaned nor given up, even if nothing in it is live. The bound is the time of stamps up to which the brick has
+//! forgotten. It is the safe version of a brick's log, so each head tells it before anything is freed because of it.
+//!
+//! Invariants:
+//! - the index refers to the record with the highest stamp of each key;
+//! - a segment leaves the log only when no stamp in it is above the bound;
+//! - the bound only rises.
+//!
+//! Not here: which stamps may be stored (core/quorum), a log that is taken over after a restart (`adopt`).
+//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5.
+
+use crate::index::bucket::What;
+use crate::log::{AppendRefusal, Log, Purpose, Unreadable, Written};
+use crate::profile::Counted;
+use crate::{Entry, Kind, Pieces, QuorumRecord, Reference, SegmentInfo};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{ClusterTime, KeyHash, Stamp, StreamId, TableId, Version};
+
+/// The newest record of a key.
+#[derive(Clone, Copy)]
+pub struct Newest<'a> {
+    pub at: Reference,
+    pub stamp: Stamp,
+    /// The time from which the value does not exist. The log has no clock: the caller compares.
+    pub expires: Option<ClusterTime>,
+    /// `None`: a tombstone.
+    pub value: Option<Pieces<'a>>,
+    pub entry_bytes: u32,
+}
+
+impl Log {
+    /// The newest record of a key. `hash` is the key's placement hash.
+    pub fn newest(
+        &self,
+        table: TableId,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<Option<Newest<'_>>, Unreadable> {
+        let found = self.lookup(table, hash, key)?;
+        Ok(found.map(|found| {
+            let (stamp, is_deleted) = self.memory.stamp(found.at);
+            Newest {
+                at: found.at,
+                stamp,
+                expires: found.expires,
+                value: (!is_deleted).then_some(found.value),
+                entry_bytes: found.entry_bytes(),
+            }
+        }))
+    }
+
+    /// Appends a record to a stream's head and makes the index lead from its key to it. `replaces` is the record that
+    /// `newest` found for this key in the same turn. Its stamp must be lower.
+    pub fn store(
+        &mut self,
+        stream: StreamId,
+        purpose: Purpose,
+        hash: KeyHash,
+        record: &QuorumRecord<'_>,
+        replaces: Option<Reference>,
+    ) -> Result<Written, AppendRefusal> {
+        let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
+        let dead = replaces.map(|at| self.dead(at));
+        if let Some(at) = replaces {
+            assert!(self.memory.stamp(at).0 < record.stamp, "the newest stamp wins");
+        }
+        let place = self.place(record.table, hash);
+        if dead.is_none() {
+            self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
+        }
+        let floor = self.floor(purpose);
+        self.admit(head, record.entry_bytes(), floor)?;
+
+        // From here on nothing can fail.
+        let offset = self.memory.append(head, &Entry::QuorumRecord(*record));
+        let at = self.memory.reference(head, offset);
+        let segment = self.memory.segments.at_mut(head);
+        let bytes = segment.len_bytes - offset;
+        let position = ramhold_base::Position { segment: segment.id, offset: segment.len_bytes };
+        let counted = Counted { table: record.table, hash, bytes, segment: segment.id };
+        self.count_record(at, bytes, record);
+        self.note_end(place, record.expires);
+        match dead {
+            Some(dead) => {
+                self.index.replace(place, dead.at, What::Object, at);
+                self.bury(record.table, hash, &dead);
+            }
+            None => {
+                self.index.insert(place, What::Object, at);
+                self.note_new_key(record.table, hash);
+            }
+        }
+        self.counters.add(&counted, self.next_segment_id());
+        self.forgive(place);
+        Ok(Written { at, position })
+    }
+
+    /// Counts a record to which the index is about to refer.
+    pub(crate) fn count_record(&mut self, at: Reference, bytes: u32, record: &QuorumRecord<'_>) {
+        let (slot, _) = self.memory.locate(at);
+        let segment = self.memory.segments.at_mut(slot);
+        segment.live_bytes += bytes;
+        segment.live_count += 1;
+        segment.indexed_count += 1;
+        segment.stamp_newest = segment.stamp_newest.max(record.stamp.time);
+    }
+
+    /// Makes the index find a value when its time has come.
+    pub(crate) fn note_end(&mut self, place: u64, expires: Option<ClusterTime>) {
+        if let Some(end) = expires {
+            self.may_expire = true;
+            self.index.lower_end(place, end);
+        }
+    }
+
+    /// The bound: the time of stamps up to which a brick has forgotten what it stored.
+    pub fn bound(&self) -> u64 {
+        self.safe_version().0
+    }
+
+    /// Raises the bound. It is durable with the next head of a stream.
+    pub fn raise_bound(&mut self, bound: u64) {
+        self.raise_safe_version(Version(bound));
+    }
+
+    /// Whether a segment holds nothing that must be remembered although it was superseded.
+    pub(crate) fn may_forget(&self, segment: &SegmentInfo) -> bool {
+        segment.stamp_newest <= self.bound() || planted(Defect::QuorumAppliedCleaned)
+    }
+
+    /// The stamp of the record at a place that was handed out in the same turn.
+    pub fn stamp_at(&self, at: Reference) -> Option<Stamp> {
+        let record = self.memory.record(at);
+        (record.kind == Kind::QuorumRecord).then(|| self.memory.stamp(at).0)
+    }
+}
