@@ -70,6 +70,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumAppliedCleaned", "there are no quorum tables"),
     ("QuorumAppliedNotRebuilt", "there are no quorum tables"),
     ("QuorumOlderAdopted", "there are no quorum tables"),
+    ("QuorumOwnClockCounts", "there are no quorum tables"),
+    ("QuorumLossMarkedLate", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -203,6 +205,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumAppliedCleaned", "ramhold-log", "log", "stamped::"),
     ("QuorumAppliedNotRebuilt", "ramhold-log", "log", "stamped::"),
     ("QuorumOlderAdopted", "ramhold-log", "log", "stamped::"),
+    ("QuorumOwnClockCounts", "ramhold-world", "bricks", "runs::one_brick_whose_clock"),
+    ("QuorumLossMarkedLate", "ramhold-world", "bricks", "runs::a_brick_that_lost_its_power"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

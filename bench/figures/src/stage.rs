@@ -256,6 +256,7 @@ impl Plan {
                 ..plain
             },
             backup_config: BackupConfig {
+                is_own: false,
                 segment_bytes,
                 frames_max: if member.device.is_some() { 100_000 } else { 0 },
                 // All frames at the start: a cluster that has run for a while has its frames.

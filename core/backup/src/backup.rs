@@ -157,6 +157,12 @@ impl Backup {
         earliest(earliest(flush, ask), earliest(grow, earliest(find, self.collection.call_deadline())))
     }
 
+    /// Whether buffers of the last life are gone that may have held more than its device. `None`: not known yet. It is
+    /// known before the server may enlist, and forgotten once the server has.
+    pub fn has_lost_buffers(&self) -> Option<bool> {
+        self.start.has_lost_buffers()
+    }
+
     /// Whether the device has failed, so that nothing here can be trusted any more.
     pub fn has_failed(&self) -> bool {
         self.device.disk.has_failed()
@@ -173,7 +179,7 @@ impl Backup {
             self.advance_start(now, effects);
             let step = &mut self.device.step(now, effects);
             let (replicas, space) = (&mut self.replicas, &mut self.space);
-            if self.life.is_serving() {
+            if self.life.is_serving() && !step.config.is_own {
                 self.collection.advance(view, replicas, &mut self.works, step);
             }
             replicas.settle(space, step);

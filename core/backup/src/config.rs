@@ -23,6 +23,9 @@ pub struct BackupConfig {
     pub needed_interval: Duration,
     /// The name of the directory of the frames in status and warnings.
     pub directory: String,
+    /// The replicas are those of this process's own log, which keeps its id from life to life: no master is asked which
+    /// of them it needs.
+    pub is_own: bool,
     /// The description, in status, of the place of acknowledged writes until they are flushed.
     pub mode: String,
 }

@@ -51,7 +51,9 @@ impl ReplicaReads {
         let held = replicas.of_segment(&key);
         let certified =
             held.filter_map(|replica| replica.stored.certificate.map(|certificate| (replica, certificate)));
-        let is_sound = |replica: &Replica| !replica.corrupt && !replica.cut;
+        // A brick takes what is left of its own log.
+        let may_be_cut = step.config.is_own;
+        let is_sound = |replica: &Replica| !replica.corrupt && (may_be_cut || !replica.cut);
         let (replica, certificate) = certified
             .max_by_key(|(replica, certificate)| (is_sound(replica), certificate.length))
             .ok_or(Status::UnknownReplica)?;

@@ -39,6 +39,7 @@ pub(crate) struct Start {
     phase: Phase,
     pub scan: Scan,
     is_synced: bool,
+    has_lost_buffers: Option<bool>,
     /// Replicas found in buffers whose frames held nothing yet. They get frames before all others.
     homeless: Vec<ReplicaNumber>,
 }
@@ -49,6 +50,11 @@ impl Start {
         self.phase == Phase::Over
     }
 
+    /// Whether the last life's buffers are gone, and it had not put everything on the device.
+    pub fn has_lost_buffers(&self) -> Option<bool> {
+        self.has_lost_buffers
+    }
+
     /// Whether all that was found is also on the device.
     pub fn is_durable(&self) -> bool {
         self.is_over() && self.is_synced
@@ -56,8 +62,11 @@ impl Start {
 
     pub fn on_buffers_found(&mut self, found: BuffersFound, config: &BackupConfig) {
         match found {
-            BuffersFound::OfLastLife => {}
-            BuffersFound::Foreign => self.scan.skip_buffers(config.buffer_count()),
+            BuffersFound::OfLastLife => self.has_lost_buffers = Some(false),
+            BuffersFound::Foreign { are_lost } => {
+                self.has_lost_buffers = Some(are_lost);
+                self.scan.skip_buffers(config.buffer_count());
+            }
         }
         self.phase = Phase::Heads;
     }

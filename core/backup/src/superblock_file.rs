@@ -21,8 +21,11 @@ use ramhold_base::{ClusterId, DirectoryId, DiskFile, Level, Mark, Rng, ServerId}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BuffersFound {
     OfLastLife,
-    /// The contents of the buffer file are not from this directory's last life.
-    Foreign,
+    /// The contents of the buffer file are not from this directory's last life. `are_lost`: that life had buffers, and did
+    /// not end with everything on the device.
+    Foreign {
+        are_lost: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -128,13 +131,14 @@ impl SuperblockFile {
         let are_of_last_life = known != 0 && decode_buffer_id(bytes) == Some(known);
         let id = if are_of_last_life || (is_clean && known != 0) { known } else { self.rng.id() };
         step.directory.buffer_id = id;
-        if known != 0 && id != known {
+        let are_lost = known != 0 && id != known;
+        if are_lost {
             step.effects.report(
                 Level::Warn,
                 "the buffers of the last life are gone: replicas not on the device are cut",
             );
         }
-        if are_of_last_life { BuffersFound::OfLastLife } else { BuffersFound::Foreign }
+        if are_of_last_life { BuffersFound::OfLastLife } else { BuffersFound::Foreign { are_lost } }
     }
 
     pub fn on_buffers_reserved(&self, step: &mut DeviceStep<'_>) {

@@ -268,6 +268,10 @@ defects! {
     QuorumAppliedCleaned;
     /// A brick that starts again does not remember what was superseded.
     QuorumAppliedNotRebuilt;
+    /// A brick judges by its own clock before it has heard its siblings'.
+    QuorumOwnClockCounts;
+    /// A brick that lost its buffers notes that when it has read its log, and the backup has forgotten it by then.
+    QuorumLossMarkedLate;
     /// After a restart the record that is found last wins, not the newest.
     QuorumOlderAdopted;
 

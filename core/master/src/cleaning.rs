@@ -10,47 +10,25 @@ use crate::expiry::Over;
 use crate::service::Service;
 use crate::tablets::TabletState;
 use ramhold_base::{SegmentId, StreamId};
-use ramhold_log::{Purpose, Reference, Step as CopyStep};
+use ramhold_log::{Purpose, Reference};
 use ramhold_replication::FlushWish;
-use ramhold_shard::{FRUITLESS_PAUSE, LogSegments};
+use ramhold_shard::{IDLE_WORK, LogSegments, PRESSED_WORK};
 use ramhold_wire::Step;
-
-/// The work that an idle shard does before it looks for requests again: some 30 microseconds.
-const IDLE_WORK: u64 = 32 * 1024;
-/// The most work that a write does that finds no memory, before it gives up for now: some 300 microseconds.
-const PRESSED_WORK: u64 = 256 * 1024;
 
 impl Service {
     /// Does the work that a write of `bytes` pays for.
     pub fn pay_for_cleaning(&mut self, step: &mut Step<'_>, bytes: u64) {
-        if !self.shard.wants_cleaning() {
-            self.shard.cleaning.credit = 0;
-            return;
-        }
-        self.shard.cleaning.pause = FRUITLESS_PAUSE;
-        let usage = self.shard.log.usage();
-        let plan = self.shard.cleaning.plan;
-        // A quarter more than the work that keeps the level of free memory; twice that work when half of the runway is
-        // used.
-        let runway = self.shard.cleaning.config.runway_bytes;
-        let is_short = usage.free_bytes < usage.reserve_bytes + runway / 2;
-        let quarters = if is_short { 8 } else { 5 };
-        let work = (bytes * plan.work).checked_div(plan.gain).map_or(bytes, |work| work * quarters / 4);
-        self.shard.cleaning.credit = (self.shard.cleaning.credit + work).min(4 * PRESSED_WORK);
-        if self.shard.cleaning.credit >= IDLE_WORK / 4 {
-            self.clean(step, self.shard.cleaning.credit);
+        if let Some(work) = self.shard.pay_for_cleaning(bytes) {
+            self.clean(step, work);
         }
     }
 
     /// Cleans for a write that found no memory. Returns whether it may help to try again, now or later.
     pub fn clean_for_room(&mut self, step: &mut Step<'_>, purpose: Purpose) -> bool {
-        self.shard.cleaning.is_pressed = purpose == Purpose::Freeing;
-        if self.shard.cleaning.is_pressed {
-            self.shard.cleaning.fruitless_until = None;
-        }
+        self.shard.cleaning.press(purpose == Purpose::Freeing);
         self.clean(step, PRESSED_WORK);
-        self.shard.cleaning.is_pressed = false;
-        self.shard.cleaning.active.is_some() || self.shard.cleaning.is_waiting() || self.shard.has_room()
+        self.shard.cleaning.press(false);
+        self.shard.may_get_room()
     }
 
     /// Cleans a slice when the shard has nothing else to do.
@@ -62,42 +40,13 @@ impl Service {
 
     /// Does at most `work` bytes of work, as far as there is something to do.
     fn clean(&mut self, step: &mut Step<'_>, mut work: u64) {
-        while work > 0 && !self.shard.is_pass_waiting() && self.begin_pass(step) {
-            let before = self.shard.moved();
+        loop {
             let (shard, owner) = self.shard_and_owner();
-            let copied = shard.copy(step.now, work, step.view, &owner);
-            let after = self.shard.moved();
-            let done = after.bytes - before.bytes
-                + ramhold_log::LOOK_COST * (after.entries_seen - before.entries_seen);
-            work = work.saturating_sub(done);
-            self.shard.cleaning.credit = self.shard.cleaning.credit.saturating_sub(done);
-            self.shard.count(before, after);
-            self.shard.begin_survivors();
-            match copied {
-                CopyStep::Working => break,
-                CopyStep::NoMemory => {
-                    self.shard.pause_cleaning(step.now);
-                    break;
-                }
-                CopyStep::Done => self.shard.finish_copy(step.effects),
-                CopyStep::Expired(at) => {
-                    self.shard.cleaning.expired_stay = !self.expire_at(step, at);
-                }
-                CopyStep::Damaged { segment, offset } => {
-                    self.shard.cleaning.counters.damaged += 1;
-                    self.shard.cleaning.waits_for = Some(segment);
-                    self.shard.note_damage(step, segment, offset);
-                    break;
-                }
-            }
+            let Some(expired) = shard.clean(step, &owner, &mut work) else { break };
+            self.shard.cleaning.expired_stay = !self.expire_at(step, expired);
         }
         self.advance_cleaning(step);
         self.replicate_cleaning(step);
-    }
-
-    fn begin_pass(&mut self, step: &mut Step<'_>) -> bool {
-        let (shard, owner) = self.shard_and_owner();
-        shard.begin_pass(step, &owner)
     }
 
     /// Rolls a stream to its next head.
@@ -151,22 +100,11 @@ impl Service {
     /// tablet that is being reclassed, and recovered partitions wait for.
     pub fn wish_flushed(&mut self) {
         let settling = self.settling.wishes(&self.shard);
-        let cleaning = &self.shard.cleaning;
-        let has_wishes = cleaning.is_waiting() || !cleaning.compacted.is_empty();
-        if !has_wishes && self.wishes_to_move.is_empty() && settling.is_empty() {
+        if !self.shard.cleaning.has_wishes() && self.wishes_to_move.is_empty() && settling.is_empty() {
             return;
         }
-        let replicator = &self.shard.replicator;
-        self.shard.cleaning.compacted.retain(|stream, position| replicator.flushed(*stream) < *position);
-        let compacted =
-            self.shard.cleaning.compacted.iter().map(|(stream, at)| FlushWish::UpTo(*stream, *at));
-        let retiring =
-            self.shard.cleaning.retiring.iter().flat_map(|retiring| self.shard.wishes_of(retiring));
-        let entering = self.shard.cleaning.entering.iter().flat_map(|survivors| &survivors.side.begun);
-        let entering = entering.map(|segment| FlushWish::Whole(*segment));
-        let moving = self.wishes_to_move.iter().copied();
-        let wishes: Vec<FlushWish> =
-            compacted.chain(entering).chain(retiring).chain(moving).chain(settling).collect();
+        let mut wishes: Vec<FlushWish> = self.shard.cleaning_wishes();
+        wishes.extend(self.wishes_to_move.iter().copied().chain(settling));
         self.shard.replicator.want_flushed(wishes);
     }
 }

@@ -6,6 +6,7 @@
 //! Not here: the decisions of any role. The same wiring runs on Linux (`io/runtime`) and in the simulator
 //! (`testing/world`). Protocol: docs/protocols/membership.md. Catalogue: B2, E1, F1, F8.
 
+mod brick;
 mod config;
 mod copies;
 mod enlisting;
@@ -19,7 +20,12 @@ mod seen;
 mod server;
 mod telling;
 
+pub use brick::{BrickNode, BrickNodeConfig, EXIT_BRICK_FAILED};
 pub use config::ServerConfig;
+pub use ramhold_brick::{
+    Answered, Asker, Brick, BrickConfig, BrickState, NotTaken, Refusal, SiblingState, TableState,
+    TabletState, Value,
+};
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig, Rebuild, term_record};
 pub use ramhold_resp::{CrossSlot, Process, RespConfig};
 pub use seen::{RespSeen, ServerSeen};

@@ -53,6 +53,11 @@ impl<K: Ord + Clone> Applied<K> {
         }
     }
 
+    /// The oldest stamp that is remembered.
+    pub fn oldest(&self) -> Option<Stamp> {
+        self.stamps.first().map(|(stamp, _)| *stamp)
+    }
+
     /// The number of stamps that are remembered.
     pub fn len(&self) -> usize {
         self.stamps.len()

@@ -28,6 +28,10 @@ pub enum Stored {
     Later(Ticket),
 }
 
+/// A shelf has no room for a value now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoRoom;
+
 /// The values of a brick, and what it remembers of those that were overwritten.
 pub trait Shelf<K, V> {
     /// `Stamp::NONE` if the key was never written.
@@ -38,8 +42,9 @@ pub trait Shelf<K, V> {
     fn has_applied(&self, key: &K, stamp: Stamp) -> bool;
     /// Whether `has_applied` has no answer, because the stamp is too old.
     fn has_forgotten(&self, stamp: Stamp) -> bool;
-    /// Stores a value over all others. The stamp before it counts as applied from now on.
-    fn store(&mut self, key: &K, stamp: Stamp, value: Option<V>) -> Stored;
+    /// Stores a value over all others. The stamp before it counts as applied from now on. Without room nothing changes, and
+    /// the brick is silent: it may store the same stamp later.
+    fn store(&mut self, key: &K, stamp: Stamp, value: Option<V>) -> Result<Stored, NoRoom>;
 }
 
 /// The effect of a write.
@@ -159,7 +164,7 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     ) -> Option<Said<V>> {
         match verdict {
             Verdict::Store => {
-                if let Stored::Later(ticket) = shelf.store(key, write.stamp, write.value) {
+                if let Stored::Later(ticket) = shelf.store(key, write.stamp, write.value).ok()? {
                     self.unstored.insert(key.clone(), ticket);
                 }
                 Some(Said::Applied)
@@ -175,8 +180,9 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         let late = std::mem::take(&mut self.late);
         let mut answers = Vec::new();
         for (asker, key, write) in late {
-            let said = self.obey(Verdict::Store, &key, write, shelf).expect("what is stored is told");
-            answers.extend(self.answer(time, &key, asker, said));
+            if let Some(said) = self.obey(Verdict::Store, &key, write, shelf) {
+                answers.extend(self.answer(time, &key, asker, said));
+            }
         }
         answers
     }

@@ -32,7 +32,7 @@ mod tally;
 mod thresholds;
 
 pub use applied::Applied;
-pub use brick::{Brick, Shelf, Stored, Ticket};
+pub use brick::{Brick, NoRoom, Shelf, Stored, Ticket};
 pub use clock::{SessionClock, median};
 pub use get::{Get, Got};
 pub use message::{Answer, Ask, BrickId, Life, Out, Said, Write};

@@ -380,6 +380,12 @@ impl Replicator {
             return;
         }
         let epoch = segment.epoch;
+        if self.config.is_own {
+            // A restart takes the newest head of the device, whatever others know.
+            segment.recorded = epoch;
+            stream.recorded = stream.recorded.max(head);
+            return;
+        }
         // A replica that was a head's is not freed before a newer head is recorded: see `advance_frees`.
         let is_newest = !stream.may_be_head(stream.retired) || stream.retired >= head;
         let is_wanted = if stream.registered { segment.recorded != epoch || !is_newest } else { true };

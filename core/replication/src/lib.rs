@@ -14,6 +14,7 @@
 //! Not here: choosing backups (placement), the log's bytes (log), buffers and disks (backup).
 //! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8, D9, F8. Source: SOSP11 2.4, TUT15 Part III.
 
+mod adopt;
 mod advance;
 mod answers;
 mod copies;
@@ -68,6 +69,9 @@ pub struct ReplicationConfig {
     pub shard: ShardId,
     /// Whether replicas may be on the master's own failure domain.
     pub local_allowed: bool,
+    /// The log belongs to a brick: the backup of its own process keeps it, and nobody else recovers it. So no
+    /// coordinator records its streams and heads, and the backup is never lost.
+    pub is_own: bool,
     /// An append that is not answered for this long is sent again. The time is longer for large messages and slow
     /// backups.
     pub append_timeout: Duration,
@@ -87,10 +91,23 @@ pub struct ReplicationConfig {
 }
 
 impl ReplicationConfig {
+    /// For the log of a brick, of which its own device is the only keeper.
+    pub fn own(shard: ShardId) -> ReplicationConfig {
+        // A device that hangs is waited for: there is no other one.
+        let replica_timeout = Duration::from_secs(u64::from(u32::MAX));
+        ReplicationConfig {
+            local_allowed: true,
+            is_own: true,
+            replica_timeout,
+            ..ReplicationConfig::new(shard)
+        }
+    }
+
     pub fn new(shard: ShardId) -> ReplicationConfig {
         ReplicationConfig {
             shard,
             local_allowed: false,
+            is_own: false,
             append_timeout: Duration::from_millis(250),
             replica_timeout: Duration::from_secs(3),
             in_flight_max: 4,
@@ -217,7 +234,8 @@ impl Replicator {
         assert!(!self.streams.contains_key(&stream), "a stream is added once");
         assert_eq!(class.replicas == 0, class.durability == Durability::None);
         self.replicas_max = self.replicas_max.max(class.replicas);
-        self.streams.insert(stream, Stream::new(class, neighbourhood));
+        let registered = self.config.is_own;
+        self.streams.insert(stream, Stream { registered, ..Stream::new(class, neighbourhood) });
     }
 
     /// The highest number of replicas of any stream.

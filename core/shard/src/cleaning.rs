@@ -17,7 +17,7 @@ use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Mark, Position, SegmentId, StreamId};
 use ramhold_log::{
-    Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Step as CopyStep, Wish,
+    Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Reference, Step as CopyStep, Wish,
 };
 use ramhold_replication::FlushWish;
 use ramhold_wire::status::CleaningStatus;
@@ -32,6 +32,10 @@ const WAITING_COUNT_MAX: usize = 4;
 pub const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
 /// How often a master looks for dead segments while backups have no frames for it.
 const DEAD_LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// The work that an idle shard does before it looks for requests again: some 30 microseconds.
+pub const IDLE_WORK: u64 = 32 * 1024;
+/// The most work that a write does that finds no memory, before it gives up for now: some 300 microseconds.
+pub const PRESSED_WORK: u64 = 256 * 1024;
 const FRUITLESS_PAUSE_MAX: Duration = Duration::from_millis(128);
 
 /// When cleaning runs, and by which passes.
@@ -126,6 +130,19 @@ impl Cleaning {
         !self.entering.is_empty() || !self.retiring.is_empty() || !self.swapping.is_empty()
     }
 
+    /// A remove waits for memory, or does not any more.
+    pub fn press(&mut self, is_pressed: bool) {
+        self.is_pressed = is_pressed;
+        if is_pressed {
+            self.fruitless_until = None;
+        }
+    }
+
+    /// Whether something waits for the devices.
+    pub fn has_wishes(&self) -> bool {
+        self.is_waiting() || !self.compacted.is_empty()
+    }
+
     /// Whether a pass still has to be entered, which needs a roll.
     pub fn is_under_way(&self) -> bool {
         self.active.is_some() || !self.entering.is_empty()
@@ -210,6 +227,70 @@ impl Shard {
         usage.free_bytes > usage.reserve_bytes + largest + seglet
     }
 
+    /// The price of a write of `bytes`. Returns the work to be done now, if it is worth a slice.
+    pub fn pay_for_cleaning(&mut self, bytes: u64) -> Option<u64> {
+        if !self.wants_cleaning() {
+            self.cleaning.credit = 0;
+            return None;
+        }
+        self.cleaning.pause = FRUITLESS_PAUSE;
+        let (usage, plan) = (self.log.usage(), self.cleaning.plan);
+        // A quarter more than the work that keeps the level of free memory; twice that work when half of the runway is
+        // used.
+        let is_short = usage.free_bytes < usage.reserve_bytes + self.cleaning.config.runway_bytes / 2;
+        let quarters = if is_short { 8 } else { 5 };
+        let work = (bytes * plan.work).checked_div(plan.gain).map_or(bytes, |work| work * quarters / 4);
+        self.cleaning.credit = (self.cleaning.credit + work).min(4 * PRESSED_WORK);
+        (self.cleaning.credit >= IDLE_WORK / 4).then_some(self.cleaning.credit)
+    }
+
+    /// Whether there is room, or cleaning may make some.
+    pub fn may_get_room(&self) -> bool {
+        self.cleaning.active.is_some() || self.cleaning.is_waiting() || self.has_room()
+    }
+
+    /// Cleans until `work` is done or nothing is left to do. Returns an expired object at which the pass has stopped:
+    /// the caller removes it, or sets `expired_stay`, and goes on.
+    pub fn clean(&mut self, step: &mut Step<'_>, owner: &dyn Owner, work: &mut u64) -> Option<Reference> {
+        while *work > 0 && !self.is_pass_waiting() && self.begin_pass(step, owner) {
+            let before = self.moved();
+            let copied = self.copy(step.now, *work, step.view, owner);
+            let after = self.moved();
+            let done = after.bytes - before.bytes
+                + ramhold_log::LOOK_COST * (after.entries_seen - before.entries_seen);
+            *work = work.saturating_sub(done);
+            self.cleaning.credit = self.cleaning.credit.saturating_sub(done);
+            self.count(before, after);
+            self.begin_survivors();
+            match copied {
+                CopyStep::Working => break,
+                CopyStep::NoMemory => {
+                    self.pause_cleaning(step.now);
+                    break;
+                }
+                CopyStep::Done => self.finish_copy(step.effects),
+                CopyStep::Expired(at) => return Some(at),
+                CopyStep::Damaged { segment, offset } => {
+                    self.cleaning.counters.damaged += 1;
+                    self.cleaning.waits_for = Some(segment);
+                    self.note_damage(step, segment, offset);
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// What the devices must have so that passes can go on, and replicas be made from compacted segments.
+    pub fn cleaning_wishes(&mut self) -> Vec<FlushWish> {
+        let replicator = &self.replicator;
+        self.cleaning.compacted.retain(|stream, position| replicator.flushed(*stream) < *position);
+        let compacted = self.cleaning.compacted.iter().map(|(stream, at)| FlushWish::UpTo(*stream, *at));
+        let retiring = self.cleaning.retiring.iter().flat_map(|retiring| self.wishes_of(retiring));
+        let entering = self.cleaning.entering.iter().flat_map(|survivors| &survivors.side.begun);
+        compacted.chain(entering.map(|segment| FlushWish::Whole(*segment))).chain(retiring).collect()
+    }
+
     /// Nothing was worth cleaning. Ticks look again after a pause, which doubles each time until a write comes.
     pub fn pause_cleaning(&mut self, now: Instant) {
         self.cleaning.pause = self.cleaning.pause.clamp(FRUITLESS_PAUSE, FRUITLESS_PAUSE_MAX);
@@ -217,7 +298,7 @@ impl Shard {
         self.cleaning.pause *= 2;
     }
 
-    pub fn moved(&self) -> Moved {
+    fn moved(&self) -> Moved {
         match &self.cleaning.active {
             Some(Active::Combined(survivors)) => survivors.pass.moved(),
             Some(Active::Compaction(pass)) => pass.moved(),
@@ -225,7 +306,7 @@ impl Shard {
         }
     }
 
-    pub fn count(&mut self, before: Moved, after: Moved) {
+    fn count(&mut self, before: Moved, after: Moved) {
         let is_combined = matches!(self.cleaning.active, Some(Active::Combined(_)));
         let counters = &mut self.cleaning.counters;
         counters.entries_seen += after.entries_seen - before.entries_seen;
@@ -237,7 +318,7 @@ impl Shard {
     }
 
     /// Begins a pass if none is copying, and one is needed and worth its work. Returns whether a pass is copying.
-    pub fn begin_pass(&mut self, step: &mut Step<'_>, owner: &dyn Owner) -> bool {
+    fn begin_pass(&mut self, step: &mut Step<'_>, owner: &dyn Owner) -> bool {
         if self.cleaning.active.is_some() {
             return true;
         }
@@ -284,7 +365,7 @@ impl Shard {
         true
     }
 
-    pub fn copy(&mut self, now: Instant, work: u64, view: &View, owner: &dyn Owner) -> CopyStep {
+    fn copy(&mut self, now: Instant, work: u64, view: &View, owner: &dyn Owner) -> CopyStep {
         let expired_stay = std::mem::take(&mut self.cleaning.expired_stay);
         let grant = Grant { work, now: view.time(now), expired_stay };
         let hash_of =
@@ -296,13 +377,13 @@ impl Shard {
     }
 
     /// Tells the replicator of new side segments of the pass.
-    pub fn begin_survivors(&mut self) {
+    fn begin_survivors(&mut self) {
         let Shard { log, replicator, cleaning, side_appended, .. } = self;
         let Some(Active::Combined(survivors)) = &mut cleaning.active else { return };
         *side_appended |= begin_segments(log, replicator, &mut survivors.side, usize::MAX) > 0;
     }
 
-    pub fn finish_copy(&mut self, effects: &mut Effects) {
+    fn finish_copy(&mut self, effects: &mut Effects) {
         match self.cleaning.active.take().expect("only a pass that copies is done") {
             Active::Combined(survivors) => {
                 self.side_appended = true;

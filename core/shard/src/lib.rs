@@ -18,7 +18,7 @@ mod sides;
 mod streams;
 mod touching;
 
-pub use cleaning::{Cleaning, CleaningConfig, CleaningCounters, FRUITLESS_PAUSE};
+pub use cleaning::{Cleaning, CleaningConfig, CleaningCounters, IDLE_WORK, PRESSED_WORK};
 pub use owner::Owner;
 pub use repair::{Found, ReadBack, Scrub, ScrubConfig};
 pub use sides::{SideLog, begin_segments};

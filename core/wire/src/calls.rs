@@ -61,18 +61,20 @@ pub enum CallRole {
     Front = 5,
     /// The Redis front's calls to other servers.
     Peers = 6,
+    Brick = 7,
     /// The session of a client that is a process of its own, or a part of one.
     Client = 0xC1,
 }
 
 impl CallRole {
-    const ALL: [CallRole; 7] = [
+    const ALL: [CallRole; 8] = [
         CallRole::Process,
         CallRole::Backup,
         CallRole::Replicator,
         CallRole::Master,
         CallRole::Front,
         CallRole::Peers,
+        CallRole::Brick,
         CallRole::Client,
     ];
 

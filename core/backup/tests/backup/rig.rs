@@ -31,6 +31,7 @@ pub fn config() -> BackupConfig {
         found_cache_bytes: 0,
         needed_interval: Duration::from_secs(1),
         directory: "/data".into(),
+        is_own: false,
         mode: "buffers in memory".into(),
     }
 }

@@ -39,7 +39,7 @@ impl Bricks {
 
     /// A value is at a brick, however it came there.
     fn has(&mut self, brick: u64, value: u64, stamp: Stamp) {
-        self.all[brick as usize - 1].1.store(&KEY, stamp, Some(value));
+        self.all[brick as usize - 1].1.store(&KEY, stamp, Some(value)).expect("there is room");
     }
 
     fn held(&self, brick: u64) -> Option<u64> {

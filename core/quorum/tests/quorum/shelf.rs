@@ -1,6 +1,6 @@
 //! The memory of a made-up brick: one key, everything that was ever stored, and what is on the device.
 
-use ramhold_quorum::{Applied, Shelf, Stamp, Stored, Ticket};
+use ramhold_quorum::{Applied, NoRoom, Shelf, Stamp, Stored, Ticket};
 
 /// The only key.
 pub const KEY: u8 = 1;
@@ -66,11 +66,11 @@ impl Shelf<u8, u64> for Memory {
         self.applied.has_forgotten(stamp)
     }
 
-    fn store(&mut self, key: &u8, stamp: Stamp, value: Option<u64>) -> Stored {
+    fn store(&mut self, key: &u8, stamp: Stamp, value: Option<u64>) -> Result<Stored, NoRoom> {
         if let Some((_, before, _)) = self.stored.last() {
             self.applied.note(key, *before);
         }
         self.stored.push((self.now, stamp, value));
-        if self.is_synced { Stored::Later(Ticket(self.count())) } else { Stored::Now }
+        Ok(if self.is_synced { Stored::Later(Ticket(self.count())) } else { Stored::Now })
     }
 }

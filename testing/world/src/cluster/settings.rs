@@ -322,6 +322,7 @@ impl Cluster {
                 found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(2),
                 directory: "/data".into(),
+                is_own: false,
                 mode: "buffers".into(),
             },
             resp: self.resp.then(|| self.resp_config()),

@@ -167,6 +167,7 @@ impl Prepared {
             master: !arguments.no_master,
             master_config,
             backup_config: BackupConfig {
+                is_own: false,
                 segment_bytes: SEGMENT_BYTES,
                 frames_max: self.frames_max,
                 frames_grow_by: FRAMES_GROW_BY,

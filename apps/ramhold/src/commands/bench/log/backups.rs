@@ -122,6 +122,7 @@ impl Backups {
                 found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(1),
                 directory: String::new(),
+                is_own: false,
                 mode: String::new(),
             };
             let backup = Backup::new(config, id.raw());

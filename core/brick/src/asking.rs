@@ -1,0 +1,177 @@
+//! Questions of sessions about keys, and their answers, now or when something is durable.
+//!
+//! Not here: the rules of the register (core/quorum), the store (`store`). Catalogue: I1.
+
+use crate::brick::{Context, Phase};
+use crate::question::Key;
+use crate::store::{LogShelf, Owns};
+use crate::{Answered, Asker, Brick, Refusal, Value};
+use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::{Effects, Instant, KeyHash, Status, TableId};
+use ramhold_log::{AppendRefusal, QuorumRecord, Unreadable};
+use ramhold_quorum::Ask;
+use ramhold_shard::{Found, LogSegments};
+use ramhold_wire::{Step, View};
+
+/// The most values that wait until they are durable. More are refused.
+const WAITING_COUNT_MAX: usize = 65_536;
+/// How often a write tries again when cleaning has made room.
+const STORE_TRIES: u32 = 4;
+
+impl Brick {
+    /// A session asks about a key. Its answer, now or when something is durable, is among those of `take_answers`; a
+    /// brick that is silent has none.
+    pub fn ask(
+        &mut self,
+        now: Instant,
+        (table, key): (TableId, &[u8]),
+        ask: Ask<Value>,
+        asker: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        if self.phase != Phase::Serving {
+            return Err(Refusal::NotReady);
+        }
+        check_limits(key, &ask)?;
+        let step = &mut Step { now, view, effects };
+        let hash = self.tables.hash(table, key).ok_or(Refusal::UnknownTable)?;
+        let bytes = match &ask {
+            Ask::Write(write) => {
+                let value_bytes = write.value.as_ref().map_or(0, |value| value.bytes.len());
+                (ramhold_log::QUORUM_OVERHEAD_BYTES + key.len() + value_bytes) as u64
+            }
+            Ask::Value | Ask::Stamp => 0,
+        };
+        let key: Key = key.to_vec();
+        let asked = self.ask_register(step, (table, hash), &key, ask, asker);
+        self.advance_appended(step);
+        if bytes > 0
+            && let Some(store) = &mut self.store
+        {
+            store.pay(step, &self.tables, bytes);
+            self.release(now);
+        }
+        asked
+    }
+
+    fn ask_register(
+        &mut self,
+        step: &mut Step<'_>,
+        (table, hash): (TableId, KeyHash),
+        key: &Key,
+        ask: Ask<Value>,
+        asker: Asker,
+    ) -> Result<(), Refusal> {
+        let time = self.clock.now(step.now);
+        for _ in 0..STORE_TRIES {
+            let store = self.store.as_mut().expect("who serves has a log");
+            let Some(tablet) = self.tables.find(table, hash) else {
+                return self.answer_wrong_owner(time, table, asker);
+            };
+            if !self.clock.is_known(&tablet.siblings) {
+                return Err(Refusal::NotReady);
+            }
+            if matches!(ask, Ask::Write(_)) && store.waiting_count() >= WAITING_COUNT_MAX {
+                return Err(Refusal::TooMany);
+            }
+            let stream = tablet.stream;
+            let mut shelf = LogShelf { store, table, stream, hash, refusal: None };
+            if let Err(unreadable) = shelf.check(key) {
+                return Err(self.unreadable(step, unreadable));
+            }
+            let answers = tablet.register.ask(time, (key, ask.clone()), asker, &mut shelf);
+            let refusal = shelf.refusal;
+            self.answers.extend(answers.into_iter().map(|(asker, answer)| Answered { asker, answer }));
+            match refusal {
+                None => return Ok(()),
+                Some(AppendRefusal::HeadFull) => {
+                    if store.roll(step, &self.tables, stream).is_none() {
+                        return Err(Refusal::TooMany);
+                    }
+                }
+                Some(AppendRefusal::OutOfMemory) => {
+                    if !store.clean_for_room(step, &self.tables) {
+                        return Err(Refusal::TooMany);
+                    }
+                }
+                Some(AppendRefusal::TooLarge) => return Err(Refusal::BadRequest),
+                Some(AppendRefusal::Unreadable(unreadable)) => return Err(self.unreadable(step, unreadable)),
+            }
+        }
+        Err(Refusal::TooMany)
+    }
+
+    /// Advances after a question: only replication can have something new to do.
+    fn advance_appended(&mut self, step: &mut Step<'_>) {
+        let Some(store) = &mut self.store else { return };
+        if std::mem::take(&mut store.shard.appended) {
+            let log = LogSegments(&store.shard.log);
+            store.shard.replicator.advance_heads(step.now, &log, step.view, step.effects);
+            self.release(step.now);
+        }
+    }
+
+    /// The answer about a key that another brick has. A table of which this brick has no tablet has no epoch here.
+    fn answer_wrong_owner(&mut self, time: u64, table: TableId, asker: Asker) -> Result<(), Refusal> {
+        let own = self.tables.all().find(|tablet| tablet.range.table == table);
+        let answer = own.map(|tablet| tablet.register.wrong_owner(time)).ok_or(Refusal::UnknownTable)?;
+        self.answers.push(Answered { asker, answer });
+        Ok(())
+    }
+
+    /// Begins the repair of a damaged entry.
+    fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Refusal {
+        let Unreadable::Damaged(at) = unreadable else { return Refusal::Corrupt };
+        let store = self.store.as_mut().expect("who reads has a log");
+        let (segment, offset) = store.shard.log.place_of(at);
+        store.shard.note_damage(step, segment, offset);
+        self.advance_repairs(step);
+        match self.store.as_ref().map(|store| store.shard.scrub.refusal(segment)) {
+            Some(Status::Retry) => Refusal::Retry,
+            _ => Refusal::Corrupt,
+        }
+    }
+
+    pub(crate) fn advance_repairs(&mut self, step: &mut Step<'_>) {
+        let now = step.now;
+        let Brick { store: Some(store), tables, calls, failure, .. } = self else { return };
+        let mut open = |address, deadline, read| calls.open(address, now, deadline, Context::ReadBack(read));
+        for found in store.shard.advance_repairs(step, &Owns(tables), &mut open) {
+            let Found::Beyond(segment) = found else { continue };
+            *failure = Some(format!(
+                "{segment} is damaged in memory where the device does not have it: start again"
+            ));
+        }
+    }
+
+    /// The answers since this was last asked.
+    pub fn take_answers(&mut self) -> Vec<Answered> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Gives the answers that waited for what is durable now.
+    pub(crate) fn release(&mut self, now: Instant) {
+        let Some(store) = &mut self.store else { return };
+        let time = self.clock.now(now);
+        for (stream, through) in store.take_durable() {
+            for tablet in self.tables.in_stream(stream) {
+                let durable = tablet.register.is_durable(time, through).into_iter();
+                self.answers.extend(durable.map(|(asker, answer)| Answered { asker, answer }));
+            }
+        }
+    }
+}
+
+/// Checks what comes from outside against the limits of a log.
+fn check_limits(key: &[u8], ask: &Ask<Value>) -> Result<(), Refusal> {
+    let is_fine = match ask {
+        Ask::Value | Ask::Stamp => true,
+        Ask::Write(write) => {
+            let is_stamp = write.stamp.is_of_put() || write.is_repair;
+            let is_value = write.value.as_ref().is_none_or(|value| value.bytes.len() <= VALUE_BYTES_MAX);
+            is_value && is_stamp && QuorumRecord::is_possible(write.stamp)
+        }
+    };
+    if is_fine && key.len() <= KEY_BYTES_MAX { Ok(()) } else { Err(Refusal::BadRequest) }
+}

@@ -1,0 +1,519 @@
+//! The brick as one machine: its phases, the questions of sessions, and the order in which its parts advance.
+//!
+//! The process that runs it lends it the view of its own log's keeper: a server list with this brick alone, whose
+//! address is that of the backup in the same process.
+//!
+//! ```text
+//!   Reading ─▶ Unnamed ─▶ Beginning ─▶ Awaiting ─▶ Adopting ─▶ Serving
+//!   state file   no id     life to       device,     own log
+//!                yet       the device    backup
+//! ```
+//!
+//! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I5.
+
+use crate::clock::BrickClock;
+use crate::start::{FoundReplica, Start};
+use crate::state::{BrickState, StreamState, TABLET_COUNT_MAX, TableState, TabletState};
+use crate::state_file::StateFile;
+use crate::store::{Owns, SHARD, Store};
+use crate::tables::{Tables, check};
+use crate::{Answered, BrickConfig};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::time::earliest;
+use ramhold_base::{
+    ClusterId, DiskError, DiskToken, Effects, Instant, Level, Peer, Rng, ServerId, Status, StreamId, TableId,
+};
+use ramhold_log::Log;
+use ramhold_replication::{Event, Replicator};
+use ramhold_shard::{CleaningCounters, LogSegments, ReadBack};
+use ramhold_wire::membership::{Durability, ReplicaName, ReplicaRead};
+use ramhold_wire::{CallRole, Calls, Header, Step, View, request};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long a read of a segment from the own device may take before it is asked for again.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often superseded stamps are forgotten that are older than the horizon.
+const FORGET_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why tablets were not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotTaken {
+    /// The brick has no id, or is busy with its start.
+    NotReady,
+    TooMany,
+    /// They contradict each other, or what is here.
+    Wrong(&'static str),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Phase {
+    Reading,
+    Unnamed,
+    Beginning,
+    Awaiting,
+    Adopting,
+    /// What the start has found is being written to the state.
+    Marking,
+    Serving,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Context {
+    Adopt,
+    ReadBack(ReadBack),
+}
+
+pub struct Brick {
+    config: BrickConfig,
+    pub(crate) phase: Phase,
+    rng: Rng,
+    pub(crate) clock: BrickClock,
+    state_file: StateFile,
+    region: Option<Vec<u8>>,
+    pub(crate) store: Option<Store>,
+    pub(crate) tables: Tables,
+    start: Start,
+    pub(crate) calls: Calls<Context>,
+    pub(crate) answers: Vec<Answered>,
+    forget_at: Instant,
+    /// Buffered streams rest on buffers that are gone.
+    has_lost_buffers: bool,
+    pub(crate) failure: Option<String>,
+}
+
+impl Brick {
+    /// `region` is the log's memory, zeroed, `config.log_bytes` long. `seed` must differ from life to life.
+    pub fn new(config: BrickConfig, region: Vec<u8>, seed: u64) -> Brick {
+        let mut rng = Rng::new(seed);
+        Brick {
+            config,
+            phase: Phase::Reading,
+            clock: BrickClock::default(),
+            state_file: StateFile::default(),
+            region: Some(region),
+            store: None,
+            tables: Tables::default(),
+            start: Start::default(),
+            calls: Calls::new(CallRole::Brick, rng.u64()),
+            answers: Vec::new(),
+            forget_at: Instant::ZERO,
+            has_lost_buffers: false,
+            failure: None,
+            rng,
+        }
+    }
+
+    /// Begins the start: reads the brick's state.
+    pub fn start(&mut self, now: Instant, wall_millis: u64, effects: &mut Effects) {
+        self.clock.start(now, wall_millis);
+        self.state_file.read(effects);
+    }
+
+    /// Why the brick cannot go on. The process ends with this error.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref().or(self.state_file.failure()).or(self.start.failure())
+    }
+
+    /// The state on the device.
+    pub fn state(&self) -> Option<&BrickState> {
+        self.state_file.durable()
+    }
+
+    /// Whether the state was read, and the brick has no id yet.
+    pub fn is_unnamed(&self) -> bool {
+        self.phase == Phase::Unnamed
+    }
+
+    /// Whether the number of this life is on the device, so that the backup may take the identity of this life.
+    pub fn has_begun(&self) -> bool {
+        self.phase >= Phase::Awaiting
+    }
+
+    /// Whether the own log is wanted from the backup, which serves.
+    pub fn awaits_log(&self) -> bool {
+        self.phase == Phase::Awaiting
+    }
+
+    pub fn is_serving(&self) -> bool {
+        self.phase == Phase::Serving
+    }
+
+    /// Whether every tablet votes.
+    pub fn votes(&self) -> bool {
+        self.is_serving() && self.tables.all().all(|tablet| tablet.register.votes())
+    }
+
+    pub fn log(&self) -> Option<&Log> {
+        self.store.as_ref().map(|store| &store.shard.log)
+    }
+
+    /// Counts of the work of cleaning since the start.
+    pub fn cleaning_counters(&self) -> CleaningCounters {
+        self.store.as_ref().map(|store| store.shard.cleaning.counters).unwrap_or_default()
+    }
+
+    pub fn replicator(&self) -> Option<&Replicator> {
+        self.store.as_ref().map(|store| &store.shard.replicator)
+    }
+
+    /// A sibling's own clock shows this time just now, in microseconds.
+    pub fn hear_time(&mut self, now: Instant, sibling: ServerId, micros: u64) {
+        self.clock.hear(now, sibling, micros);
+    }
+
+    /// What siblings are told: this brick's own clock, in microseconds.
+    pub fn own_time(&self, now: Instant) -> u64 {
+        self.clock.own(now)
+    }
+
+    /// The brick's time, in microseconds.
+    pub fn time(&self, now: Instant) -> u64 {
+        self.clock.now(now)
+    }
+
+    /// A brick that is new has got its id.
+    pub fn name(&mut self, cluster: ClusterId, brick: ServerId, index_secret: u64, effects: &mut Effects) {
+        assert!(self.is_unnamed(), "an id is given once");
+        let state = BrickState {
+            cluster,
+            brick,
+            index_secret,
+            life: 0,
+            mark: 0,
+            tables: Vec::new(),
+            tablets: Vec::new(),
+            lives: Vec::new(),
+            streams: Vec::new(),
+        };
+        self.begin_life(state, effects);
+    }
+
+    /// The state was read, and the backup knows whether buffers of the last life are gone. Begins this life, if the brick
+    /// has an id. What it may have forgotten is on the device before the backup forgets that buffers were lost.
+    pub fn begin(&mut self, has_lost_buffers: bool, effects: &mut Effects) {
+        if self.phase != Phase::Reading || !self.state_file.is_read() {
+            return;
+        }
+        self.has_lost_buffers = has_lost_buffers;
+        match self.state_file.durable().cloned() {
+            None => self.phase = Phase::Unnamed,
+            Some(mut state) => {
+                if has_lost_buffers && !planted(Defect::QuorumLossMarkedLate) {
+                    let lost = streams_of(&state, Durability::Buffered);
+                    forget(&mut state, &lost, effects);
+                }
+                self.begin_life(state, effects);
+            }
+        }
+    }
+
+    /// Whether the state file was read.
+    pub fn is_read(&self) -> bool {
+        self.state_file.is_read()
+    }
+
+    fn begin_life(&mut self, state: BrickState, effects: &mut Effects) {
+        let next = BrickState { life: state.life + 1, mark: self.rng.u64(), ..state };
+        self.phase = Phase::Beginning;
+        self.state_file.want(next, effects);
+    }
+
+    pub fn on_disk(
+        &mut self,
+        now: Instant,
+        token: DiskToken,
+        result: Result<&[u8], DiskError>,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        self.state_file.on_disk(token, result, effects);
+        if self.phase == Phase::Beginning && self.state_file.is_durable() {
+            self.phase = Phase::Awaiting;
+        }
+        let step = &mut Step { now, view, effects };
+        if self.phase == Phase::Marking && self.state_file.is_durable() {
+            self.serve(step);
+        } else if self.phase == Phase::Serving {
+            self.advance(step);
+        }
+    }
+
+    /// The backup serves: these are the replicas of this brick's log that it has found.
+    pub fn adopt(&mut self, now: Instant, found: Vec<FoundReplica>, view: &View, effects: &mut Effects) {
+        assert!(self.awaits_log(), "a log is taken over once");
+        let state = self.state_file.durable().expect("a life has begun");
+        let lost =
+            if self.has_lost_buffers { streams_of(state, Durability::Buffered) } else { BTreeSet::new() };
+        let streams = state.streams.iter().map(|stream| stream.stream);
+        self.start = Start::new(found, streams, |stream| lost.contains(&stream));
+        let region = self.region.take().expect("there is memory until there is a log");
+        self.store = Some(Store::new(&self.config, region, state, &mut self.rng));
+        self.tables = Tables::of(state);
+        self.phase = Phase::Adopting;
+        self.advance_start(&mut Step { now, view, effects });
+    }
+
+    fn advance_start(&mut self, step: &mut Step<'_>) {
+        if let Some(wanted) = self.start.next() {
+            let me = step.view.me;
+            let Some(address) = step.view.list.address(me) else { return self.start.ask_again() };
+            let rpc = self.calls.open(address, step.now, step.now + READ_TIMEOUT, Context::Adopt);
+            let replica = ReplicaName {
+                shard: SHARD,
+                stream: wanted.stream,
+                segment: wanted.segment,
+                epoch: wanted.epoch,
+                side: wanted.side,
+            };
+            request(
+                step.effects,
+                Peer::Addr(address),
+                &step.view.to_server(me),
+                rpc,
+                &ReplicaRead { replica },
+            );
+        }
+        if self.phase == Phase::Adopting && self.start.is_over() {
+            let mut state = self.state_file.durable().expect("a life has begun").clone();
+            forget(&mut state, &self.start.not_whole(), step.effects);
+            self.phase = Phase::Marking;
+            if Some(&state) == self.state_file.durable() {
+                self.serve(step);
+            } else {
+                self.state_file.want(state, step.effects);
+            }
+        }
+    }
+
+    /// Everything that was found is taken over, and the state says what was not.
+    fn serve(&mut self, step: &mut Step<'_>) {
+        let Brick { state_file, store, tables, start, .. } = self;
+        let store = store.as_mut().expect("made before the log was taken over");
+        let state = state_file.durable().expect("a life has begun");
+        *tables = Tables::of(state);
+        store.shard.log.skip_segments(start.segment_last());
+        for left in start.left_over() {
+            store.shard.replicator.free_found(left.stream, left.segment, left.epoch, step.view.me);
+        }
+        for stream in &state.streams {
+            if store.roll(step, tables, stream.stream).is_none() {
+                self.failure =
+                    Some("the brick's memory has no room for the next segment: give it more".into());
+                return;
+            }
+        }
+        self.phase = Phase::Serving;
+        self.advance(step);
+    }
+
+    /// Takes tables and tablets that nobody has written to yet. They are served when they are on the device
+    /// (`is_serving`). What is here already stays as it is.
+    pub fn take(
+        &mut self,
+        new_tables: &[TableState],
+        new_tablets: &[TabletState],
+        effects: &mut Effects,
+    ) -> Result<(), NotTaken> {
+        let Some(before) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else {
+            return Err(NotTaken::NotReady);
+        };
+        let mut state = before.clone();
+        for table in new_tables {
+            match state.tables.iter().find(|known| known.table == table.table) {
+                Some(known) if known != table => {
+                    return Err(NotTaken::Wrong("the table is another one here"));
+                }
+                Some(_) => {}
+                None => state.tables.push(table.clone()),
+            }
+        }
+        for tablet in new_tablets {
+            let is_here =
+                |known: &&TabletState| (known.range(), known.epoch) == (tablet.range(), tablet.epoch);
+            if !state.tablets.iter().any(|known| is_here(&known)) {
+                state.tablets.push(tablet.clone());
+            }
+        }
+        check(&state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
+        if state.tablets.len() > TABLET_COUNT_MAX {
+            return Err(NotTaken::TooMany);
+        }
+        for table in &state.tables {
+            if state.streams.iter().all(|stream| stream.durability != table.durability) {
+                let number = state.streams.len() as u16 + 1;
+                state.streams.push(StreamState { stream: StreamId(number), durability: table.durability });
+            }
+        }
+        if &state != before {
+            self.state_file.want(state, effects);
+        }
+        Ok(())
+    }
+
+    /// Serves what has been added to the state and is on the device.
+    fn enter_new(&mut self, step: &mut Step<'_>) {
+        let Brick { state_file, store: Some(store), tables, .. } = self else { return };
+        let Some(state) = state_file.durable() else { return };
+        for stream in &state.streams {
+            if store.shard.class_of(stream.stream).is_none() {
+                store.open_stream(stream);
+                if store.roll(step, tables, stream.stream).is_none() {
+                    self.failure = Some("the brick's memory has no room for a stream: give it more".into());
+                    return;
+                }
+            }
+        }
+        for range in tables.enter(state) {
+            store.shard.log.track(range);
+        }
+    }
+
+    /// An answer of the own backup to this brick's replication.
+    pub fn on_replication_reply(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let Some(store) = &mut self.store else { return };
+        store.shard.replicator.on_reply(now, header, body, &LogSegments(&store.shard.log), view);
+        self.advance(&mut Step { now, view, effects });
+    }
+
+    /// An answer to a call of this role's own.
+    pub fn on_reply(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let Some(call) = self.calls.answered(header.rpc) else { return };
+        let step = &mut Step { now, view, effects };
+        match call.context {
+            Context::Adopt => self.on_adopt_read(step, header.status(), body),
+            Context::ReadBack(read) => {
+                let Brick { store: Some(store), tables, .. } = self else { return };
+                store.shard.on_read_back(step, &Owns(tables), read, (header.status(), body));
+            }
+        }
+        self.advance(step);
+    }
+
+    fn on_adopt_read(&mut self, step: &mut Step<'_>, status: Status, body: &[u8]) {
+        let bytes = match status {
+            Status::Ok => Some(body),
+            Status::CorruptReplica | Status::UnknownReplica => None,
+            // The backup is busy; it is asked again.
+            _ => return self.start.ask_again(),
+        };
+        let Brick { start, store: Some(store), tables, .. } = self else { return };
+        let hash_of = |table, key: &[u8]| tables.hash(table, key).unwrap_or_default();
+        start.on_read(bytes, store, step.view.me, &hash_of, step.effects);
+    }
+
+    pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let step = &mut Step { now, view, effects };
+        while let Some(call) = self.calls.overdue(now) {
+            match call.context {
+                Context::Adopt => self.start.ask_again(),
+                Context::ReadBack(read) => {
+                    if let Some(store) = &mut self.store {
+                        store.shard.on_read_back_unanswered(now, read);
+                    }
+                }
+            }
+        }
+        if let Some(store) = self.store.as_mut().filter(|_| self.phase == Phase::Serving) {
+            store.shard.replicator.tick(now);
+            store.shard.scrub_slice(step);
+            store.shard.touch_slice(now);
+            if self.forget_at <= now {
+                self.forget_at = now + FORGET_INTERVAL;
+                // Without a tablet there is nothing to forget, and nobody has told the time.
+                let mut tablets = self.tables.all().peekable();
+                let has_tablets = tablets.peek().is_some();
+                if has_tablets && tablets.all(|tablet| self.clock.is_known(&tablet.siblings)) {
+                    store.forget_old(self.clock.now(now));
+                }
+            }
+        }
+        self.advance(step);
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let Some(store) = &self.store else { return self.calls.deadline() };
+        if self.phase != Phase::Serving {
+            return self.calls.deadline();
+        }
+        let shard = &store.shard;
+        let deadlines = [
+            shard.cleaning_deadline(),
+            shard.scrub.deadline(),
+            shard.touching_deadline(),
+            shard.replicator.deadline(),
+            self.calls.deadline(),
+            Some(self.forget_at),
+        ];
+        deadlines.into_iter().fold(None, earliest)
+    }
+
+    /// Compares wanted and reached everywhere, and sends whatever is due.
+    fn advance(&mut self, step: &mut Step<'_>) {
+        if self.phase == Phase::Adopting {
+            self.advance_start(step);
+        }
+        if self.phase != Phase::Serving {
+            return;
+        }
+        self.enter_new(step);
+        let Brick { store: Some(store), tables, .. } = self else { return };
+        store.replicate(step);
+        for segment in store.shard.replicator.take_refused() {
+            store.shard.look_for_damage(step, segment);
+        }
+        store.clean_when_idle(step, tables);
+        store.advance_cleaning(step, tables);
+        store.replicate_cleaning(step, tables);
+        if store.shard.replicator.take_events().iter().any(|event| matches!(event, Event::Beyond(_))) {
+            self.failure = Some("the log is damaged in memory where the device does not have it".into());
+        }
+        self.advance_repairs(step);
+        self.release(step.now);
+    }
+
+    /// Panics when an invariant does not hold. Walks over everything.
+    pub fn check_invariants(&self) {
+        if let Some(store) = self.store.as_ref().filter(|_| self.phase == Phase::Serving) {
+            store.shard.log.check_invariants();
+            store.shard.replicator.check_invariants();
+            assert_eq!(store.applied.bound(), store.shard.log.bound());
+        }
+    }
+}
+
+/// The streams of a durability.
+fn streams_of(state: &BrickState, durability: Durability) -> BTreeSet<StreamId> {
+    let own = state.streams.iter().filter(|stream| stream.durability == durability);
+    own.map(|stream| stream.stream).collect()
+}
+
+/// Notes that the tablets in these streams may lack something: they do not vote.
+fn forget(state: &mut BrickState, streams: &BTreeSet<StreamId>, effects: &mut Effects) {
+    let lost = state.streams.iter().filter(|stream| streams.contains(&stream.stream));
+    let durabilities: Vec<Durability> = lost.map(|stream| stream.durability).collect();
+    let tables = state.tables.iter().filter(|table| durabilities.contains(&table.durability));
+    let tables: BTreeSet<TableId> = tables.map(|table| table.table).collect();
+    for tablet in state.tablets.iter_mut().filter(|it| it.votes && tables.contains(&it.table)) {
+        tablet.votes = false;
+        let TabletState { table, first, last, .. } = tablet;
+        let text = format!(
+            "{table} {first:?} to {last:?} may lack acknowledged writes here: no vote until it is rebuilt"
+        );
+        effects.report(Level::Warn, text);
+    }
+}

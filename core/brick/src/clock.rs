@@ -1,0 +1,74 @@
+//! A brick's time: the median of its own clock and its siblings', so that one wrong clock changes nothing.
+//!
+//! Its own clock alone may be an hour off. Until half of a tablet's other bricks have told their clocks, nothing is judged
+//! by it: a stamp from afar would be stored, or what was superseded would be forgotten for an hour.
+//!
+//! Its own clock is the wall clock of its start, which goes on by the monotonic clock.
+//!
+//! Protocol: docs/protocols/quorum.md, rule 3. Catalogue: I2.
+
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Instant, ServerId};
+use ramhold_quorum::median;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub(crate) struct BrickClock {
+    /// Microseconds since 1970, and when the clock showed them.
+    own: (u64, Instant),
+    told: BTreeMap<ServerId, (u64, Instant)>,
+}
+
+fn at(told: (u64, Instant), now: Instant) -> u64 {
+    told.0.saturating_add(u64::try_from(now.since(told.1).as_micros()).unwrap_or(u64::MAX))
+}
+
+impl BrickClock {
+    pub fn start(&mut self, now: Instant, wall_millis: u64) {
+        self.own = (wall_millis.saturating_mul(1000), now);
+    }
+
+    /// A sibling's own clock showed this time just now.
+    pub fn hear(&mut self, now: Instant, sibling: ServerId, micros: u64) {
+        self.told.insert(sibling, (micros, now));
+    }
+
+    /// Whether half of these siblings have told their clocks.
+    pub fn is_known(&self, siblings: &[ServerId]) -> bool {
+        let told = siblings.iter().filter(|sibling| self.told.contains_key(sibling)).count();
+        2 * told >= siblings.len() || planted(Defect::QuorumOwnClockCounts)
+    }
+
+    /// The own clock, in microseconds: this is what siblings are told.
+    pub fn own(&self, now: Instant) -> u64 {
+        at(self.own, now)
+    }
+
+    /// The brick's time, in microseconds.
+    pub fn now(&self, now: Instant) -> u64 {
+        let all = self.told.values().map(|told| at(*told, now)).chain([self.own(now)]);
+        median(all.collect()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    // I2
+    #[test]
+    fn one_wrong_clock_of_three_changes_nothing() {
+        let mut clock = BrickClock::default();
+        let start = Instant(5);
+        clock.start(start, 1000);
+        assert_eq!(clock.now(start), 1_000_000);
+        let siblings = [2, 3].map(ServerId);
+        assert!(!clock.is_known(&siblings) && clock.is_known(&[]));
+        let later = start + Duration::from_millis(2);
+        clock.hear(start, ServerId(2), 5_000_000);
+        assert!(clock.is_known(&siblings) && !clock.is_known(&[3, 4].map(ServerId)));
+        clock.hear(later, ServerId(3), 1_002_007);
+        assert_eq!((clock.own(later), clock.now(later)), (1_002_000, 1_002_007));
+    }
+}

@@ -1,0 +1,43 @@
+//! The role brick: holds tablets of quorum tables, answers sessions about their keys, and outlives its restarts.
+//!
+//! A brick keeps its values in a log of its own, whose segments are on the backup of its own process and nowhere else. No
+//! coordinator recovers them: a brick that starts again takes its log over as it stands, and serves. What it missed
+//! meanwhile is repaired by reads. What it has lost is rebuilt from the other bricks of its tablets, and until then it
+//! does not vote.
+//!
+//! ```text
+//!   session ── ask ── tables: register of the tablet (core/quorum) ── store: log, applied set
+//!                                                                       │ replication
+//!   start: adopts the log ◀── own backup (frames, buffers) ◀────────────┘
+//!   state: id, life, tables, tablets, siblings' lives ── state_file
+//! ```
+//!
+//! Invariants:
+//! - the number of this life is on the device before anything is answered;
+//! - a tablet of which something may be missing neither answers nor stores;
+//! - everything that was found at the start is on the device before the first answer.
+//!
+//! Not built yet: processes that are bricks, rebuilding, changes of tablets.
+//! Not here: the rules of the register (core/quorum), frames and buffers (core/backup).
+//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5.
+
+mod asking;
+mod brick;
+mod cleaning;
+mod clock;
+mod config;
+mod question;
+mod start;
+mod state;
+mod state_file;
+mod store;
+mod tables;
+
+pub use brick::{Brick, NotTaken};
+pub use config::BrickConfig;
+pub use question::{Answered, Asker, Refusal, Value};
+pub use start::FoundReplica;
+pub use state::{
+    BrickState, LifeState, SiblingState, StreamState, TABLET_COUNT_MAX, TableState, TabletState,
+};
+pub use state_file::is_of_state;

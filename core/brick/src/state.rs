@@ -1,0 +1,299 @@
+//! What a brick must know before it reads its log: who it is, its lives, its tables and tablets, its siblings' lives.
+//!
+//! Invariants:
+//! - the number of the life rises with each start, before anything else is done;
+//! - a tablet that does not vote stays so until it is rebuilt, over all restarts.
+//!
+//! Bytes: docs/formats/brick.md. Catalogue: I5.
+
+use minicbor::{Decode, Encode};
+use ramhold_base::bytes::{Put, Reader};
+use ramhold_base::checksum::crc;
+use ramhold_base::hash::{Placement, PlacementSeed};
+use ramhold_base::{ClusterId, KeyHash, ServerId, StreamId, TableId};
+use ramhold_log::HashRange;
+use ramhold_quorum::{NotAQuorum, Thresholds};
+use ramhold_wire::control::{Address, decode, encode_into};
+use ramhold_wire::membership::Durability;
+
+/// The most tablets of a brick.
+pub const TABLET_COUNT_MAX: usize = 512;
+
+/// The bytes of one copy of the state, with its header.
+pub(crate) const COPY_BYTES: usize = 256 * 1024;
+const MAGIC: &[u8; 8] = b"RHBRICK\0";
+const FORMAT: u32 = 1;
+const HEADER_BYTES: usize = 28;
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickState {
+    #[n(0)]
+    pub cluster: ClusterId,
+    #[n(1)]
+    pub brick: ServerId,
+    /// The secret of the index hash, the same for all bricks of the cluster.
+    #[n(2)]
+    pub index_secret: u64,
+    /// The number of starts.
+    #[n(3)]
+    pub life: u64,
+    /// Random, new for each life: two processes that run on copies of one directory have different ones.
+    #[n(4)]
+    pub mark: u64,
+    #[n(5)]
+    pub tables: Vec<TableState>,
+    #[n(6)]
+    pub tablets: Vec<TabletState>,
+    /// The newest known life of each sibling.
+    #[n(7)]
+    pub lives: Vec<LifeState>,
+    /// The streams of the log.
+    #[n(8)]
+    pub streams: Vec<StreamState>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableState {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub name: String,
+    #[n(2)]
+    pub seed: PlacementSeed,
+    /// The placement is by slots.
+    #[n(3)]
+    pub slots: bool,
+    #[n(4)]
+    pub bricks: u8,
+    #[n(5)]
+    pub write_quorum: u8,
+    #[n(6)]
+    pub read_quorum: u8,
+    #[n(7)]
+    pub durability: Durability,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletState {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(2)]
+    pub last: KeyHash,
+    /// Rises with each change of the tablet's bricks.
+    #[n(3)]
+    pub epoch: u64,
+    /// The other bricks of the tablet.
+    #[n(4)]
+    pub siblings: Vec<SiblingState>,
+    /// False: this brick has forgotten something of the tablet, and is not rebuilt yet.
+    #[n(5)]
+    pub votes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SiblingState {
+    #[n(0)]
+    pub brick: ServerId,
+    #[n(1)]
+    pub address: Address,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LifeState {
+    #[n(0)]
+    pub brick: ServerId,
+    #[n(1)]
+    pub life: u64,
+    #[n(2)]
+    pub mark: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StreamState {
+    #[n(0)]
+    pub stream: StreamId,
+    #[n(1)]
+    pub durability: Durability,
+}
+
+impl TableState {
+    pub fn placement(&self) -> Placement {
+        Placement { seed: self.seed, slots: self.slots }
+    }
+
+    pub fn thresholds(&self) -> Result<Thresholds, NotAQuorum> {
+        Thresholds::new(self.bricks, self.write_quorum, self.read_quorum)
+    }
+}
+
+impl TabletState {
+    pub fn range(&self) -> HashRange {
+        HashRange { table: self.table, first: self.first, last: self.last }
+    }
+}
+
+/// The contents of the state's place in the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum FoundState {
+    /// Nothing was ever written.
+    New,
+    Newest {
+        sequence: u64,
+        state: Box<BrickState>,
+    },
+    /// The directory cannot be used, with the reason for the operator.
+    Unusable(String),
+}
+
+/// One copy, ready to be written. `None`: the state is larger than a copy.
+pub(crate) fn encode(sequence: u64, state: &BrickState) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    encode_into(&mut body, state);
+    let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
+    out.put_bytes(MAGIC);
+    out.put_u32(FORMAT);
+    out.put_u32(u32::try_from(body.len()).ok()?);
+    out.put_u64(sequence);
+    out.put_bytes(&body);
+    let sum = crc(&out);
+    out.put_u32(sum);
+    (out.len() <= COPY_BYTES).then_some(out)
+}
+
+/// One copy as it was found.
+enum Copy {
+    Blank,
+    Damaged,
+    /// Of this format, which this program does not know.
+    Newer(u32),
+    Valid(u64, Box<BrickState>),
+}
+
+fn decode_copy(bytes: &[u8]) -> Copy {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Copy::Blank;
+    }
+    let mut reader = Reader::new(bytes);
+    let mut read = || {
+        let magic = reader.take(MAGIC.len())?;
+        let (format, length, sequence) = (reader.u32()?, reader.u32()? as usize, reader.u64()?);
+        let body = reader.take(length)?;
+        let is_whole = magic == MAGIC && reader.u32()? == crc(&bytes[..HEADER_BYTES - 4 + length]);
+        match format {
+            _ if !is_whole => None,
+            FORMAT => Some(Copy::Valid(sequence, Box::new(decode(body).ok()?))),
+            newer => Some(Copy::Newer(newer)),
+        }
+    };
+    read().unwrap_or(Copy::Damaged)
+}
+
+/// Finds the newest copy. `bytes` are both copies, perhaps less.
+pub(crate) fn find(bytes: &[u8]) -> FoundState {
+    let mut newest: Option<(u64, Box<BrickState>)> = None;
+    let mut is_first_damaged = false;
+    for (index, copy) in bytes.chunks(COPY_BYTES).enumerate() {
+        match decode_copy(copy) {
+            Copy::Blank => {}
+            Copy::Damaged => is_first_damaged |= index == 0,
+            Copy::Newer(format) => {
+                return FoundState::Unusable(format!(
+                    "the brick's state is of format {format}, this program knows {FORMAT}"
+                ));
+            }
+            Copy::Valid(sequence, state) if newest.as_ref().is_none_or(|(newest, _)| sequence > *newest) => {
+                newest = Some((sequence, state));
+            }
+            Copy::Valid(..) => {}
+        }
+    }
+    match newest {
+        // If the other copy is damaged, it was being written when the process died. Nothing rests on it.
+        Some((sequence, state)) => FoundState::Newest { sequence, state },
+        // The second copy is written first. The first one is written when the second is on the device.
+        None if is_first_damaged => {
+            FoundState::Unusable("the brick's state in the data directory is damaged".into())
+        }
+        None => FoundState::New,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(life: u64) -> BrickState {
+        BrickState {
+            cluster: ClusterId(1),
+            brick: ServerId(2),
+            index_secret: 3,
+            life,
+            mark: 4,
+            tables: Vec::new(),
+            tablets: Vec::new(),
+            lives: Vec::new(),
+            streams: Vec::new(),
+        }
+    }
+
+    fn file(sequences: &[u64]) -> Vec<u8> {
+        let mut bytes = vec![0; 2 * COPY_BYTES];
+        for sequence in sequences {
+            let copy = encode(*sequence, &example(*sequence)).expect("it is small");
+            let at = (*sequence % 2) as usize * COPY_BYTES;
+            bytes[at..at + copy.len()].copy_from_slice(&copy);
+        }
+        bytes
+    }
+
+    fn newest(sequence: u64) -> FoundState {
+        FoundState::Newest { sequence, state: Box::new(example(sequence)) }
+    }
+
+    // I5
+    #[test]
+    fn a_torn_copy_leaves_the_other_and_damage_is_no_new_brick() {
+        assert_eq!(find(&[]), FoundState::New);
+        assert_eq!(find(&file(&[])), FoundState::New);
+        assert_eq!(find(&file(&[1])), newest(1));
+        let mut bytes = file(&[1, 2, 3]);
+        assert_eq!(find(&bytes), newest(3));
+        bytes[COPY_BYTES + 30] ^= 1;
+        assert_eq!(find(&bytes), newest(2));
+        bytes[30] ^= 1;
+        assert!(matches!(find(&bytes), FoundState::Unusable(reason) if reason.contains("damaged")));
+        bytes[..COPY_BYTES].fill(0);
+        assert_eq!(find(&bytes), FoundState::New, "the very first write was torn");
+        let mut newer = encode(4, &example(4)).expect("it is small");
+        newer[8] = 9;
+        let body = newer.len() - 4;
+        let sum = crc(&newer[..body]);
+        newer[body..].copy_from_slice(&sum.to_le_bytes());
+        assert!(matches!(find(&newer), FoundState::Unusable(reason) if reason.contains("format 9")));
+    }
+
+    // I5
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let mut bytes = encode(1, &example(7)).expect("it is small");
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(find(&bytes), FoundState::Unusable(_)), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        let tables = (0..COPY_BYTES as u32 / 16).map(|table| TableState {
+            table: TableId(table),
+            name: "a table with a name".into(),
+            seed: PlacementSeed(1),
+            slots: false,
+            bricks: 3,
+            write_quorum: 2,
+            read_quorum: 2,
+            durability: Durability::Buffered,
+        });
+        assert_eq!(encode(1, &BrickState { tables: tables.collect(), ..example(1) }), None, "too large");
+    }
+}

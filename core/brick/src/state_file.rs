@@ -1,0 +1,122 @@
+//! The file of a brick's state: two copies behind the superblock, written in turn.
+//!
+//! One copy is written only when the other is on the device, so a torn write leaves the other. What was found may be in
+//! the system's memory only, because the process that wrote it may have died before its sync; so it is synced first.
+//!
+//! Invariant: `durable` is on the device.
+//!
+//! Not here: the contents (`state`). Bytes: docs/formats/brick.md. Catalogue: I5.
+
+use crate::state::{BrickState, COPY_BYTES, FoundState, encode, find};
+use ramhold_base::{DiskError, DiskFile, DiskToken, Effect, Effects};
+
+/// Where the copies begin in the superblock file.
+const FIRST_COPY_AT: u64 = 64 * 1024;
+/// The tokens of a brick have this bit; those of its backup do not.
+const TOKENS: u64 = 1 << 63;
+const READ: DiskToken = DiskToken(TOKENS);
+const FOUND_SYNC: DiskToken = DiskToken(TOKENS + 1);
+const WRITE: DiskToken = DiskToken(TOKENS + 2);
+const WRITE_SYNC: DiskToken = DiskToken(TOKENS + 3);
+
+/// Whether a completed operation is one of this file.
+pub fn is_of_state(token: DiskToken) -> bool {
+    token.0 & TOKENS != 0
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StateFile {
+    is_read: bool,
+    found: Option<BrickState>,
+    durable: Option<BrickState>,
+    sequence: u64,
+    wanted: Option<BrickState>,
+    writing: Option<BrickState>,
+    /// Why the file cannot be used.
+    failure: Option<String>,
+}
+
+impl StateFile {
+    pub fn read(&mut self, effects: &mut Effects) {
+        let bytes = 2 * COPY_BYTES as u32;
+        let file = DiskFile::Superblock;
+        effects.push(Effect::DiskRead { token: READ, file, offset: FIRST_COPY_AT, bytes });
+    }
+
+    /// Whether the file was read, and what was found is on the device.
+    pub fn is_read(&self) -> bool {
+        self.is_read
+    }
+
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// The state on the device.
+    pub fn durable(&self) -> Option<&BrickState> {
+        self.durable.as_ref()
+    }
+
+    /// The state that is on the device, or will be next.
+    pub fn newest(&self) -> Option<&BrickState> {
+        self.wanted.as_ref().or(self.writing.as_ref()).or(self.durable.as_ref())
+    }
+
+    /// Whether everything that was wanted is on the device.
+    pub fn is_durable(&self) -> bool {
+        self.wanted.is_none() && self.writing.is_none() && self.failure.is_none()
+    }
+
+    /// The state is to be written. Only the newest of several that wait is.
+    pub fn want(&mut self, state: BrickState, effects: &mut Effects) {
+        self.wanted = Some(state);
+        self.advance(effects);
+    }
+
+    fn advance(&mut self, effects: &mut Effects) {
+        if self.writing.is_some() || !self.is_read || self.failure.is_some() {
+            return;
+        }
+        let Some(state) = self.wanted.take() else { return };
+        let sequence = self.sequence + 1;
+        let Some(copy) = encode(sequence, &state) else {
+            return self.fail("the brick's state is larger than its place in the data directory".into());
+        };
+        self.sequence = sequence;
+        let offset = FIRST_COPY_AT + sequence % 2 * COPY_BYTES as u64;
+        effects.disk_write(WRITE, DiskFile::Superblock, offset, &copy);
+        self.writing = Some(state);
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.failure.get_or_insert(reason);
+    }
+
+    pub fn on_disk(&mut self, token: DiskToken, result: Result<&[u8], DiskError>, effects: &mut Effects) {
+        let bytes = match result {
+            Ok(bytes) => bytes,
+            Err(DiskError::Full { .. }) => {
+                return self.fail("there is no space left for the brick's state".into());
+            }
+            Err(DiskError::Failed(text)) => {
+                return self.fail(format!("the brick's state cannot be kept: {text}"));
+            }
+        };
+        let sync = |token| Effect::DiskSync { token, file: DiskFile::Superblock };
+        match token {
+            READ => match find(bytes) {
+                FoundState::New => self.is_read = true,
+                FoundState::Newest { sequence, state } => {
+                    (self.sequence, self.found) = (sequence, Some(*state));
+                    effects.push(sync(FOUND_SYNC));
+                }
+                FoundState::Unusable(reason) => self.fail(reason),
+            },
+            FOUND_SYNC => (self.durable, self.is_read) = (self.found.take(), true),
+            WRITE => effects.push(sync(WRITE_SYNC)),
+            WRITE_SYNC => self.durable = self.writing.take(),
+            _ => {}
+        }
+        self.advance(effects);
+    }
+}

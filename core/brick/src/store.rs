@@ -1,0 +1,229 @@
+//! The values of a brick: its log, the stamps that were superseded, and what waits until it is durable.
+//!
+//! Each durability has a stream of its own, so that synced values go to the device at once and buffered ones do not wait
+//! for it. A ticket stands for an end of a stream; the register counts in tickets.
+//!
+//! The applied set is bounded by time and by number. If memory is short, it is cut further: segments that hold nothing
+//! live can only be cleaned when their stamps are forgotten.
+//!
+//! Invariant: the set's bound is the log's.
+//!
+//! Not here: which writes are stored (core/quorum), cleaning (`cleaning`). Catalogue: I1, I5.
+
+use crate::question::Key;
+use crate::state::{BrickState, StreamState};
+use crate::tables::Tables;
+use crate::{BrickConfig, Value};
+use ramhold_base::{KeyHash, LogId, Position, Rng, ShardId, Stamp, StreamId, TableId, Version};
+use ramhold_log::{AppendRefusal, HashRange, Log, LogConfig, Purpose, QuorumRecord, Unreadable};
+use ramhold_quorum::{Applied, HORIZON, NoRoom, Shelf, Stored, Ticket};
+use ramhold_replication::{ReplicationConfig, Replicator};
+use ramhold_shard::{CleaningConfig, Owner, ScrubConfig, Shard, ShardConfig};
+use ramhold_wire::class::StreamClass;
+use ramhold_wire::membership::Durability;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The only shard of a brick.
+pub(crate) const SHARD: ShardId = ShardId(0);
+
+/// The log of this life, and what goes with it.
+pub(crate) struct Store {
+    pub shard: Shard,
+    pub applied: Applied<(TableId, KeyHash)>,
+    /// The ends of values that are not durable yet, for each stream.
+    waiting: BTreeMap<StreamId, VecDeque<(Position, Ticket)>>,
+    ticket_last: u64,
+    applied_count_max: usize,
+}
+
+/// The class of the streams of a durability.
+fn class(durability: Durability) -> StreamClass {
+    StreamClass { durability, replicas: 1 }
+}
+
+impl Store {
+    pub fn new(config: &BrickConfig, region: Vec<u8>, state: &BrickState, rng: &mut Rng) -> Store {
+        let log = Log::new(
+            LogConfig {
+                cluster: state.cluster,
+                log: LogId { server: state.brick, shard: SHARD },
+                geometry: config.geometry,
+                log_bytes: config.log_bytes,
+                index_bytes_max: config.index_bytes_max,
+                reserve_bytes: config.reserve_bytes,
+                cleaning_reserve_bytes: config.cleaning_reserve_bytes,
+                profile_bytes_max: config.profile_bytes_max,
+                index_secret: state.index_secret,
+            },
+            region,
+        );
+        let replicator = Replicator::new(ReplicationConfig::own(SHARD), rng.u64());
+        let shard_config = ShardConfig {
+            cleaning: CleaningConfig {
+                runway_bytes: config.cleaning_runway_bytes,
+                disk_bytes_max: config.disk_bytes_max,
+                frames_max: 0,
+                // A compacted segment would need more memory after a restart.
+                is_two_level: false,
+            },
+            scrub: ScrubConfig {
+                bytes_per_second: config.scrub_bytes_per_second,
+                round_min: config.scrub_round_min,
+            },
+            touched_ahead_bytes: config.touched_ahead_bytes,
+        };
+        let mut store = Store {
+            shard: Shard::new(log, replicator, shard_config),
+            applied: Applied::default(),
+            waiting: BTreeMap::new(),
+            ticket_last: 0,
+            applied_count_max: config.applied_count_max,
+        };
+        state.streams.iter().for_each(|stream| store.open_stream(stream));
+        for tablet in &state.tablets {
+            store.shard.log.track(tablet.range());
+        }
+        store.forget(0);
+        store
+    }
+
+    /// Adds a stream. Its first head must follow.
+    pub fn open_stream(&mut self, stream: &StreamState) {
+        self.shard.log.open_stream(stream.stream);
+        self.shard.replicator.add_stream(stream.stream, class(stream.durability), None);
+    }
+
+    /// Everything up to these tickets is durable, for each stream that has something new.
+    pub fn take_durable(&mut self) -> Vec<(StreamId, Ticket)> {
+        let mut durable = Vec::new();
+        for (stream, waiting) in &mut self.waiting {
+            let end = self.shard.replicator.durable(*stream);
+            let mut through = None;
+            while let Some((_, ticket)) = waiting.pop_front_if(|(position, _)| *position <= end) {
+                through = Some(ticket);
+            }
+            durable.extend(through.map(|ticket| (*stream, ticket)));
+        }
+        durable
+    }
+
+    /// The number of values that are not durable yet.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.values().map(VecDeque::len).sum()
+    }
+
+    /// Forgets superseded stamps that are older than the horizon, and the oldest ones if they are too many.
+    pub fn forget_old(&mut self, micros: u64) {
+        self.forget(micros.saturating_sub(HORIZON.as_micros() as u64));
+        while self.applied.len() > self.applied_count_max {
+            let Some(oldest) = self.applied.oldest() else { return };
+            self.forget(oldest.time);
+        }
+    }
+
+    /// Memory is short: forgets the stamps of the segment whose stamps are the oldest, so that it can be cleaned.
+    /// Returns whether there was one.
+    pub fn forget_for_room(&mut self) -> bool {
+        let bound = self.shard.log.bound();
+        let closed = self.shard.log.segments().filter(|segment| segment.closed);
+        let next = closed.map(|segment| segment.stamp_newest).filter(|newest| *newest > bound).min();
+        next.into_iter().for_each(|next| self.forget(next));
+        next.is_some()
+    }
+
+    pub fn forget(&mut self, bound: u64) {
+        self.shard.log.raise_bound(bound);
+        self.applied.forget(self.shard.log.bound());
+    }
+}
+
+/// The store as the register sees it, for one key.
+pub(crate) struct LogShelf<'a> {
+    pub store: &'a mut Store,
+    pub table: TableId,
+    pub stream: StreamId,
+    pub hash: KeyHash,
+    /// Why the last value was not stored.
+    pub refusal: Option<AppendRefusal>,
+}
+
+impl LogShelf<'_> {
+    /// Whether the entry of the key can be read.
+    pub fn check(&self, key: &[u8]) -> Result<(), Unreadable> {
+        self.store.shard.log.newest(self.table, self.hash, key).map(|_| ())
+    }
+
+    fn newest_of<T>(&self, key: &Key, read: impl FnOnce(ramhold_log::Newest<'_>) -> T) -> Option<T> {
+        self.store.shard.log.newest(self.table, self.hash, key).expect("it was checked").map(read)
+    }
+}
+
+impl Shelf<Key, Value> for LogShelf<'_> {
+    fn newest(&self, key: &Key) -> Stamp {
+        self.newest_of(key, |newest| newest.stamp).unwrap_or(Stamp::NONE)
+    }
+
+    fn value(&self, key: &Key) -> Option<Value> {
+        self.newest_of(key, |newest| {
+            newest.value.map(|value| Value { bytes: value.to_vec(), expires: newest.expires })
+        })?
+    }
+
+    fn has_applied(&self, _: &Key, stamp: Stamp) -> bool {
+        self.store.applied.has(&(self.table, self.hash), stamp)
+    }
+
+    fn has_forgotten(&self, stamp: Stamp) -> bool {
+        self.store.applied.has_forgotten(stamp)
+    }
+
+    fn store(&mut self, key: &Key, stamp: Stamp, value: Option<Value>) -> Result<Stored, NoRoom> {
+        let before = self.newest_of(key, |newest| (newest.at, newest.stamp));
+        let record = QuorumRecord {
+            table: self.table,
+            stamp,
+            expires: value.as_ref().and_then(|value| value.expires),
+            key,
+            value: value.as_ref().map(|value| value.bytes.as_slice()),
+        };
+        let replaces = before.map(|(at, _)| at);
+        let log = &mut self.store.shard.log;
+        let written = match log.store(self.stream, Purpose::Ordinary, self.hash, &record, replaces) {
+            Ok(written) => written,
+            Err(refusal) => {
+                self.refusal = Some(refusal);
+                return Err(NoRoom);
+            }
+        };
+        if let Some((_, stamp)) = before {
+            self.store.applied.note(&(self.table, self.hash), stamp);
+        }
+        self.store.shard.appended = true;
+        self.store.ticket_last += 1;
+        let ticket = Ticket(self.store.ticket_last);
+        self.store.waiting.entry(self.stream).or_default().push_back((written.position, ticket));
+        Ok(Stored::Later(ticket))
+    }
+}
+
+/// The brick as the owner of its shard.
+pub(crate) struct Owns<'a>(pub &'a Tables);
+
+impl Owner for Owns<'_> {
+    fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
+        self.0.hash(table, key)
+    }
+
+    fn may_hold(&self, _: StreamId, _: HashRange) -> bool {
+        true
+    }
+
+    fn may_leave(&self, _: ramhold_base::SegmentId) -> bool {
+        true
+    }
+
+    fn version_after_all(&self) -> Version {
+        // Nothing of a brick is lost for want of replicas.
+        Version(1)
+    }
+}

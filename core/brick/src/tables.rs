@@ -1,0 +1,111 @@
+//! The tables and tablets of a brick, with the register of each tablet.
+//!
+//! Not here: their durable description (`state`), changes of a tablet's bricks. Catalogue: I1.
+
+use crate::question::Key;
+use crate::state::{BrickState, TableState, TabletState};
+use crate::{Asker, Value};
+use ramhold_base::hash::PlacementHasher;
+use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
+use ramhold_log::HashRange;
+use ramhold_quorum::{Brick as Register, BrickId, Life};
+use std::collections::BTreeMap;
+
+/// A tablet of this brick.
+pub(crate) struct Tablet {
+    pub range: HashRange,
+    pub stream: StreamId,
+    pub siblings: Vec<ServerId>,
+    pub register: Register<Key, Value, Asker>,
+}
+
+#[derive(Default)]
+pub(crate) struct Tables {
+    hashers: BTreeMap<TableId, PlacementHasher>,
+    tablets: Vec<Tablet>,
+}
+
+/// A brick's number in the register.
+pub(crate) fn number(brick: ServerId) -> BrickId {
+    BrickId(brick.raw())
+}
+
+impl Tables {
+    /// Enters the tablets of a state that is durable. The streams of all durabilities must be in it.
+    pub fn of(state: &BrickState) -> Tables {
+        let mut tables = Tables::default();
+        tables.enter(state);
+        tables
+    }
+
+    /// Enters the tablets of a state that are not here yet. Returns their ranges.
+    pub fn enter(&mut self, state: &BrickState) -> Vec<HashRange> {
+        if state.tablets.len() == self.tablets.len() {
+            return Vec::new();
+        }
+        for table in &state.tables {
+            self.hashers.entry(table.table).or_insert_with(|| PlacementHasher::new(table.placement()));
+        }
+        let is_new = |tablet: &&TabletState| self.tablets.iter().all(|known| known.range != tablet.range());
+        let new: Vec<&TabletState> = state.tablets.iter().filter(is_new).collect();
+        new.iter().for_each(|tablet| self.add(state, tablet));
+        new.iter().map(|tablet| tablet.range()).collect()
+    }
+
+    fn add(&mut self, state: &BrickState, tablet: &TabletState) {
+        let table = state.tables.iter().find(|table| table.table == tablet.table);
+        let durability = table.expect("a tablet has a table").durability;
+        let stream = state.streams.iter().find(|stream| stream.durability == durability);
+        let stream = stream.expect("a durability of a table has a stream").stream;
+        let life = Life(state.life - 1);
+        let mut register = Register::new(number(state.brick), life, tablet.epoch);
+        for sibling in &tablet.siblings {
+            let known = state.lives.iter().find(|life| life.brick == sibling.brick);
+            register.hear_of(number(sibling.brick), Life(known.map_or(0, |known| known.life)));
+        }
+        register.begin_life(!tablet.votes);
+        let siblings = tablet.siblings.iter().map(|sibling| sibling.brick).collect();
+        self.tablets.push(Tablet { range: tablet.range(), stream, siblings, register });
+    }
+
+    pub fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
+        Some(self.hashers.get(&table)?.hash(key))
+    }
+
+    /// The tablet that holds a hash of a table.
+    pub fn find(&mut self, table: TableId, hash: KeyHash) -> Option<&mut Tablet> {
+        self.tablets.iter_mut().find(|tablet| tablet.range.contains(table, hash))
+    }
+
+    pub fn in_stream(&mut self, stream: StreamId) -> impl Iterator<Item = &mut Tablet> {
+        self.tablets.iter_mut().filter(move |tablet| tablet.stream == stream)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Tablet> {
+        self.tablets.iter()
+    }
+}
+
+/// Whether tables and tablets make sense together: typed, for the answer to who wants them.
+pub(crate) fn check(tables: &[TableState], tablets: &[TabletState]) -> Result<(), &'static str> {
+    for table in tables {
+        if table.thresholds().is_err() {
+            return Err("the numbers of bricks and quorums are no quorum");
+        }
+    }
+    for (at, tablet) in tablets.iter().enumerate() {
+        let Some(table) = tables.iter().find(|table| table.table == tablet.table) else {
+            return Err("a tablet's table is not known");
+        };
+        if tablet.siblings.len() + 1 != usize::from(table.bricks) {
+            return Err("a tablet has as many bricks as its table says");
+        }
+        let meets = |other: &TabletState| {
+            other.table == tablet.table && other.first <= tablet.last && tablet.first <= other.last
+        };
+        if tablet.first > tablet.last || tablets[..at].iter().any(meets) {
+            return Err("two tablets overlap");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! A process that is a brick: the role brick, and the backup that keeps its log.
+//!
+//! Brick and backup speak the same messages as a master and the backups of other servers. Here they never leave the
+//! process: what one sends to the other is delivered in the same step. So a value that is written and a certificate that
+//! is in the buffers are answered within one turn of the event loop.
+//!
+//! The view that both see is that of this log: a server list with this brick alone.
+//!
+//! Invariants:
+//! - what was forgotten is marked in the brick's state before the backup forgets that buffers were lost;
+//! - nothing is read from the backup before it serves.
+//!
+//! Not here: the roles. Not built yet: messages of sessions, of other bricks and of the coordinator. Catalogue: I5.
+
+use ramhold_backup::{Backup, BackupConfig};
+use ramhold_base::time::earliest;
+use ramhold_base::{
+    ClusterId, ClusterTime, ConnId, DiskData, Effect, Effects, Input, Instant, Level, Machine, Peer, Rng,
+    ServerId,
+};
+use ramhold_brick::{Brick, BrickConfig, FoundReplica, is_of_state};
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::{ServerEntry, ServerListUpdate, ServerState};
+use ramhold_wire::{Addressee, CallRole, Kind, View, frame};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// The exit code of a brick that cannot go on.
+pub const EXIT_BRICK_FAILED: u8 = 7;
+
+/// The address of the backup for its own brick. Nobody listens there, and nothing is ever sent there.
+const OWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// The connection over which the brick's questions come to its own backup.
+const OWN_CONN: ConnId = ConnId(u64::MAX);
+
+pub struct BrickNodeConfig {
+    pub brick: BrickConfig,
+    pub backup: BackupConfig,
+}
+
+/// One brick as a machine.
+pub struct BrickNode {
+    pub brick: Brick,
+    pub backup: Backup,
+    view: View,
+    has_enlisted: bool,
+    is_stopping: bool,
+    has_ended: bool,
+}
+
+impl BrickNode {
+    /// `region` is the log's memory, zeroed, `config.brick.log_bytes` long. `seed` must differ from life to life.
+    pub fn new(config: BrickNodeConfig, region: Vec<u8>, seed: u64) -> BrickNode {
+        let mut rng = Rng::new(seed);
+        let backup = Backup::new(BackupConfig { is_own: true, ..config.backup }, rng.u64());
+        BrickNode {
+            brick: Brick::new(config.brick, region, rng.u64()),
+            backup,
+            view: View::new(OWN),
+            has_enlisted: false,
+            is_stopping: false,
+            has_ended: false,
+        }
+    }
+
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// A brick that is new gets its id.
+    pub fn name(
+        &mut self,
+        now: Instant,
+        (cluster, brick): (ClusterId, ServerId),
+        index_secret: u64,
+        effects: &mut Effects,
+    ) {
+        self.brick.name(cluster, brick, index_secret, effects);
+        self.settle(now, effects);
+    }
+
+    /// Lets a caller use the brick within a step. What it sends to its backup is delivered.
+    pub fn with_brick<T>(
+        &mut self,
+        now: Instant,
+        effects: &mut Effects,
+        act: impl FnOnce(&mut Brick, &View, &mut Effects) -> T,
+    ) -> T {
+        let done = act(&mut self.brick, &self.view, effects);
+        self.settle(now, effects);
+        done
+    }
+
+    /// Delivers what the roles have sent each other, and takes the start as far as it goes.
+    fn settle(&mut self, now: Instant, effects: &mut Effects) {
+        loop {
+            let is_delivered = self.deliver(now, effects);
+            let has_started = self.advance_start(now, effects);
+            if !is_delivered && !has_started {
+                break;
+            }
+        }
+        self.end_if_due(effects);
+    }
+
+    /// Delivers the first message to a role of this process. False if there is none.
+    fn deliver(&mut self, now: Instant, effects: &mut Effects) -> bool {
+        let is_own = |effect: &Effect| match effect {
+            Effect::Send { to: Peer::Addr(to), .. } => *to == OWN,
+            Effect::Send { to: Peer::Conn(to), .. } => *to == OWN_CONN,
+            _ => false,
+        };
+        let Some(at) = effects.list.iter().position(is_own) else { return false };
+        let Effect::Send { frame: sent, .. } = effects.list.remove(at) else { return false };
+        let bytes = sent.of(&effects.bytes).into_owned();
+        let (header, body) = frame::parse(&bytes).expect("the roles of a process write frames");
+        match (header.kind, header.opcode().map(|opcode| opcode.addressee())) {
+            (Kind::Request, Some(Addressee::ForBackup(asked))) => {
+                let first = effects.list.len();
+                self.backup.on_request(now, asked, &header, body, OWN_CONN, &self.view, effects);
+                own_bytes(effects, first, &bytes);
+            }
+            (Kind::Reply, _) => match CallRole::of(header.rpc) {
+                Some(CallRole::Replicator) => {
+                    self.brick.on_replication_reply(now, &header, body, &self.view, effects);
+                }
+                _ => self.brick.on_reply(now, &header, body, &self.view, effects),
+            },
+            // The brick asks its backup and nobody else here.
+            (Kind::Request, _) => {}
+        }
+        true
+    }
+
+    /// Takes the next step of the start. False if none is due.
+    fn advance_start(&mut self, now: Instant, effects: &mut Effects) -> bool {
+        if self.has_ended {
+            return false;
+        }
+        let state_before = (self.brick.is_unnamed(), self.brick.has_begun(), self.has_enlisted);
+        if self.brick.is_read()
+            && let Some(has_lost_buffers) = self.backup.has_lost_buffers()
+        {
+            self.brick.begin(has_lost_buffers, effects);
+        }
+        let identity = self.backup.identity();
+        if self.brick.has_begun() && !self.has_enlisted && identity.is_some() {
+            self.has_enlisted = true;
+            self.enlist(now);
+            self.backup.enlisted(now, &self.view, effects);
+        }
+        let awaits_log = self.brick.awaits_log() && self.backup.is_serving();
+        if awaits_log {
+            self.brick.adopt(now, self.found(), &self.view, effects);
+        }
+        awaits_log || state_before != (self.brick.is_unnamed(), self.brick.has_begun(), self.has_enlisted)
+    }
+
+    /// The replicas of this brick's log that the backup has from earlier lives.
+    fn found(&self) -> Vec<FoundReplica> {
+        let own = self.backup.replicas().filter(|state| state.log.server == self.view.me);
+        own.filter(|state| state.found)
+            .filter_map(|state| {
+                Some(FoundReplica {
+                    stream: state.stream,
+                    segment: state.segment,
+                    epoch: state.epoch,
+                    length: state.certificate?.length,
+                    side: state.side,
+                    cut: state.cut,
+                    corrupt: state.corrupt,
+                })
+            })
+            .collect()
+    }
+
+    /// Makes the view of this brick's log.
+    fn enlist(&mut self, now: Instant) {
+        let state = self.brick.state().expect("a life has begun");
+        (self.view.cluster, self.view.me) = (state.cluster, state.brick);
+        let entry = ServerEntry {
+            id: state.brick,
+            address: Address(OWN),
+            labels: Vec::new(),
+            state: ServerState::Up,
+            master: true,
+            backup: true,
+            read_speed: 100,
+            directory: self.backup.identity().map(|identity| identity.directory).unwrap_or_default(),
+            kept: false,
+            replicates: false,
+            replicates_only: None,
+            redis_cluster_port: None,
+            links: None,
+        };
+        let time = ClusterTime(self.brick.time(now) / 1000);
+        self.view.list.apply(&ServerListUpdate {
+            from: 0,
+            to: 1,
+            changed: vec![entry],
+            removed: Vec::new(),
+            issued: state.brick,
+            time,
+            coordinator: None,
+            copyset_rings: None,
+            topology: Default::default(),
+            placement: None,
+        });
+        self.view.tell_time(now, time);
+    }
+
+    fn end_if_due(&mut self, effects: &mut Effects) {
+        if self.has_ended {
+            return;
+        }
+        let failed = self.backup.has_failed().then(|| "the device has failed".to_owned());
+        let reason = self.brick.failure().or(self.backup.start_error()).map(str::to_owned).or(failed);
+        if let Some(reason) = reason {
+            self.has_ended = true;
+            effects.report(Level::Error, reason.clone());
+            effects.push(Effect::Exit { code: EXIT_BRICK_FAILED, reason });
+        } else if self.is_stopping && self.backup.is_stopped() {
+            self.has_ended = true;
+            effects.push(Effect::Exit { code: 0, reason: "stopped".into() });
+        }
+    }
+
+    /// Panics when an invariant does not hold. Walks over everything.
+    pub fn check_invariants(&self) {
+        self.backup.check_invariants();
+        self.brick.check_invariants();
+    }
+}
+
+/// Effects that would write the end of the frame of the step write that of this message instead.
+fn own_bytes(effects: &mut Effects, first: usize, message: &[u8]) {
+    for effect in &mut effects.list[first..] {
+        if let Effect::DiskWrite { data, .. } = effect
+            && let DiskData::FrameEnd(bytes) = data
+        {
+            let start = effects.bytes.len();
+            effects.bytes.extend_from_slice(&message[message.len() - *bytes..]);
+            *data = DiskData::Own(start..effects.bytes.len());
+        }
+    }
+}
+
+impl Machine for BrickNode {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        if self.has_ended {
+            return;
+        }
+        self.backup.resume(now);
+        match input {
+            Input::Start { wall_millis } => {
+                self.brick.start(now, wall_millis, effects);
+                self.backup.start(now, effects);
+            }
+            Input::Tick => {
+                self.brick.tick(now, &self.view, effects);
+                self.backup.tick(now, &self.view, effects);
+            }
+            Input::Disk { token, result } if is_of_state(token) => {
+                self.brick.on_disk(now, token, result, &self.view, effects);
+            }
+            Input::Disk { token, result } => self.backup.on_disk(now, token, result, &self.view, effects),
+            Input::Stop => {
+                self.is_stopping = true;
+                self.backup.stop(now, effects);
+            }
+            Input::Frame { .. }
+            | Input::Met { .. }
+            | Input::Bytes { .. }
+            | Input::Lost { .. }
+            | Input::Closed { .. }
+            | Input::Store { .. } => {}
+        }
+        self.settle(now, effects);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.has_ended {
+            return None;
+        }
+        earliest(self.brick.deadline(), self.backup.deadline())
+    }
+}

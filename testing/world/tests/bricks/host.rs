@@ -1,0 +1,203 @@
+//! One host: its disks, which outlive processes, and the brick that runs on it.
+//!
+//! Writes to buffers take effect at once. All other operations take their time. What is under way at a kill has taken
+//! effect or not, by chance.
+
+use ramhold_backup::{BackupConfig, Buffers};
+use ramhold_base::{DiskFile, DiskToken};
+use ramhold_base::{Effect, Effects, Input, Instant, Level, Machine, Rng, ServerId};
+use ramhold_log::Geometry;
+use ramhold_node::{Answered, BrickConfig, BrickNode, BrickNodeConfig};
+use ramhold_world::disk::Disks;
+use std::time::Duration;
+
+pub const SEGMENT_BYTES: u32 = 16 * 1024;
+/// The bricks' date when a run begins, in milliseconds.
+pub const DATE_MILLIS: u64 = 1_700_000_000_000;
+
+/// An operation on a device that is under way.
+pub struct Pending {
+    pub life: u64,
+    token: DiskToken,
+    work: Work,
+}
+
+enum Work {
+    Read { file: DiskFile, offset: u64, bytes: u32 },
+    Write { file: DiskFile, offset: u64, data: Vec<u8> },
+    Copy { from: DiskFile, from_offset: u64, to: DiskFile, to_offset: u64, bytes: u32 },
+    Sync { file: DiskFile, through: u64 },
+    Reserve { file: DiskFile, bytes: u64 },
+}
+
+pub struct Host {
+    pub id: ServerId,
+    pub disks: Disks,
+    pub node: Option<BrickNode>,
+    pub life: u64,
+    /// Added to its clock, in milliseconds.
+    pub clock_off: i64,
+    pub log_bytes: u64,
+    pub reports: Vec<String>,
+    pub exit: Option<String>,
+}
+
+pub fn brick_config(log_bytes: u64) -> BrickConfig {
+    let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: 1024 };
+    let config = BrickConfig::new(geometry, log_bytes, 1 << 20);
+    BrickConfig { scrub_round_min: Duration::from_secs(1), ..config }
+}
+
+fn backup_config(log_bytes: u64) -> BackupConfig {
+    BackupConfig {
+        segment_bytes: SEGMENT_BYTES,
+        frames_max: (log_bytes / u64::from(SEGMENT_BYTES)) as u32 + 12,
+        frames_grow_by: 4,
+        buffers: Buffers::Reserved { count: 8 },
+        buffers_survive_power: false,
+        flush_interval: Duration::from_millis(100),
+        recovery_cache_bytes: 2 * u64::from(SEGMENT_BYTES),
+        found_cache_bytes: 0,
+        needed_interval: Duration::from_secs(1),
+        directory: "/data".into(),
+        is_own: true,
+        mode: "buffers".into(),
+    }
+}
+
+impl Host {
+    pub fn new(id: ServerId, log_bytes: u64, clock_off: i64) -> Host {
+        Host {
+            id,
+            disks: Disks::default(),
+            node: None,
+            life: 0,
+            clock_off,
+            log_bytes,
+            reports: Vec::new(),
+            exit: None,
+        }
+    }
+
+    /// Starts a process on the host.
+    pub fn start(&mut self, now: Instant, rng: &mut Rng) -> Vec<Pending> {
+        assert!(self.node.is_none());
+        self.life += 1;
+        let config =
+            BrickNodeConfig { brick: brick_config(self.log_bytes), backup: backup_config(self.log_bytes) };
+        self.node = Some(BrickNode::new(config, vec![0; self.log_bytes as usize], rng.u64()));
+        let millis = (now.0 / 1_000_000).saturating_add(DATE_MILLIS).saturating_add_signed(self.clock_off);
+        self.step(now, Input::Start { wall_millis: millis })
+    }
+
+    /// The process ends, without being asked.
+    pub fn kill(&mut self, pending: Vec<Pending>, rng: &mut Rng) {
+        self.node = None;
+        for pending in pending {
+            if rng.chance(1, 2) {
+                self.execute(&pending.work);
+            }
+        }
+    }
+
+    pub fn cut_power(&mut self, pending: Vec<Pending>, rng: &mut Rng) {
+        self.kill(pending, rng);
+        self.disks.cut_power(rng);
+    }
+
+    /// A step of the process. Returns the operations that it has begun on devices.
+    pub fn step(&mut self, now: Instant, input: Input<'_>) -> Vec<Pending> {
+        let mut effects = Effects::new();
+        let Some(node) = &mut self.node else { return Vec::new() };
+        node.step(now, input, &mut effects);
+        self.carry_out(now, effects)
+    }
+
+    /// Lets the caller use the brick. Returns the operations that this has begun on devices.
+    pub fn act<T>(
+        &mut self,
+        now: Instant,
+        act: impl FnOnce(&mut BrickNode, &mut Effects) -> T,
+    ) -> (Option<T>, Vec<Pending>) {
+        let mut effects = Effects::new();
+        let Some(node) = &mut self.node else { return (None, Vec::new()) };
+        let done = act(node, &mut effects);
+        (Some(done), self.carry_out(now, effects))
+    }
+
+    pub fn answers(&mut self) -> Vec<Answered> {
+        self.node.as_mut().map(|node| node.brick.take_answers()).unwrap_or_default()
+    }
+
+    fn carry_out(&mut self, now: Instant, first: Effects) -> Vec<Pending> {
+        let mut pending = Vec::new();
+        let mut queue = vec![first];
+        while let Some(mut effects) = queue.pop() {
+            for effect in std::mem::take(&mut effects.list) {
+                let life = self.life;
+                let mut begin = |token, work| pending.push(Pending { life, token, work });
+                match effect {
+                    Effect::DiskWrite { token, file: DiskFile::Buffers, offset, data } => {
+                        self.disks.write(DiskFile::Buffers, offset, data.of(&effects.bytes, &[]));
+                        let mut next = Effects::new();
+                        let node = self.node.as_mut().expect("it has just stepped");
+                        node.step(now, Input::Disk { token, result: Ok(&[]) }, &mut next);
+                        // Completions come in order, and after the effects of this step.
+                        queue.insert(0, next);
+                    }
+                    Effect::DiskWrite { token, file, offset, data } => {
+                        let data = data.of(&effects.bytes, &[]).to_vec();
+                        begin(token, Work::Write { file, offset, data });
+                    }
+                    Effect::DiskRead { token, file, offset, bytes } => {
+                        begin(token, Work::Read { file, offset, bytes });
+                    }
+                    Effect::DiskCopy { token, from, from_offset, to, to_offset, bytes } => {
+                        begin(token, Work::Copy { from, from_offset, to, to_offset, bytes });
+                    }
+                    Effect::DiskSync { token, file } => {
+                        let through = self.disks.file(file).last_write();
+                        begin(token, Work::Sync { file, through });
+                    }
+                    Effect::DiskReserve { token, file, bytes } => begin(token, Work::Reserve { file, bytes }),
+                    Effect::Report { level, text } => {
+                        assert!(level < Level::Error, "{text}");
+                        self.reports.push(text);
+                    }
+                    Effect::Exit { reason, .. } => self.exit = Some(reason),
+                    Effect::Mark(_) | Effect::Named { .. } => {}
+                    other => panic!("a brick alone does not {other:?}"),
+                }
+            }
+        }
+        if self.exit.is_some() {
+            self.node = None;
+        }
+        pending
+    }
+
+    /// An operation is complete.
+    pub fn complete(&mut self, now: Instant, pending: &Pending) -> Vec<Pending> {
+        if pending.life != self.life || self.node.is_none() {
+            return Vec::new();
+        }
+        let bytes = self.execute(&pending.work);
+        self.step(now, Input::Disk { token: pending.token, result: Ok(&bytes) })
+    }
+
+    fn execute(&mut self, work: &Work) -> Vec<u8> {
+        match work {
+            Work::Read { file, offset, bytes } => {
+                return self.disks.file(*file).read(*offset, *bytes).to_vec();
+            }
+            Work::Write { file, offset, data } => self.disks.write(*file, *offset, data),
+            Work::Copy { from, from_offset, to, to_offset, bytes } => {
+                let data = self.disks.file(*from).read(*from_offset, *bytes).to_vec();
+                self.disks.write(*to, *to_offset, &data);
+            }
+            Work::Sync { file, through } => self.disks.file_mut(*file).sync_through(*through),
+            Work::Reserve { file, bytes } => self.disks.file_mut(*file).reserve(*bytes),
+        }
+        Vec::new()
+    }
+}

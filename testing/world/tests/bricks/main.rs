@@ -1,0 +1,13 @@
+//! Bricks on simulated disks, with sessions that read and write: bricks are killed and started again, and lose power.
+//!
+//! The bricks are whole processes as machines: register, log, cleaning, backup, state. Sessions and messages between
+//! them and bricks are those of the register (core/quorum), under one made-up clock.
+//!
+//! Catalogue: I1, I2, I5.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod history;
+mod host;
+mod rig;
+mod runs;

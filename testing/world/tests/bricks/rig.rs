@@ -1,0 +1,525 @@
+//! Several hosts with bricks, sessions on some keys, and the events between them, in the order of one made-up clock.
+
+use crate::history::{Operation, is_linearizable};
+use crate::host::{Host, Pending};
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{ClusterId, Instant, KeyHash, Rng, ServerId, TableId};
+use ramhold_node::{Asker, Refusal, SiblingState, TableState, TabletState, Value};
+use ramhold_quorum::{
+    Answer, Ask, BrickId, Get, Got, Out, Phases, Put, SessionClock, SessionId, Thresholds, Written,
+};
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::Durability;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+const TABLE: TableId = TableId(7);
+pub const MILLI: u64 = 1_000_000;
+const PUT_WITHIN: Duration = Duration::from_millis(400);
+const GET_WITHIN: Duration = Duration::from_millis(400);
+const AGAIN: Duration = Duration::from_millis(60);
+
+enum Event {
+    Disk {
+        host: usize,
+        number: u64,
+    },
+    Tick {
+        host: usize,
+        life: u64,
+    },
+    Start {
+        host: usize,
+    },
+    Ask {
+        to: usize,
+        asker: (usize, u64, u32),
+        key: usize,
+        ask: Ask<Value>,
+    },
+    Answer {
+        client: usize,
+        number: u64,
+        attempt: u32,
+        answer: Answer<Value>,
+    },
+    /// The bricks tell each other their clocks.
+    Clocks,
+    Begin {
+        client: usize,
+    },
+    Wake {
+        client: usize,
+        number: u64,
+    },
+}
+
+enum Doing {
+    Nothing,
+    Put(Put<Value>),
+    Get(Get<Value>),
+}
+
+struct Client {
+    clock: SessionClock,
+    doing: Doing,
+    number: u64,
+    key: usize,
+    operation: usize,
+}
+
+/// What a rig is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub durability: Durability,
+    pub log_bytes: u64,
+    pub keys: usize,
+    pub value_bytes_max: u64,
+    /// One brick's clock is an hour off.
+    pub has_wrong_clock: bool,
+}
+
+pub struct Rig {
+    setting: Setting,
+    pub rng: Rng,
+    /// Nanoseconds.
+    pub now: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    content: BTreeMap<u64, Event>,
+    last: u64,
+    pub hosts: Vec<Host>,
+    pending: BTreeMap<u64, (usize, Pending)>,
+    clients: Vec<Client>,
+    /// Which question of which client an asker is.
+    askers: BTreeMap<u64, (usize, u64, u32)>,
+    histories: Vec<Vec<Operation>>,
+    value_last: u64,
+    /// Operations that clients may still begin.
+    pub left: u32,
+    pub done: u32,
+    pub unknown: u32,
+    pub failed: u32,
+    pub refused: u32,
+}
+
+impl Rig {
+    pub fn new(seed: u64, setting: Setting) -> Rig {
+        let mut rng = Rng::new(seed);
+        let wrong = rng.below(3) as usize;
+        let hosts = (0..3)
+            .map(|at| {
+                let off =
+                    if setting.has_wrong_clock && at == wrong { 3_600_000 } else { rng.below(40) as i64 };
+                Host::new(ServerId(at as u64 + 1), setting.log_bytes, off)
+            })
+            .collect();
+        let mut rig = Rig {
+            setting,
+            rng,
+            now: MILLI,
+            events: BinaryHeap::new(),
+            content: BTreeMap::new(),
+            last: 0,
+            hosts,
+            pending: BTreeMap::new(),
+            clients: Vec::new(),
+            askers: BTreeMap::new(),
+            histories: vec![Vec::new(); setting.keys],
+            value_last: 0,
+            left: 0,
+            done: 0,
+            unknown: 0,
+            failed: 0,
+            refused: 0,
+        };
+        rig.found();
+        rig
+    }
+
+    /// Starts all bricks for the first time, and gives them the tablet.
+    fn found(&mut self) {
+        for host in 0..self.hosts.len() {
+            self.start(host);
+        }
+        self.run_until(|rig| rig.hosts.iter().all(|host| host.node.as_ref().unwrap().brick.is_unnamed()));
+        for at in 0..self.hosts.len() {
+            let (now, id) = (self.instant(), self.hosts[at].id);
+            let named = |node: &mut ramhold_node::BrickNode, effects: &mut ramhold_base::Effects| {
+                node.name(now, (ClusterId(9), id), 77, effects);
+            };
+            let (_, begun) = self.hosts[at].act(now, named);
+            self.begin_disk(at, begun);
+        }
+        self.run_until(Rig::all_serve);
+        let table = TableState {
+            table: TABLE,
+            name: "carts".into(),
+            seed: PlacementSeed(5),
+            slots: false,
+            bricks: 3,
+            write_quorum: 2,
+            read_quorum: 2,
+            durability: self.setting.durability,
+        };
+        for at in 0..self.hosts.len() {
+            let others = self.hosts.iter().map(|host| host.id).filter(|id| *id != self.hosts[at].id);
+            let address = Address("127.0.0.1:1".parse().unwrap());
+            let tablet = TabletState {
+                table: TABLE,
+                first: KeyHash(0),
+                last: KeyHash(u64::MAX),
+                epoch: 1,
+                siblings: others.map(|brick| SiblingState { brick, address }).collect(),
+                votes: true,
+            };
+            let now = self.instant();
+            let (taken, begun) = self.hosts[at].act(now, |node, effects| {
+                node.with_brick(now, effects, |brick, _, effects| {
+                    brick.take(std::slice::from_ref(&table), std::slice::from_ref(&tablet), effects)
+                })
+            });
+            assert_eq!(taken, Some(Ok(())));
+            self.begin_disk(at, begun);
+        }
+        self.tell_clocks();
+        self.run_until(|rig| {
+            rig.hosts.iter().all(|host| {
+                let state = host.node.as_ref().unwrap().brick.state();
+                state.is_some_and(|state| state.tablets.len() == 1)
+            })
+        });
+    }
+
+    pub fn all_serve(&self) -> bool {
+        self.hosts.iter().all(|host| host.node.as_ref().is_some_and(|node| node.brick.is_serving()))
+    }
+
+    pub fn instant(&self) -> Instant {
+        Instant(self.now)
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.last += 1;
+        self.events.push(Reverse((time.max(self.now), self.last)));
+        self.content.insert(self.last, event);
+    }
+
+    /// Devices answer in 20 microseconds to 4 milliseconds.
+    fn begin_disk(&mut self, host: usize, begun: Vec<Pending>) {
+        for pending in begun {
+            let at = self.now + self.rng.between(MILLI / 50, 4 * MILLI);
+            self.at(at, Event::Disk { host, number: self.last + 1 });
+            self.pending.insert(self.last, (host, pending));
+        }
+        // The answers of this step, and the next deadline.
+        for answered in self.hosts[host].answers() {
+            let Some((client, number, attempt)) = self.askers.remove(&answered.asker.0) else { continue };
+            let at = self.now + self.delay();
+            self.at(at, Event::Answer { client, number, attempt, answer: answered.answer });
+        }
+        if let Some(node) = &self.hosts[host].node
+            && let Some(deadline) = ramhold_base::Machine::deadline(node)
+        {
+            let life = self.hosts[host].life;
+            // A busy process does not spin in no time.
+            self.at(deadline.0.max(self.now + MILLI / 10), Event::Tick { host, life });
+        }
+    }
+
+    fn delay(&mut self) -> u64 {
+        if self.rng.chance(5, 100) {
+            self.rng.between(5 * MILLI, 50 * MILLI)
+        } else {
+            self.rng.between(MILLI / 20, 2 * MILLI)
+        }
+    }
+
+    pub fn start(&mut self, host: usize) {
+        let now = self.instant();
+        let begun = self.hosts[host].start(now, &mut self.rng);
+        self.begin_disk(host, begun);
+    }
+
+    pub fn start_after(&mut self, host: usize, nanos: u64) {
+        self.at(self.now + nanos, Event::Start { host });
+    }
+
+    fn take_pending(&mut self, host: usize) -> Vec<Pending> {
+        let numbers: Vec<u64> =
+            self.pending.iter().filter(|(_, (of, _))| *of == host).map(|(number, _)| *number).collect();
+        numbers.into_iter().map(|number| self.pending.remove(&number).unwrap().1).collect()
+    }
+
+    pub fn kill(&mut self, host: usize) {
+        let pending = self.take_pending(host);
+        self.hosts[host].kill(pending, &mut self.rng);
+    }
+
+    /// The operator stops the process.
+    pub fn stop(&mut self, host: usize) {
+        let now = self.instant();
+        let begun = self.hosts[host].step(now, ramhold_base::Input::Stop);
+        self.begin_disk(host, begun);
+    }
+
+    pub fn cut_power(&mut self, host: usize) {
+        let pending = self.take_pending(host);
+        self.hosts[host].cut_power(pending, &mut self.rng);
+    }
+
+    pub fn run_until(&mut self, is_reached: impl Fn(&Rig) -> bool) {
+        let end = self.now + 60_000 * MILLI;
+        while !is_reached(self) {
+            assert!(self.now < end && self.step(), "it is never reached");
+        }
+    }
+
+    pub fn run_for(&mut self, nanos: u64) {
+        let end = self.now + nanos;
+        while self.events.peek().is_some_and(|Reverse((time, _))| *time <= end) {
+            self.step();
+        }
+        self.now = end;
+    }
+
+    fn step(&mut self) -> bool {
+        let Some(Reverse((time, number))) = self.events.pop() else { return false };
+        self.now = time;
+        let now = self.instant();
+        match self.content.remove(&number).unwrap() {
+            Event::Disk { host, number } => {
+                let Some((_, pending)) = self.pending.remove(&number) else { return true };
+                let begun = self.hosts[host].complete(now, &pending);
+                self.begin_disk(host, begun);
+            }
+            Event::Tick { host, life } => {
+                let is_due = self.hosts[host].life == life
+                    && self.hosts[host].node.as_ref().is_some_and(|node| {
+                        ramhold_base::Machine::deadline(node).is_some_and(|deadline| deadline <= now)
+                    });
+                if is_due {
+                    let begun = self.hosts[host].step(now, ramhold_base::Input::Tick);
+                    self.begin_disk(host, begun);
+                }
+            }
+            Event::Start { host } => {
+                if self.hosts[host].node.is_none() {
+                    self.start(host);
+                }
+            }
+            Event::Ask { to, asker, key, ask } => self.arrive(to, asker, key, ask),
+            Event::Clocks => self.tell_clocks(),
+            Event::Answer { client, number, attempt, answer } => {
+                self.answered(client, number, attempt, answer);
+            }
+            Event::Begin { client } => self.begin(client),
+            Event::Wake { client, number } => self.wake(client, number),
+        }
+        true
+    }
+
+    fn tell_clocks(&mut self) {
+        let now = self.instant();
+        let own = |host: &Host| Some((host.id, host.node.as_ref()?.brick.own_time(now)));
+        let told: Vec<_> = self.hosts.iter().filter_map(own).collect();
+        for host in &mut self.hosts {
+            for (id, micros) in told.iter().filter(|(id, _)| *id != host.id) {
+                host.node.iter_mut().for_each(|node| node.brick.hear_time(now, *id, *micros));
+            }
+        }
+        self.at(self.now + 100 * MILLI, Event::Clocks);
+    }
+
+    fn arrive(&mut self, to: usize, asker: (usize, u64, u32), key: usize, ask: Ask<Value>) {
+        let now = self.instant();
+        let id = self.last + 1;
+        self.last = id;
+        self.askers.insert(id, asker);
+        let key = key_of(key);
+        let (asked, begun) = self.hosts[to].act(now, |node, effects| {
+            node.with_brick(now, effects, |brick, view, effects| {
+                brick.ask(now, (TABLE, &key), ask, Asker(id), view, effects)
+            })
+        });
+        match asked {
+            Some(Ok(())) | None => {}
+            Some(Err(Refusal::NotReady | Refusal::TooMany | Refusal::Retry)) => self.refused += 1,
+            Some(Err(refusal)) => panic!("{refusal:?}"),
+        }
+        self.begin_disk(to, begun);
+    }
+
+    pub fn add_clients(&mut self, count: usize, operations: u32) {
+        self.left += operations;
+        for _ in 0..count {
+            let session = SessionId::new(&mut self.rng);
+            let mut clock = SessionClock::new(session);
+            for host in &self.hosts {
+                let millis = crate::host::DATE_MILLIS.saturating_add_signed(host.clock_off);
+                clock.hear(self.instant(), BrickId(host.id.raw()), millis * 1000 + self.now / 1000);
+            }
+            let (doing, number, key, operation) = (Doing::Nothing, 0, 0, 0);
+            self.clients.push(Client { clock, doing, number, key, operation });
+            let client = self.clients.len() - 1;
+            self.at(self.now, Event::Begin { client });
+        }
+    }
+
+    /// A client goes on that had nothing left to do.
+    pub fn go_on(&mut self, client: usize) {
+        self.at(self.now, Event::Begin { client });
+    }
+
+    fn begin(&mut self, client: usize) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let is_put = self.rng.chance(1, 2);
+        let key = self.rng.below(self.setting.keys as u64) as usize;
+        self.begin_on(client, key, is_put);
+    }
+
+    fn begin_on(&mut self, client: usize, key: usize, is_put: bool) {
+        let mut order: Vec<BrickId> = self.hosts.iter().map(|host| BrickId(host.id.raw())).collect();
+        self.rng.shuffle(&mut order);
+        let now = self.instant();
+        let thresholds = Thresholds::majority(3).unwrap();
+        self.value_last += u64::from(is_put);
+        let value = if is_put { self.value_last } else { 0 };
+        self.histories[key].push(Operation { is_put, value, began: self.now, ended: u64::MAX });
+        let phases = if self.rng.chance(1, 2) { Phases::One } else { Phases::Two };
+        let padding = self.rng.below(self.setting.value_bytes_max) as usize;
+        let it = &mut self.clients[client];
+        (it.number, it.key, it.operation) = (it.number + 1, key, self.histories[key].len() - 1);
+        let mut outs = Vec::new();
+        if is_put {
+            // Some values are nothing: a tombstone.
+            let bytes = [&value.to_le_bytes()[..], &vec![7; padding]].concat();
+            let stored = (!value.is_multiple_of(9)).then_some(Value { bytes, expires: None });
+            if stored.is_none() {
+                self.histories[key].last_mut().unwrap().value = 0;
+            }
+            let within = (now + PUT_WITHIN, AGAIN);
+            let mut put = Put::new(now, (&order, thresholds), (stored, phases), &it.clock, within).unwrap();
+            put.start(now, &mut it.clock, &mut outs);
+            it.doing = Doing::Put(put);
+        } else {
+            let within = (now + GET_WITHIN, AGAIN);
+            let mut get = Get::new(now, (&order, thresholds, false), &it.clock, within).unwrap();
+            get.start(now, &it.clock, &mut outs);
+            it.doing = Doing::Get(get);
+        }
+        self.carry_out(client, outs);
+    }
+
+    fn carry_out(&mut self, client: usize, outs: Vec<Out<Value>>) {
+        let number = self.clients[client].number;
+        for out in outs {
+            match out {
+                Out::Send { to, attempt, ask } => {
+                    let at = self.now + self.delay();
+                    let (asker, key) = ((client, number, attempt), self.clients[client].key);
+                    self.at(at, Event::Ask { to: to.0 as usize - 1, asker, key, ask });
+                }
+                Out::WakeAt(at) => self.at(at.0, Event::Wake { client, number }),
+            }
+        }
+    }
+
+    fn answered(&mut self, client: usize, number: u64, attempt: u32, answer: Answer<Value>) {
+        let now = self.instant();
+        let it = &mut self.clients[client];
+        if it.number != number {
+            return;
+        }
+        let mut outs = Vec::new();
+        let end = match &mut it.doing {
+            Doing::Nothing => None,
+            Doing::Put(put) => put.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Put),
+            Doing::Get(get) => get.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Get),
+        };
+        self.carry_out(client, outs);
+        end.into_iter().for_each(|end| self.end(client, end));
+    }
+
+    fn wake(&mut self, client: usize, number: u64) {
+        let now = self.instant();
+        let it = &mut self.clients[client];
+        if it.number != number {
+            return;
+        }
+        let mut outs = Vec::new();
+        let end = match &mut it.doing {
+            Doing::Nothing => None,
+            Doing::Put(put) => put.on_time(now, &mut it.clock, &mut outs).map(End::Put),
+            Doing::Get(get) => get.on_time(now, &it.clock, &mut outs).map(End::Get),
+        };
+        self.carry_out(client, outs);
+        end.into_iter().for_each(|end| self.end(client, end));
+    }
+
+    fn end(&mut self, client: usize, end: End) {
+        let now = self.now;
+        let it = &mut self.clients[client];
+        it.doing = Doing::Nothing;
+        let operation = &mut self.histories[it.key][it.operation];
+        match end {
+            End::Put(Written::Done(_)) => (operation.ended, self.done) = (now, self.done + 1),
+            End::Put(Written::Unknown(_)) => self.unknown += 1,
+            End::Put(Written::NoQuorum(_)) => {
+                // Nothing was written, so nobody may ever see it.
+                (operation.is_put, self.failed) = (false, self.failed + 1);
+            }
+            End::Put(Written::WrongOwner(_) | Written::Never) => panic!("nobody moves or resumes"),
+            End::Get(Got::Found(_, value)) => {
+                operation.value =
+                    value.map_or(0, |value| u64::from_le_bytes(*value.bytes.first_chunk().unwrap()));
+                (operation.ended, self.done) = (now, self.done + 1);
+            }
+            End::Get(Got::NoQuorum(_) | Got::Contended) => self.failed += 1,
+            End::Get(Got::WrongOwner) => panic!("nobody moves"),
+        }
+        if self.left > 0 {
+            let at = self.now + self.rng.below(10 * MILLI);
+            self.at(at, Event::Begin { client });
+        }
+    }
+
+    /// Runs until clients have done all that they were to do.
+    pub fn finish(&mut self) {
+        self.run_until(|rig| {
+            rig.left == 0 && rig.clients.iter().all(|client| matches!(client.doing, Doing::Nothing))
+        });
+    }
+
+    /// Reads every key once more. Each get succeeds, as enough bricks are up.
+    pub fn read_all(&mut self) {
+        self.finish();
+        for key in 0..self.setting.keys {
+            let before = self.failed;
+            self.begin_on(0, key, false);
+            self.run_until(|rig| matches!(rig.clients[0].doing, Doing::Nothing));
+            assert_eq!(self.failed, before, "key {key} is read while enough bricks are up");
+        }
+    }
+
+    pub fn check(&self) {
+        for host in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
+            host.check_invariants();
+        }
+        for (key, history) in self.histories.iter().enumerate() {
+            assert!(is_linearizable(history), "key {key}: {history:#?}");
+        }
+    }
+}
+
+fn key_of(number: usize) -> Vec<u8> {
+    format!("key{number}").into_bytes()
+}
+
+enum End {
+    Put(Written),
+    Get(Got<Value>),
+}
