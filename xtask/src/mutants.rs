@@ -72,6 +72,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumOlderAdopted", "there are no quorum tables"),
     ("QuorumOwnClockCounts", "there are no quorum tables"),
     ("QuorumLossMarkedLate", "there are no quorum tables"),
+    ("QuorumDroppedStays", "there are no quorum tables"),
+    ("QuorumToldBeforeLife", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -207,6 +209,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumOlderAdopted", "ramhold-log", "log", "stamped::"),
     ("QuorumOwnClockCounts", "ramhold-world", "bricks", "runs::one_brick_whose_clock"),
     ("QuorumLossMarkedLate", "ramhold-world", "bricks", "runs::a_brick_that_lost_its_power"),
+    ("QuorumDroppedStays", "ramhold-world", "bricks", "runs::"),
+    ("QuorumToldBeforeLife", "ramhold-world", "bricks", "runs::a_page_is_told"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

@@ -270,6 +270,10 @@ defects! {
     QuorumAppliedNotRebuilt;
     /// A brick judges by its own clock before it has heard its siblings'.
     QuorumOwnClockCounts;
+    /// A rebuilt brick votes while its log still holds records that it has dropped.
+    QuorumDroppedStays;
+    /// A brick tells a sibling that is rebuilt something before it has stored the sibling's life.
+    QuorumToldBeforeLife;
     /// A brick that lost its buffers notes that when it has read its log, and the backup has forgotten it by then.
     QuorumLossMarkedLate;
     /// After a restart the record that is found last wins, not the newest.

@@ -103,7 +103,7 @@ impl Brick {
     }
 
     /// Advances after a question: only replication can have something new to do.
-    fn advance_appended(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn advance_appended(&mut self, step: &mut Step<'_>) {
         let Some(store) = &mut self.store else { return };
         if std::mem::take(&mut store.shard.appended) {
             let log = LogSegments(&store.shard.log);

@@ -12,6 +12,7 @@
 //! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I5.
 
 use crate::clock::BrickClock;
+use crate::siblings::Siblings;
 use crate::start::{FoundReplica, Start};
 use crate::state::{BrickState, StreamState, TABLET_COUNT_MAX, TableState, TabletState};
 use crate::state_file::StateFile;
@@ -69,13 +70,14 @@ pub struct Brick {
     pub(crate) phase: Phase,
     rng: Rng,
     pub(crate) clock: BrickClock,
-    state_file: StateFile,
+    pub(crate) state_file: StateFile,
     region: Option<Vec<u8>>,
     pub(crate) store: Option<Store>,
     pub(crate) tables: Tables,
     start: Start,
     pub(crate) calls: Calls<Context>,
     pub(crate) answers: Vec<Answered>,
+    pub(crate) siblings: Siblings,
     forget_at: Instant,
     /// Buffered streams rest on buffers that are gone.
     has_lost_buffers: bool,
@@ -97,6 +99,7 @@ impl Brick {
             start: Start::default(),
             calls: Calls::new(CallRole::Brick, rng.u64()),
             answers: Vec::new(),
+            siblings: Siblings::default(),
             forget_at: Instant::ZERO,
             has_lost_buffers: false,
             failure: None,
@@ -457,6 +460,7 @@ impl Brick {
             shard.touching_deadline(),
             shard.replicator.deadline(),
             self.calls.deadline(),
+            self.siblings.deadline(),
             Some(self.forget_at),
         ];
         deadlines.into_iter().fold(None, earliest)
@@ -482,6 +486,8 @@ impl Brick {
         if store.shard.replicator.take_events().iter().any(|event| matches!(event, Event::Beyond(_))) {
             self.failure = Some("the log is damaged in memory where the device does not have it".into());
         }
+        self.tell_pages(step);
+        self.advance_rebuilding(step);
         self.advance_repairs(step);
         self.release(step.now);
     }

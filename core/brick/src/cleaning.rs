@@ -54,8 +54,9 @@ impl Store {
     pub fn advance_cleaning(&mut self, step: &mut Step<'_>, tables: &Tables) {
         self.shard.enter_survivors(step, &Owns(tables));
         self.shard.retire_sources(step.effects);
-        if self.shard.cleaning.has_wishes() {
-            let wishes = self.shard.cleaning_wishes();
+        if self.shard.cleaning.has_wishes() || self.rebuilt_up_to.is_some() {
+            let mut wishes = self.shard.cleaning_wishes();
+            wishes.extend(self.rebuilt_up_to);
             self.shard.replicator.want_flushed(wishes);
         }
     }

@@ -8,6 +8,7 @@
 //! ```text
 //!   session ── ask ── tables: register of the tablet (core/quorum) ── store: log, applied set
 //!                                                                       │ replication
+//!   siblings: pages told and asked for ── rebuild ──▶ store
 //!   start: adopts the log ◀── own backup (frames, buffers) ◀────────────┘
 //!   state: id, life, tables, tablets, siblings' lives ── state_file
 //! ```
@@ -17,7 +18,7 @@
 //! - a tablet of which something may be missing neither answers nor stores;
 //! - everything that was found at the start is on the device before the first answer.
 //!
-//! Not built yet: processes that are bricks, rebuilding, changes of tablets.
+//! Not built yet: processes that are bricks, changes of tablets.
 //! Not here: the rules of the register (core/quorum), frames and buffers (core/backup).
 //! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5.
 
@@ -26,7 +27,10 @@ mod brick;
 mod cleaning;
 mod clock;
 mod config;
+mod pages;
 mod question;
+mod rebuild;
+mod siblings;
 mod start;
 mod state;
 mod state_file;
@@ -35,7 +39,10 @@ mod tables;
 
 pub use brick::{Brick, NotTaken};
 pub use config::BrickConfig;
+pub use pages::{Page, PageAsk, PageRecord, Wanted};
 pub use question::{Answered, Asker, Refusal, Value};
+pub use rebuild::Call;
+pub use siblings::Told;
 pub use start::FoundReplica;
 pub use state::{
     BrickState, LifeState, SiblingState, StreamState, TABLET_COUNT_MAX, TableState, TabletState,

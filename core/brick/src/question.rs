@@ -41,4 +41,8 @@ pub enum Refusal {
     Retry,
     /// It could not be repaired so far.
     Corrupt,
+    /// The asker is no sibling of the tablet, or knows another epoch of it.
+    NotSibling,
+    /// The life that asks is over, or another process has the same number: two processes run on copies of one directory.
+    OldLife,
 }

@@ -17,7 +17,7 @@ use crate::{BrickConfig, Value};
 use ramhold_base::{KeyHash, LogId, Position, Rng, ShardId, Stamp, StreamId, TableId, Version};
 use ramhold_log::{AppendRefusal, HashRange, Log, LogConfig, Purpose, QuorumRecord, Unreadable};
 use ramhold_quorum::{Applied, HORIZON, NoRoom, Shelf, Stored, Ticket};
-use ramhold_replication::{ReplicationConfig, Replicator};
+use ramhold_replication::{FlushWish, ReplicationConfig, Replicator};
 use ramhold_shard::{CleaningConfig, Owner, ScrubConfig, Shard, ShardConfig};
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
@@ -34,6 +34,8 @@ pub(crate) struct Store {
     waiting: BTreeMap<StreamId, VecDeque<(Position, Ticket)>>,
     ticket_last: u64,
     applied_count_max: usize,
+    /// Up to here the device is to have what a rebuilding has stored.
+    pub rebuilt_up_to: Option<FlushWish>,
 }
 
 /// The class of the streams of a durability.
@@ -78,6 +80,7 @@ impl Store {
             waiting: BTreeMap::new(),
             ticket_last: 0,
             applied_count_max: config.applied_count_max,
+            rebuilt_up_to: None,
         };
         state.streams.iter().for_each(|stream| store.open_stream(stream));
         for tablet in &state.tablets {

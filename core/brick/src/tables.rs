@@ -77,6 +77,35 @@ impl Tables {
         self.tablets.iter_mut().find(|tablet| tablet.range.contains(table, hash))
     }
 
+    fn exact(&self, range: HashRange) -> Option<&Tablet> {
+        self.tablets.iter().find(|tablet| tablet.range == range)
+    }
+
+    pub fn stream(&self, range: HashRange) -> Option<StreamId> {
+        self.exact(range).map(|tablet| tablet.stream)
+    }
+
+    pub fn siblings(&self, range: HashRange) -> Option<&[ServerId]> {
+        self.exact(range).map(|tablet| tablet.siblings.as_slice())
+    }
+
+    pub fn votes(&self, range: HashRange) -> bool {
+        self.exact(range).is_some_and(|tablet| tablet.register.votes())
+    }
+
+    /// A tablet votes, as the state on the device says.
+    pub fn rebuilt(&mut self, range: HashRange) {
+        let its = self.tablets.iter_mut().filter(|tablet| tablet.range == range);
+        its.filter(|tablet| !tablet.register.votes()).for_each(|tablet| tablet.register.is_rebuilt());
+    }
+
+    /// A sibling's life, which will be on the device before anything is answered that rests on it.
+    pub fn hear_of(&mut self, sibling: BrickId, life: Life) {
+        let its =
+            self.tablets.iter_mut().filter(|tablet| tablet.siblings.iter().any(|it| number(*it) == sibling));
+        its.for_each(|tablet| tablet.register.hear_of(sibling, life));
+    }
+
     pub fn in_stream(&mut self, stream: StreamId) -> impl Iterator<Item = &mut Tablet> {
         self.tablets.iter_mut().filter(move |tablet| tablet.stream == stream)
     }

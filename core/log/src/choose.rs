@@ -13,6 +13,7 @@
 use crate::log::Log;
 use crate::segment::SegmentInfo;
 use ramhold_base::{SegmentId, StreamId};
+use std::collections::BTreeSet;
 
 /// Needed tombstones are too many when they hold more than this percentage of the memory in use that holds no live
 /// object or result.
@@ -45,6 +46,8 @@ pub struct Wish<'a> {
     pub disk_bytes_max: u64,
     /// Whether compaction may be used at all. If not, every pass is combined.
     pub is_two_level: bool,
+    /// Segments that must leave the log, even if that frees nothing: they come first.
+    pub must_leave: &'a BTreeSet<SegmentId>,
     /// A remove waits for memory: choose even a pass that frees little for its work.
     pub is_pressed: bool,
 }
@@ -81,6 +84,9 @@ impl Log {
     /// The best thing to clean now. `None` when no pass would give memory back, or the survivors have no room.
     /// Looks at every segment once.
     pub fn choose(&self, wish: &Wish<'_>) -> Option<Choice> {
+        if let Some(choice) = self.choose_leaving(wish) {
+            return Some(choice);
+        }
         if !wish.is_two_level {
             return self.choose_combined(wish);
         }
@@ -89,6 +95,21 @@ impl Log {
         } else {
             self.choose_compaction(wish).or_else(|| self.choose_combined(wish))
         }
+    }
+
+    fn choose_leaving(&self, wish: &Wish<'_>) -> Option<Choice> {
+        if wish.must_leave.is_empty() {
+            return None;
+        }
+        let mut leaving = self.candidates(wish).filter(|segment| wish.must_leave.contains(&segment.id));
+        let has_room = |segment: &&SegmentInfo| {
+            self.survivors_take_most(segment.live_bytes.into()) <= self.survivors_bytes_max()
+        };
+        let segment = leaving.find(has_room)?;
+        let entries = u64::from(segment.entry_count);
+        let work = u64::from(segment.live_bytes) + entries * crate::moving::LOOK_COST;
+        let plan = Plan { work, gain: self.memory_bytes(segment) - u64::from(segment.live_bytes) };
+        Some(Choice::Combined { stream: segment.stream, sources: vec![segment.id], plan })
     }
 
     /// Whether frames are short or tombstones too many, so that compaction alone does not suffice.

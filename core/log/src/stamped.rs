@@ -102,6 +102,14 @@ impl Log {
         Ok(Written { at, position })
     }
 
+    /// Takes the newest record of a key, at this place, out of the index. Its bytes stay in its segment, where a later
+    /// start would find them: the caller makes the segment leave.
+    pub fn drop_record(&mut self, table: TableId, hash: KeyHash, at: Reference) {
+        let dead = self.dead(at);
+        self.index.remove(self.place(table, hash), at);
+        self.bury(table, hash, &dead);
+    }
+
     /// Counts a record to which the index is about to refer.
     pub(crate) fn count_record(&mut self, at: Reference, bytes: u32, record: &QuorumRecord<'_>) {
         let (slot, _) = self.memory.locate(at);

@@ -22,7 +22,7 @@ use ramhold_log::{
 use ramhold_replication::FlushWish;
 use ramhold_wire::status::CleaningStatus;
 use ramhold_wire::{Step, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The most passes that wait for replicas or for a head at the same time.
@@ -114,6 +114,8 @@ pub struct Cleaning {
     pub fruitless_until: Option<Instant>,
     /// Length of the next pause.
     pub pause: Duration,
+    /// Segments that must leave the log, whatever they hold.
+    pub must_leave: BTreeSet<SegmentId>,
     /// A remove waits for memory.
     pub is_pressed: bool,
     /// The last write that needed memory was refused, because nothing could be cleaned.
@@ -158,7 +160,9 @@ impl Shard {
     /// little it holds. So when many tables come and go, the frames run out long before the memory.
     pub fn wants_cleaning(&self) -> bool {
         let usage = self.log.usage();
-        usage.free_bytes < usage.reserve_bytes + self.cleaning.config.runway_bytes || self.lacks_frames()
+        usage.free_bytes < usage.reserve_bytes + self.cleaning.config.runway_bytes
+            || self.lacks_frames()
+            || !self.cleaning.must_leave.is_empty()
     }
 
     /// Whether this log takes all the frames that it may, but for a few.
@@ -336,6 +340,7 @@ impl Shard {
             is_settled: &|segment| replicator.is_settled(segment),
             may_leave: &|segment| owner.may_leave(segment) || planted(Defect::SettlingCleaned),
             disk_bytes_max: self.disk_bytes_max(),
+            must_leave: &self.cleaning.must_leave,
             is_two_level: self.cleaning.config.is_two_level,
             is_pressed: self.cleaning.is_pressed,
         };
@@ -507,6 +512,7 @@ impl Shard {
             }
             for source in &retiring.sources {
                 self.log.retire(*source);
+                self.cleaning.must_leave.remove(source);
                 self.replicator.retire(*source);
             }
             retiring.survivors.iter().for_each(|survivor| self.replicator.settled(*survivor));

@@ -224,6 +224,11 @@ impl Disks {
         self.superblock.cut_power(rng) + self.frames.cut_power(rng)
     }
 
+    /// The device that holds replicas is replaced by an empty one.
+    pub fn wipe_frames(&mut self) {
+        (self.frames, self.buffers) = Default::default();
+    }
+
     /// Replaces the host by an empty one.
     pub fn wipe(&mut self) {
         *self = Disks { options: self.options.clone(), ..Disks::default() };

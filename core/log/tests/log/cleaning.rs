@@ -166,6 +166,7 @@ impl Rig {
             is_whole: &|id| is_whole.contains(&id),
             is_settled: &|_| true,
             disk_bytes_max: self.disk_bytes_max,
+            must_leave: &BTreeSet::new(),
             is_two_level: self.two_level,
             may_leave: &|_| true,
             is_pressed: self.pressed,

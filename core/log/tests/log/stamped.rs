@@ -143,6 +143,7 @@ impl Rig {
                 is_whole: &|id| whole.contains(&id),
                 is_settled: &|_| true,
                 disk_bytes_max: u64::MAX,
+                must_leave: &BTreeSet::new(),
                 is_two_level: false,
                 may_leave: &|_| true,
                 is_pressed: false,

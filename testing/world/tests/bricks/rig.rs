@@ -2,19 +2,20 @@
 
 use crate::history::{Operation, is_linearizable};
 use crate::host::{Host, Pending};
-use ramhold_base::hash::PlacementSeed;
-use ramhold_base::{ClusterId, Instant, KeyHash, Rng, ServerId, TableId};
-use ramhold_node::{Asker, Refusal, SiblingState, TableState, TabletState, Value};
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::{ClusterId, Instant, KeyHash, Rng, ServerId, Stamp, TableId};
+use ramhold_node::{Asker, Page, PageAsk, Refusal, SiblingState, TableState, TabletState, Told, Value};
 use ramhold_quorum::{
     Answer, Ask, BrickId, Get, Got, Out, Phases, Put, SessionClock, SessionId, Thresholds, Written,
 };
+use ramhold_wire::Step;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-const TABLE: TableId = TableId(7);
+pub const TABLE: TableId = TableId(7);
 pub const MILLI: u64 = 1_000_000;
 const PUT_WITHIN: Duration = Duration::from_millis(400);
 const GET_WITHIN: Duration = Duration::from_millis(400);
@@ -46,6 +47,18 @@ enum Event {
     },
     /// The bricks tell each other their clocks.
     Clocks,
+    Page {
+        to: usize,
+        asker: (usize, u64, u64),
+        ask: PageAsk,
+    },
+    Told {
+        to: usize,
+        life: u64,
+        from: usize,
+        number: u64,
+        page: Result<Page, Refusal>,
+    },
     Begin {
         client: usize,
     },
@@ -91,6 +104,10 @@ pub struct Rig {
     pub hosts: Vec<Host>,
     pending: BTreeMap<u64, (usize, Pending)>,
     clients: Vec<Client>,
+    /// Which question of which brick, in which life of it, an asker is.
+    page_askers: BTreeMap<u64, (usize, u64, u64)>,
+    pub pages: u32,
+    told: Vec<Told>,
     /// Which question of which client an asker is.
     askers: BTreeMap<u64, (usize, u64, u32)>,
     histories: Vec<Vec<Operation>>,
@@ -124,6 +141,9 @@ impl Rig {
             hosts,
             pending: BTreeMap::new(),
             clients: Vec::new(),
+            page_askers: BTreeMap::new(),
+            pages: 0,
+            told: Vec::new(),
             askers: BTreeMap::new(),
             histories: vec![Vec::new(); setting.keys],
             value_last: 0,
@@ -191,6 +211,10 @@ impl Rig {
         });
     }
 
+    pub fn all_vote(&self) -> bool {
+        self.hosts.iter().all(|host| host.node.as_ref().is_some_and(|node| node.brick.votes()))
+    }
+
     pub fn all_serve(&self) -> bool {
         self.hosts.iter().all(|host| host.node.as_ref().is_some_and(|node| node.brick.is_serving()))
     }
@@ -217,6 +241,24 @@ impl Rig {
             let Some((client, number, attempt)) = self.askers.remove(&answered.asker.0) else { continue };
             let at = self.now + self.delay();
             self.at(at, Event::Answer { client, number, attempt, answer: answered.answer });
+        }
+        let life = self.hosts[host].life;
+        let (calls, told) = match &mut self.hosts[host].node {
+            Some(node) => (node.brick.take_calls(), node.brick.take_told()),
+            None => Default::default(),
+        };
+        for call in calls {
+            let at = self.now + self.delay();
+            let (to, asker) = (call.to.raw() as usize - 1, (host, life, call.number));
+            self.at(at, Event::Page { to, asker, ask: call.ask });
+        }
+        for told in told {
+            let Some((to, life, number)) = self.page_askers.remove(&told.asker.0) else {
+                self.told.push(told);
+                continue;
+            };
+            let at = self.now + self.delay();
+            self.at(at, Event::Told { to, life, from: host, number, page: told.page });
         }
         if let Some(node) = &self.hosts[host].node
             && let Some(deadline) = ramhold_base::Machine::deadline(node)
@@ -310,6 +352,24 @@ impl Rig {
             }
             Event::Ask { to, asker, key, ask } => self.arrive(to, asker, key, ask),
             Event::Clocks => self.tell_clocks(),
+            Event::Page { to, asker, ask } => {
+                self.last += 1;
+                let id = self.last;
+                self.page_askers.insert(id, asker);
+                self.pages += 1;
+                self.ask_page(to, ask, Asker(id));
+            }
+            Event::Told { to, life, from, number, page } => {
+                if self.hosts[to].life == life {
+                    let from = self.hosts[from].id;
+                    let (_, begun) = self.hosts[to].act(now, |node, effects| {
+                        node.with_brick(now, effects, |brick, view, effects| {
+                            brick.on_page(&mut Step { now, view, effects }, from, number, page);
+                        });
+                    });
+                    self.begin_disk(to, begun);
+                }
+            }
             Event::Answer { client, number, attempt, answer } => {
                 self.answered(client, number, attempt, answer);
             }
@@ -317,6 +377,21 @@ impl Rig {
             Event::Wake { client, number } => self.wake(client, number),
         }
         true
+    }
+
+    pub fn ask_page(&mut self, to: usize, ask: PageAsk, asker: Asker) {
+        let now = self.instant();
+        let (_, begun) = self.hosts[to].act(now, |node, effects| {
+            node.with_brick(now, effects, |brick, view, effects| {
+                brick.ask_page(&mut Step { now, view, effects }, ask, asker);
+            });
+        });
+        self.begin_disk(to, begun);
+    }
+
+    /// The pages that were told to nobody here.
+    pub fn told_pages(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
     }
 
     fn tell_clocks(&mut self) {
@@ -405,6 +480,9 @@ impl Rig {
             let mut put = Put::new(now, (&order, thresholds), (stored, phases), &it.clock, within).unwrap();
             put.start(now, &mut it.clock, &mut outs);
             it.doing = Doing::Put(put);
+            if self.rng.chance(1, 12) {
+                return self.abandon(client, outs);
+            }
         } else {
             let within = (now + GET_WITHIN, AGAIN);
             let mut get = Get::new(now, (&order, thresholds, false), &it.clock, within).unwrap();
@@ -412,6 +490,15 @@ impl Rig {
             it.doing = Doing::Get(get);
         }
         self.carry_out(client, outs);
+    }
+
+    /// The session dies when it has asked one brick. A new one takes its place.
+    fn abandon(&mut self, client: usize, outs: Vec<Out<Value>>) {
+        let first = outs.into_iter().filter(|out| matches!(out, Out::Send { .. })).take(1);
+        self.carry_out(client, first.collect());
+        let it = &mut self.clients[client];
+        (it.number, it.doing) = (it.number + 1, Doing::Nothing);
+        self.at(self.now + MILLI, Event::Begin { client });
     }
 
     fn carry_out(&mut self, client: usize, outs: Vec<Out<Value>>) {
@@ -492,6 +579,43 @@ impl Rig {
         self.run_until(|rig| {
             rig.left == 0 && rig.clients.iter().all(|client| matches!(client.doing, Doing::Nothing))
         });
+    }
+
+    /// What was acknowledged so far may be lost from here on.
+    pub fn forget_history(&mut self) {
+        for history in &mut self.histories {
+            for operation in history.iter_mut().filter(|operation| operation.is_put) {
+                operation.ended = u64::MAX;
+            }
+            history.retain(|operation| operation.is_put);
+        }
+        for client in &mut self.clients {
+            client.number += 1;
+            client.doing = Doing::Nothing;
+        }
+        for client in 0..self.clients.len() {
+            self.go_on(client);
+        }
+    }
+
+    /// The newest stamp of each key in a brick.
+    pub fn stamps(&self, host: usize) -> Vec<Option<Stamp>> {
+        let log = self.hosts[host].node.as_ref().unwrap().brick.log().unwrap();
+        let hasher = PlacementHasher::new(PlacementSeed(5));
+        let newest = |key: Vec<u8>| log.newest(TABLE, hasher.hash(&key), &key).unwrap().map(|it| it.stamp);
+        (0..self.setting.keys).map(|key| newest(key_of(key))).collect()
+    }
+
+    /// A brick starts again. It has no newer value of any key than it had before.
+    pub fn restart(&mut self, host: usize) {
+        let before = self.stamps(host);
+        self.kill(host);
+        self.start(host);
+        self.run_until(|rig| rig.hosts[host].node.as_ref().is_some_and(|node| node.brick.is_serving()));
+        // It has not heard its siblings' clocks yet, so nobody can have written to it.
+        for (key, (after, before)) in self.stamps(host).iter().zip(&before).enumerate() {
+            assert!(after <= before, "{}, key {key}: {after:?} is back", self.hosts[host].id);
+        }
     }
 
     /// Reads every key once more. Each get succeeds, as enough bricks are up.

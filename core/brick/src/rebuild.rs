@@ -1,0 +1,421 @@
+//! The rebuilding of a tablet of which this brick may have forgotten something (docs/protocols/quorum.md, rules 10, 16).
+//!
+//! All siblings are asked for the stamps of their keys, in the order of walks, which is the same in all bricks. A stretch
+//! that enough of them have told is decided key by key:
+//! - from R siblings that vote: the newest of what they have. What this brick has counts only if it is the same;
+//! - from all siblings, whether they vote or not: the newest of what is left, this brick's own included. Something that
+//!   was acknowledged may then be lost, and the operator is told.
+//!
+//! ```text
+//!   stamps of siblings ─┐              ┌─ keep    the same stamp
+//!   own stamps ─────────┴─ decide ─────┼─ fetch   the value from a sibling that has it, then store
+//!                                      └─ drop    and its segment must leave the log
+//!   all stretches ─ bound, head ─ on the device, segments gone ─ votes
+//! ```
+//!
+//! Invariants:
+//! - a tablet votes only when everything that was decided is on the device, and no segment of the log holds a record that
+//!   was dropped: a later start would take it for the newest;
+//! - nothing is stored but what a sibling had when the stretch was decided.
+//!
+//! Not here: telling pages (`pages`), the register. Catalogue: I5.
+
+use crate::Value;
+use crate::pages::{PAGE_KEYS_MAX, Page, PageAsk, Wanted, walk};
+use crate::question::Key;
+use crate::state::TabletState;
+use crate::store::Store;
+use crate::tables::{Tables, number};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Instant, KeyHash, Position, ServerId, Stamp, StreamId};
+use ramhold_log::{AppendRefusal, HashRange, Purpose, QuorumRecord};
+use ramhold_quorum::{REBUILT_BOUND, Rebuild};
+use ramhold_replication::FlushWish;
+use ramhold_wire::Step;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A page that is not told for this long is asked for again.
+const PAGE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The pause before the next try when siblings have told too little, or memory is short.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A question to a sibling, which is to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Call {
+    pub to: ServerId,
+    /// The answer is to come with it.
+    pub number: u64,
+    pub ask: PageAsk,
+}
+
+/// What a tablet's rebuilding has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Working,
+    /// The tablet may vote, when the state says so. `is_complete`: nothing that was acknowledged can be lost.
+    Rebuilt {
+        is_complete: bool,
+    },
+}
+
+/// The life that asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Me {
+    pub life: u64,
+    pub mark: u64,
+    /// The brick's time, in microseconds.
+    pub time: u64,
+}
+
+#[derive(Debug)]
+struct Asked {
+    number: u64,
+    at: Instant,
+    is_for_values: bool,
+}
+
+/// One key of a stretch, as decided.
+#[derive(Debug)]
+struct Decided {
+    key: Key,
+    hash: KeyHash,
+    /// What this brick has.
+    own: Stamp,
+    newest: Stamp,
+    holder: Option<ServerId>,
+}
+
+/// A stretch that is decided, and whose values are being fetched.
+#[derive(Debug)]
+struct Stretch {
+    keys: Vec<Decided>,
+    next: Option<u64>,
+    values: BTreeMap<Key, Option<Value>>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The stamps of a stretch from here on are being told.
+    Asking {
+        from: u64,
+    },
+    Fetching {
+        from: u64,
+        stretch: Stretch,
+    },
+    /// Everything is decided and stored. `head` tells the bound.
+    Closing {
+        head: Option<Position>,
+    },
+}
+
+/// The rebuilding of one tablet.
+#[derive(Debug)]
+pub(crate) struct Rebuilding {
+    pub range: HashRange,
+    stream: StreamId,
+    epoch: u64,
+    siblings: Vec<ServerId>,
+    reads: usize,
+    phase: Phase,
+    pages: BTreeMap<ServerId, Page>,
+    asked: BTreeMap<ServerId, Asked>,
+    number: u64,
+    is_complete: bool,
+    wait_until: Instant,
+    is_waiting: bool,
+}
+
+impl Rebuilding {
+    /// `number`: no question of an earlier rebuilding had it or a higher one.
+    pub fn new(tablet: &TabletState, stream: StreamId, reads: usize, number: u64) -> Rebuilding {
+        Rebuilding {
+            range: tablet.range(),
+            stream,
+            epoch: tablet.epoch,
+            siblings: tablet.siblings.iter().map(|sibling| sibling.brick).collect(),
+            reads,
+            phase: Phase::Asking { from: 0 },
+            pages: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            number,
+            is_complete: true,
+            wait_until: Instant::ZERO,
+            is_waiting: false,
+        }
+    }
+
+    /// The number of the last question.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A sibling's page. `None`: it has none now.
+    pub fn on_page(&mut self, now: Instant, from: ServerId, number: u64, page: Option<Page>) {
+        if self.asked.get(&from).is_none_or(|asked| asked.number != number) {
+            return;
+        }
+        let asked = self.asked.remove(&from).expect("looked up before");
+        let Some(page) = page.filter(|page| page.epoch == self.epoch) else {
+            self.wait(now);
+            return;
+        };
+        match &mut self.phase {
+            Phase::Asking { .. } if !asked.is_for_values => _ = self.pages.insert(from, page),
+            Phase::Fetching { stretch, .. } if asked.is_for_values => {
+                if !stretch.take(page) {
+                    self.again();
+                }
+            }
+            Phase::Asking { .. } | Phase::Fetching { .. } | Phase::Closing { .. } => {}
+        }
+    }
+
+    /// Asks for the present stretch once more: something newer was written meanwhile, or a holder is silent.
+    fn again(&mut self) {
+        if let Phase::Fetching { from, .. } = self.phase {
+            self.phase = Phase::Asking { from };
+            self.pages.clear();
+            self.asked.clear();
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let asked = self.asked.values().map(|asked| asked.at + PAGE_TIMEOUT).min();
+        asked.or(self.is_waiting.then_some(self.wait_until))
+    }
+
+    /// Takes the next steps.
+    pub fn advance(
+        &mut self,
+        step: &mut Step<'_>,
+        (store, tables): (&mut Store, &Tables),
+        me: Me,
+        calls: &mut Vec<Call>,
+    ) -> Outcome {
+        self.drop_silent(step.now);
+        self.is_waiting = self.wait_until > step.now;
+        if self.is_waiting {
+            return Outcome::Working;
+        }
+        loop {
+            match &mut self.phase {
+                Phase::Asking { from } => {
+                    let from = *from;
+                    let Some(stretch) = self.decide(store, tables, from) else {
+                        self.ask_stamps(step, from, me, calls);
+                        return Outcome::Working;
+                    };
+                    self.pages.clear();
+                    self.asked.clear();
+                    self.phase = Phase::Fetching { from, stretch };
+                }
+                Phase::Fetching { stretch, .. } => {
+                    if !stretch.missing().is_empty() {
+                        self.ask_values(step, me, calls);
+                        return Outcome::Working;
+                    }
+                    if !self.carry_out(step, store, tables) {
+                        self.wait(step.now);
+                        return Outcome::Working;
+                    }
+                }
+                Phase::Closing { .. } => return self.close(step, store, tables, me),
+            }
+        }
+    }
+
+    fn wait(&mut self, now: Instant) {
+        (self.wait_until, self.is_waiting) = (now + PAUSE, true);
+    }
+
+    fn drop_silent(&mut self, now: Instant) {
+        let before = self.asked.len();
+        self.asked.retain(|_, asked| asked.at + PAGE_TIMEOUT > now);
+        if self.asked.len() < before && matches!(self.phase, Phase::Fetching { .. }) {
+            self.again();
+        }
+    }
+
+    fn ask_stamps(&mut self, step: &Step<'_>, from: u64, me: Me, calls: &mut Vec<Call>) {
+        for sibling in self.siblings.clone() {
+            if !self.asked.contains_key(&sibling) && !self.pages.contains_key(&sibling) {
+                self.send(step, sibling, Wanted::Stamps { from }, me, calls);
+            }
+        }
+    }
+
+    fn ask_values(&mut self, step: &Step<'_>, me: Me, calls: &mut Vec<Call>) {
+        let Phase::Fetching { stretch, .. } = &self.phase else { return };
+        let mut by_holder = BTreeMap::<ServerId, Vec<Key>>::new();
+        for (key, holder) in stretch.missing() {
+            by_holder.entry(holder).or_default().push(key.clone());
+        }
+        for (holder, mut keys) in by_holder {
+            if !self.asked.contains_key(&holder) {
+                keys.truncate(PAGE_KEYS_MAX);
+                self.send(step, holder, Wanted::Values { keys }, me, calls);
+            }
+        }
+    }
+
+    fn send(&mut self, step: &Step<'_>, to: ServerId, wanted: Wanted, me: Me, calls: &mut Vec<Call>) {
+        self.number += 1;
+        let is_for_values = matches!(wanted, Wanted::Values { .. });
+        self.asked.insert(to, Asked { number: self.number, at: step.now, is_for_values });
+        let HashRange { table, first, last } = self.range;
+        let (asker, epoch) = (step.view.me, self.epoch);
+        let ask = PageAsk { table, first, last, epoch, asker, life: me.life, mark: me.mark, wanted };
+        calls.push(Call { to, number: self.number, ask });
+    }
+
+    /// Decides the keys of the stretch that enough pages cover. `None`: too few have told.
+    fn decide(&mut self, store: &mut Store, tables: &Tables, from: u64) -> Option<Stretch> {
+        let voting: Vec<ServerId> =
+            self.pages.iter().filter(|(_, page)| page.votes).map(|(sibling, _)| *sibling).collect();
+        let is_by_quorum = voting.len() >= self.reads;
+        let told: Vec<ServerId> = if is_by_quorum {
+            voting
+        } else if self.pages.len() == self.siblings.len() {
+            self.pages.keys().copied().collect()
+        } else {
+            return None;
+        };
+        let next = told.iter().filter_map(|sibling| self.pages[sibling].next).min();
+        let is_in = |position: u64| next.is_none_or(|next| position < next);
+        let mut keys = BTreeMap::<Key, (Stamp, Rebuild<ServerId>)>::new();
+        let reads = told.len();
+        let mut at = Some(from);
+        while let Some(position) = at.filter(|position| is_in(*position)) {
+            // A damaged entry is repaired first.
+            let (own, after) = walk(store, tables, self.range, position)?;
+            for scanned in own.into_iter().filter(|scanned| is_in(scanned.position)) {
+                let key = store.shard.log.show(&scanned).key.to_vec();
+                keys.entry(key).or_insert((store.shard.log.stamp_at(scanned.at)?, Rebuild::new(reads)));
+            }
+            at = after;
+        }
+        for sibling in &told {
+            for record in self.pages[sibling].records.iter().filter(|record| is_in(record.position)) {
+                keys.entry(record.key.clone()).or_insert((Stamp::NONE, Rebuild::new(reads)));
+            }
+        }
+        for sibling in &told {
+            let has: BTreeMap<&Key, Stamp> =
+                self.pages[sibling].records.iter().map(|record| (&record.key, record.stamp)).collect();
+            for (key, (_, rebuild)) in &mut keys {
+                let stamp = has.get(key).copied().unwrap_or(Stamp::NONE);
+                rebuild.hear(number(*sibling), stamp, Some(*sibling));
+            }
+        }
+        let decided = keys.into_iter().filter_map(|(key, (own, rebuild))| {
+            let hash = tables.hash(self.range.table, &key)?;
+            let told = rebuild.newest((own, None))?;
+            let (newest, holder) = if !is_by_quorum && own > told.0 { (own, None) } else { told };
+            Some(Decided { key, hash, own, newest, holder })
+        });
+        self.is_complete &= is_by_quorum;
+        Some(Stretch { keys: decided.collect(), next, values: BTreeMap::new() })
+    }
+
+    /// Stores and drops what was decided. False: there is no room now.
+    fn carry_out(&mut self, step: &mut Step<'_>, store: &mut Store, tables: &Tables) -> bool {
+        let Phase::Fetching { stretch, .. } = &mut self.phase else { return true };
+        while let Some(decided) = stretch.keys.last() {
+            let table = self.range.table;
+            let Decided { key, hash, own, newest, .. } = decided;
+            if own != newest {
+                let Ok(found) = store.shard.log.newest(table, *hash, key) else { return false };
+                let mut replaces = found.map(|found| found.at);
+                if let Some(at) = replaces.filter(|_| own > newest) {
+                    if !planted(Defect::QuorumDroppedStays) {
+                        let (segment, _) = store.shard.log.place_of(at);
+                        store.shard.cleaning.must_leave.insert(segment);
+                    }
+                    store.shard.log.drop_record(table, *hash, at);
+                    replaces = None;
+                }
+                if !newest.is_none() {
+                    let value = stretch.values.get(key).and_then(Option::as_ref);
+                    let record = QuorumRecord {
+                        table,
+                        stamp: *newest,
+                        expires: value.and_then(|value| value.expires),
+                        key,
+                        value: value.map(|value| value.bytes.as_slice()),
+                    };
+                    let purpose = Purpose::Ordinary;
+                    match store.shard.log.store(self.stream, purpose, *hash, &record, replaces) {
+                        Ok(_) => store.shard.appended = true,
+                        Err(AppendRefusal::HeadFull) => {
+                            if store.roll(step, tables, self.stream).is_none() {
+                                return false;
+                            }
+                            continue;
+                        }
+                        Err(_) => {
+                            if !store.clean_for_room(step, tables) {
+                                return false;
+                            }
+                            continue;
+                        }
+                    }
+                }
+            }
+            stretch.keys.pop();
+        }
+        self.phase = match stretch.next {
+            Some(from) => Phase::Asking { from },
+            None => Phase::Closing { head: None },
+        };
+        true
+    }
+
+    /// The tablet votes when the head that tells the bound is on the device, and segments with dropped records are gone.
+    fn close(&mut self, step: &mut Step<'_>, store: &mut Store, tables: &Tables, me: Me) -> Outcome {
+        let Phase::Closing { head } = &mut self.phase else { return Outcome::Working };
+        let Some(opened) = *head else {
+            // What this brick stored and does not know may have been as far ahead as a repair may be.
+            let bound = me.time.saturating_add(REBUILT_BOUND.as_micros() as u64);
+            store.forget(if planted(Defect::QuorumRebuiltRefuses) { 0 } else { bound });
+            match store.roll(step, tables, self.stream) {
+                Some(_) => *head = Some(store.shard.log.head_end(self.stream)),
+                None => self.wait(step.now),
+            }
+            return Outcome::Working;
+        };
+        let is_clean = store.shard.cleaning.must_leave.is_empty();
+        let wish = FlushWish::UpTo(self.stream, opened);
+        if !store.shard.replicator.is_fulfilled(wish) || !is_clean {
+            store.rebuilt_up_to = Some(wish);
+            return Outcome::Working;
+        }
+        store.rebuilt_up_to = None;
+        Outcome::Rebuilt { is_complete: self.is_complete }
+    }
+}
+
+impl Stretch {
+    /// The keys whose values are to be fetched, and who has them.
+    fn missing(&self) -> Vec<(&Key, ServerId)> {
+        let wanted = self.keys.iter().filter(|it| it.own != it.newest && !it.newest.is_none());
+        wanted
+            .filter(|it| !self.values.contains_key(&it.key))
+            .filter_map(|it| Some((&it.key, it.holder?)))
+            .collect()
+    }
+
+    /// Values have come. False: one of them is not the one that was decided upon.
+    fn take(&mut self, page: Page) -> bool {
+        let newest: BTreeMap<&Key, Stamp> = self.keys.iter().map(|it| (&it.key, it.newest)).collect();
+        let mut is_same = !page.records.is_empty();
+        for record in page.records {
+            is_same &= newest.get(&record.key) == Some(&record.stamp);
+            if is_same {
+                self.values.insert(record.key, record.value);
+            }
+        }
+        is_same
+    }
+}
