@@ -163,6 +163,17 @@ impl Backup {
         self.start.has_lost_buffers()
     }
 
+    /// Whether everything that was found at the start is on the device.
+    pub fn has_flushed_found(&self) -> bool {
+        let mut found = self.replicas.iter().filter(|replica| replica.found && !replica.is_leaving());
+        found.all(|replica| replica.corrupt || replica.stored.is_certified_like(&replica.flushed))
+    }
+
+    /// Whether the start met something that it could not read. It may have been a replica.
+    pub fn has_found_damage(&self) -> bool {
+        self.start.scan.has_damage
+    }
+
     /// Whether the device has failed, so that nothing here can be trusted any more.
     pub fn has_failed(&self) -> bool {
         self.device.disk.has_failed()

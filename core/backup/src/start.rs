@@ -93,8 +93,9 @@ impl Start {
     /// Takes over the replicas that were found.
     fn adopt(&mut self, replicas: &mut Replicas, step: &mut DeviceStep<'_>) {
         while let Some((key, copies)) = self.scan.copies.pop_first() {
-            if let Some(replica) = copies.replica(key, &mut self.scan.junk, step) {
-                replicas.insert_found(replica);
+            match copies.replica(key, &mut self.scan.junk, step) {
+                Some(replica) => replicas.insert_found(replica),
+                None => self.scan.has_damage = true,
             }
         }
         for number in replicas.found().values().copied().collect::<Vec<_>>() {

@@ -270,6 +270,8 @@ defects! {
     QuorumAppliedNotRebuilt;
     /// A brick judges by its own clock before it has heard its siblings'.
     QuorumOwnClockCounts;
+    /// A brick's start takes the next head for the head, although the one before it still took data.
+    QuorumNextHeadCounts;
     /// A rebuilt brick votes while its log still holds records that it has dropped.
     QuorumDroppedStays;
     /// A brick tells a sibling that is rebuilt something before it has stored the sibling's life.

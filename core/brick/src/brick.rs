@@ -242,14 +242,21 @@ impl Brick {
         }
     }
 
-    /// The backup serves: these are the replicas of this brick's log that it has found.
-    pub fn adopt(&mut self, now: Instant, found: Vec<FoundReplica>, view: &View, effects: &mut Effects) {
+    /// The backup serves: these are the replicas of this brick's log that it has found. `is_damaged`: there was something
+    /// that it could not read, perhaps the newest head.
+    pub fn adopt(
+        &mut self,
+        now: Instant,
+        (found, is_damaged): (Vec<FoundReplica>, bool),
+        view: &View,
+        effects: &mut Effects,
+    ) {
         assert!(self.awaits_log(), "a log is taken over once");
         let state = self.state_file.durable().expect("a life has begun");
         let lost =
             if self.has_lost_buffers { streams_of(state, Durability::Buffered) } else { BTreeSet::new() };
         let streams = state.streams.iter().map(|stream| stream.stream);
-        self.start = Start::new(found, streams, |stream| lost.contains(&stream));
+        self.start = Start::new(found, streams, |stream| is_damaged || lost.contains(&stream));
         let region = self.region.take().expect("there is memory until there is a log");
         self.store = Some(Store::new(&self.config, region, state, &mut self.rng));
         self.tables = Tables::of(state);
@@ -258,9 +265,9 @@ impl Brick {
     }
 
     fn advance_start(&mut self, step: &mut Step<'_>) {
-        if let Some(wanted) = self.start.next() {
+        if let Some(wanted) = self.start.next(step.now) {
             let me = step.view.me;
-            let Some(address) = step.view.list.address(me) else { return self.start.ask_again() };
+            let Some(address) = step.view.list.address(me) else { return self.start.ask_again(step.now) };
             let rpc = self.calls.open(address, step.now, step.now + READ_TIMEOUT, Context::Adopt);
             let replica = ReplicaName {
                 shard: SHARD,
@@ -296,8 +303,15 @@ impl Brick {
         let state = state_file.durable().expect("a life has begun");
         *tables = Tables::of(state);
         store.shard.log.skip_segments(start.segment_last());
+        store.shard.cleaning.must_leave.extend(start.cut());
+        let not_whole = start.not_whole();
         for left in start.left_over() {
-            store.shard.replicator.free_found(left.stream, left.segment, left.epoch, step.view.me);
+            if not_whole.contains(&left.stream) {
+                // If all others have lost more, this is what is left.
+                store.left_over.push(*left);
+            } else {
+                store.shard.replicator.free_found(left.stream, left.segment, left.epoch, step.view.me);
+            }
         }
         for stream in &state.streams {
             if store.roll(step, tables, stream.stream).is_none() {
@@ -338,8 +352,8 @@ impl Brick {
                 state.tablets.push(tablet.clone());
             }
         }
-        check(&state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
-        if state.tablets.len() > TABLET_COUNT_MAX {
+        check(state.brick, &state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
+        if state.tablets.len() > TABLET_COUNT_MAX || !state.fits() {
             return Err(NotTaken::TooMany);
         }
         for table in &state.tables {
@@ -360,11 +374,13 @@ impl Brick {
         let Some(state) = state_file.durable() else { return };
         for stream in &state.streams {
             if store.shard.class_of(stream.stream).is_none() {
-                store.open_stream(stream);
-                if store.roll(step, tables, stream.stream).is_none() {
-                    self.failure = Some("the brick's memory has no room for a stream: give it more".into());
+                if !store.shard.log.may_roll(1) {
+                    // Memory is short now: its tablets wait.
+                    store.clean_for_room(step, tables);
                     return;
                 }
+                store.open_stream(stream);
+                store.roll(step, tables, stream.stream).expect("there is room for its opening");
             }
         }
         for range in tables.enter(state) {
@@ -412,7 +428,7 @@ impl Brick {
             Status::Ok => Some(body),
             Status::CorruptReplica | Status::UnknownReplica => None,
             // The backup is busy; it is asked again.
-            _ => return self.start.ask_again(),
+            _ => return self.start.ask_again(step.now),
         };
         let Brick { start, store: Some(store), tables, .. } = self else { return };
         let hash_of = |table, key: &[u8]| tables.hash(table, key).unwrap_or_default();
@@ -423,7 +439,7 @@ impl Brick {
         let step = &mut Step { now, view, effects };
         while let Some(call) = self.calls.overdue(now) {
             match call.context {
-                Context::Adopt => self.start.ask_again(),
+                Context::Adopt => self.start.ask_again(now),
                 Context::ReadBack(read) => {
                     if let Some(store) = &mut self.store {
                         store.shard.on_read_back_unanswered(now, read);
@@ -443,6 +459,7 @@ impl Brick {
                 if has_tablets && tablets.all(|tablet| self.clock.is_known(&tablet.siblings)) {
                     store.forget_old(self.clock.now(now));
                 }
+                store.forget_many();
             }
         }
         self.advance(step);
@@ -451,7 +468,8 @@ impl Brick {
     pub fn deadline(&self) -> Option<Instant> {
         let Some(store) = &self.store else { return self.calls.deadline() };
         if self.phase != Phase::Serving {
-            return self.calls.deadline();
+            let start = self.start.deadline().filter(|_| self.phase == Phase::Adopting);
+            return earliest(self.calls.deadline(), start);
         }
         let shard = &store.shard;
         let deadlines = [

@@ -46,6 +46,11 @@ impl Store {
     fn clean(&mut self, step: &mut Step<'_>, tables: &Tables, mut work: u64) {
         let expired = self.shard.clean(step, &Owns(tables), &mut work);
         assert!(expired.is_none(), "a value of a quorum table ends for all its bricks, not here");
+        // Frames are short, and young stamps keep every segment from being cleaned.
+        let is_idle = self.shard.cleaning.active.is_none() && !self.shard.cleaning.is_waiting();
+        if is_idle && self.shard.lacks_frames() && self.forget_for_room() {
+            self.shard.cleaning.fruitless_until = None;
+        }
         self.advance_cleaning(step, tables);
         self.replicate_cleaning(step, tables);
     }

@@ -180,6 +180,13 @@ impl Brick {
             (Level::Error, format!("{table} {first:?} to {last:?} is rebuilt from what is left; {lost}"))
         };
         step.effects.report(level, text);
+        if next.tablets.iter().all(|tablet| tablet.votes)
+            && let Some(store) = &mut self.store
+        {
+            for left in std::mem::take(&mut store.left_over) {
+                store.shard.replicator.free_found(left.stream, left.segment, left.epoch, step.view.me);
+            }
+        }
         self.state_file.want(next, step.effects);
     }
 }

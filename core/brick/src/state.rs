@@ -119,6 +119,13 @@ pub struct StreamState {
     pub durability: Durability,
 }
 
+impl BrickState {
+    /// Whether the state fits its place.
+    pub(crate) fn fits(&self) -> bool {
+        encode(0, self).is_some()
+    }
+}
+
 impl TableState {
     pub fn placement(&self) -> Placement {
         Placement { seed: self.seed, slots: self.slots }

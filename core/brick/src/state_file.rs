@@ -1,6 +1,7 @@
-//! The file of a brick's state: two copies behind the superblock, written in turn.
+//! The file of a brick's state: two copies behind the superblock, written one after the other.
 //!
-//! One copy is written only when the other is on the device, so a torn write leaves the other. What was found may be in
+//! A state is durable when both copies have it, so that no damage of one brings an older state back. One copy is written
+//! only when the other is on the device, so a torn write leaves the other. What was found may be in
 //! the system's memory only, because the process that wrote it may have died before its sync; so it is synced first.
 //!
 //! Invariant: `durable` is on the device.
@@ -32,6 +33,8 @@ pub(crate) struct StateFile {
     sequence: u64,
     wanted: Option<BrickState>,
     writing: Option<BrickState>,
+    /// The first of the two copies is on the device.
+    is_half_written: bool,
     /// Why the file cannot be used.
     failure: Option<String>,
 }
@@ -77,15 +80,20 @@ impl StateFile {
         if self.writing.is_some() || !self.is_read || self.failure.is_some() {
             return;
         }
-        let Some(state) = self.wanted.take() else { return };
+        self.writing = self.wanted.take();
+        self.is_half_written = false;
+        self.write_copy(effects);
+    }
+
+    fn write_copy(&mut self, effects: &mut Effects) {
+        let Some(state) = &self.writing else { return };
         let sequence = self.sequence + 1;
-        let Some(copy) = encode(sequence, &state) else {
+        let Some(copy) = encode(sequence, state) else {
             return self.fail("the brick's state is larger than its place in the data directory".into());
         };
         self.sequence = sequence;
         let offset = FIRST_COPY_AT + sequence % 2 * COPY_BYTES as u64;
         effects.disk_write(WRITE, DiskFile::Superblock, offset, &copy);
-        self.writing = Some(state);
     }
 
     fn fail(&mut self, reason: String) {
@@ -114,7 +122,11 @@ impl StateFile {
             },
             FOUND_SYNC => (self.durable, self.is_read) = (self.found.take(), true),
             WRITE => effects.push(sync(WRITE_SYNC)),
-            WRITE_SYNC => self.durable = self.writing.take(),
+            WRITE_SYNC if self.is_half_written => self.durable = self.writing.take(),
+            WRITE_SYNC => {
+                self.is_half_written = true;
+                self.write_copy(effects);
+            }
             _ => {}
         }
         self.advance(effects);

@@ -10,6 +10,7 @@
 //!
 //! Not here: which writes are stored (core/quorum), cleaning (`cleaning`). Catalogue: I1, I5.
 
+use crate::FoundReplica;
 use crate::question::Key;
 use crate::state::{BrickState, StreamState};
 use crate::tables::Tables;
@@ -36,6 +37,8 @@ pub(crate) struct Store {
     applied_count_max: usize,
     /// Up to here the device is to have what a rebuilding has stored.
     pub rebuilt_up_to: Option<FlushWish>,
+    /// Replicas of streams that were not whole and that no head names. They stay until everything is rebuilt.
+    pub left_over: Vec<FoundReplica>,
 }
 
 /// The class of the streams of a durability.
@@ -81,6 +84,7 @@ impl Store {
             ticket_last: 0,
             applied_count_max: config.applied_count_max,
             rebuilt_up_to: None,
+            left_over: Vec::new(),
         };
         state.streams.iter().for_each(|stream| store.open_stream(stream));
         for tablet in &state.tablets {
@@ -115,9 +119,13 @@ impl Store {
         self.waiting.values().map(VecDeque::len).sum()
     }
 
-    /// Forgets superseded stamps that are older than the horizon, and the oldest ones if they are too many.
+    /// Forgets superseded stamps that are older than the horizon.
     pub fn forget_old(&mut self, micros: u64) {
         self.forget(micros.saturating_sub(HORIZON.as_micros() as u64));
+    }
+
+    /// Forgets the oldest superseded stamps if they are too many.
+    pub fn forget_many(&mut self) {
         while self.applied.len() > self.applied_count_max {
             let Some(oldest) = self.applied.oldest() else { return };
             self.forget(oldest.time);

@@ -9,6 +9,7 @@ use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::HashRange;
 use ramhold_quorum::{Brick as Register, BrickId, Life};
+use ramhold_wire::membership::Durability;
 use std::collections::BTreeMap;
 
 /// A tablet of this brick.
@@ -116,10 +117,17 @@ impl Tables {
 }
 
 /// Whether tables and tablets make sense together: typed, for the answer to who wants them.
-pub(crate) fn check(tables: &[TableState], tablets: &[TabletState]) -> Result<(), &'static str> {
+pub(crate) fn check(
+    me: ServerId,
+    tables: &[TableState],
+    tablets: &[TabletState],
+) -> Result<(), &'static str> {
     for table in tables {
         if table.thresholds().is_err() {
             return Err("the numbers of bricks and quorums are no quorum");
+        }
+        if table.durability == Durability::None {
+            return Err("a quorum table is buffered or synced");
         }
     }
     for (at, tablet) in tablets.iter().enumerate() {
@@ -128,6 +136,13 @@ pub(crate) fn check(tables: &[TableState], tablets: &[TabletState]) -> Result<()
         };
         if tablet.siblings.len() + 1 != usize::from(table.bricks) {
             return Err("a tablet has as many bricks as its table says");
+        }
+        let mut bricks: Vec<ServerId> =
+            tablet.siblings.iter().map(|sibling| sibling.brick).chain([me]).collect();
+        bricks.sort_unstable();
+        bricks.dedup();
+        if bricks.len() != usize::from(table.bricks) {
+            return Err("the bricks of a tablet are different ones");
         }
         let meets = |other: &TabletState| {
             other.table == tablet.table && other.first <= tablet.last && tablet.first <= other.last

@@ -19,7 +19,7 @@
 use crate::index::bucket::What;
 use crate::log::{AppendRefusal, Log, Purpose, Unreadable, Written};
 use crate::profile::Counted;
-use crate::{Entry, Kind, Pieces, QuorumRecord, Reference, SegmentInfo};
+use crate::{Entry, Kind, Pieces, QuorumRecord, Reference, SegmentInfo, VERSION_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, KeyHash, Stamp, StreamId, TableId, Version};
 
@@ -135,7 +135,7 @@ impl Log {
 
     /// Raises the bound. It is durable with the next head of a stream.
     pub fn raise_bound(&mut self, bound: u64) {
-        self.raise_safe_version(Version(bound));
+        self.raise_safe_version(Version(bound).min(VERSION_MAX));
     }
 
     /// Whether a segment holds nothing that must be remembered although it was superseded.

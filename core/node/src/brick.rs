@@ -51,7 +51,10 @@ impl BrickNode {
     /// `region` is the log's memory, zeroed, `config.brick.log_bytes` long. `seed` must differ from life to life.
     pub fn new(config: BrickNodeConfig, region: Vec<u8>, seed: u64) -> BrickNode {
         let mut rng = Rng::new(seed);
-        let backup = Backup::new(BackupConfig { is_own: true, ..config.backup }, rng.u64());
+        let backup = Backup::new(
+            BackupConfig { is_own: true, buffers_survive_power: false, ..config.backup },
+            rng.u64(),
+        );
         BrickNode {
             brick: Brick::new(config.brick, region, rng.u64()),
             backup,
@@ -148,9 +151,12 @@ impl BrickNode {
             self.enlist(now);
             self.backup.enlisted(now, &self.view, effects);
         }
-        let awaits_log = self.brick.awaits_log() && self.backup.is_serving();
+        // What was found in buffers is on the device before anything is told.
+        let awaits_log =
+            self.brick.awaits_log() && self.backup.is_serving() && self.backup.has_flushed_found();
         if awaits_log {
-            self.brick.adopt(now, self.found(), &self.view, effects);
+            let found = (self.found(), self.backup.has_found_damage());
+            self.brick.adopt(now, found, &self.view, effects);
         }
         awaits_log || state_before != (self.brick.is_unnamed(), self.brick.has_begun(), self.has_enlisted)
     }
@@ -166,6 +172,7 @@ impl BrickNode {
                     epoch: state.epoch,
                     length: state.certificate?.length,
                     side: state.side,
+                    closed: state.closed,
                     cut: state.cut,
                     corrupt: state.corrupt,
                 })

@@ -37,6 +37,8 @@ pub(crate) struct Scan {
     verifying: BTreeMap<Place, CopiesKey>,
     /// Places to be wiped.
     pub junk: BTreeSet<Place>,
+    /// A head could not be read, or no certificate matched its bytes.
+    pub has_damage: bool,
     /// Frames that must not be touched.
     pub bad: BTreeSet<u32>,
 }
@@ -102,6 +104,7 @@ impl Scan {
             if head.damaged {
                 let text = format!("the head of {place:?} is damaged: what it held is lost");
                 step.effects.report(Level::Warn, text);
+                self.has_damage = true;
                 self.junk.insert(place);
             }
             return;
@@ -125,6 +128,7 @@ impl Scan {
 
     /// Excludes a place from use without wiping it.
     fn set_aside(&mut self, place: Place) {
+        self.has_damage = true;
         match place {
             Place::Frame(frame) => _ = self.bad.insert(frame),
             Place::Buffer(_) => {}
