@@ -73,6 +73,7 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumOwnClockCounts", "there are no quorum tables"),
     ("QuorumLossMarkedLate", "there are no quorum tables"),
     ("QuorumDroppedStays", "there are no quorum tables"),
+    ("QuorumNextHeadCounts", "there are no quorum tables"),
     ("QuorumToldBeforeLife", "there are no quorum tables"),
 ];
 
@@ -209,7 +210,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumOlderAdopted", "ramhold-log", "log", "stamped::"),
     ("QuorumOwnClockCounts", "ramhold-world", "bricks", "runs::one_brick_whose_clock"),
     ("QuorumLossMarkedLate", "ramhold-world", "bricks", "runs::a_brick_that_lost_its_power"),
-    ("QuorumDroppedStays", "ramhold-world", "bricks", "runs::"),
+    ("QuorumDroppedStays", "ramhold-world", "bricks", "runs::bricks_that_lose"),
+    ("QuorumNextHeadCounts", "ramhold-brick", "", "the_next_head"),
     ("QuorumToldBeforeLife", "ramhold-world", "bricks", "runs::a_page_is_told"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];

@@ -2,7 +2,7 @@
 //!
 //! Not here: the rules of the register (core/quorum), the store (`store`). Catalogue: I1.
 
-use crate::brick::{Context, Phase};
+use crate::phase::{Context, Phase};
 use crate::question::Key;
 use crate::store::{LogShelf, Owns};
 use crate::{Answered, Asker, Brick, Refusal, Value};

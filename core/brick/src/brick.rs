@@ -12,13 +12,14 @@
 //! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I5.
 
 use crate::clock::BrickClock;
+use crate::phase::{Context, Phase};
 use crate::siblings::Siblings;
-use crate::start::{FoundReplica, Start};
+use crate::start::Start;
 use crate::state::{BrickState, StreamState, TABLET_COUNT_MAX, TableState, TabletState};
 use crate::state_file::StateFile;
 use crate::store::{Owns, SHARD, Store};
 use crate::tables::{Tables, check};
-use crate::{Answered, BrickConfig};
+use crate::{Answered, BrickConfig, FoundReplica};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
@@ -26,7 +27,7 @@ use ramhold_base::{
 };
 use ramhold_log::Log;
 use ramhold_replication::{Event, Replicator};
-use ramhold_shard::{CleaningCounters, LogSegments, ReadBack};
+use ramhold_shard::{CleaningCounters, LogSegments};
 use ramhold_wire::membership::{Durability, ReplicaName, ReplicaRead};
 use ramhold_wire::{CallRole, Calls, Header, Step, View, request};
 use std::collections::BTreeSet;
@@ -45,24 +46,6 @@ pub enum NotTaken {
     TooMany,
     /// They contradict each other, or what is here.
     Wrong(&'static str),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Phase {
-    Reading,
-    Unnamed,
-    Beginning,
-    Awaiting,
-    Adopting,
-    /// What the start has found is being written to the state.
-    Marking,
-    Serving,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Context {
-    Adopt,
-    ReadBack(ReadBack),
 }
 
 pub struct Brick {

@@ -28,22 +28,25 @@ mod cleaning;
 mod clock;
 mod config;
 mod pages;
+mod phase;
 mod question;
 mod rebuild;
+mod replica;
 mod siblings;
 mod start;
 mod state;
 mod state_file;
 mod store;
 mod tables;
+mod telling;
 
 pub use brick::{Brick, NotTaken};
 pub use config::BrickConfig;
 pub use pages::{Page, PageAsk, PageRecord, Wanted};
 pub use question::{Answered, Asker, Refusal, Value};
 pub use rebuild::Call;
+pub use replica::FoundReplica;
 pub use siblings::Told;
-pub use start::FoundReplica;
 pub use state::{
     BrickState, LifeState, SiblingState, StreamState, TABLET_COUNT_MAX, TableState, TabletState,
 };

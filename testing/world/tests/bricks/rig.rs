@@ -283,6 +283,12 @@ impl Rig {
         self.begin_disk(host, begun);
     }
 
+    pub fn start_if_down(&mut self, host: usize) {
+        if self.hosts[host].node.is_none() {
+            self.start(host);
+        }
+    }
+
     pub fn start_after(&mut self, host: usize, nanos: u64) {
         self.at(self.now + nanos, Event::Start { host });
     }

@@ -86,6 +86,13 @@ fn synced_values_survive_power_cuts_of_all_bricks() {
             let wait = rig.rng.between(20, 400) * MILLI;
             rig.run_for(wait);
             let all = rig.rng.chance(1, 2);
+            if rig.rng.chance(1, 2) {
+                // What is in buffers alone is taken over, and told, before the power goes.
+                (0..3).for_each(|host| rig.kill(host));
+                (0..3).for_each(|host| rig.start_if_down(host));
+                let wait = rig.rng.between(1, 120) * MILLI;
+                rig.run_for(wait);
+            }
             for host in 0..3 {
                 if all || rig.rng.chance(1, 3) {
                     rig.cut_power(host);
@@ -260,6 +267,31 @@ fn a_page_is_told_when_the_life_that_asks_is_on_the_device() {
         assert_eq!(rig.told_pages().pop().unwrap().page, Err(Refusal::NotSibling));
     }
     assert_eq!(known(&rig), Some((7, 99)), "a refused question changes nothing");
+}
+
+// I5: a brick ends in order at any moment of its start.
+#[test]
+fn a_brick_that_starts_can_be_stopped() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, BUFFERED);
+        rig.add_clients(2, 200);
+        rig.finish();
+        for _ in 0..5 {
+            let host = rig.rng.below(3) as usize;
+            rig.kill(host);
+            rig.start(host);
+            let wait = rig.rng.between(MILLI / 20, 15 * MILLI);
+            rig.run_for(wait);
+            rig.stop(host);
+            rig.run_until(|rig| rig.hosts[host].exit.is_some());
+            rig.hosts[host].exit = None;
+            rig.start(host);
+            rig.run_until(Rig::all_vote);
+        }
+        rig.read_all();
+        rig.check();
+    }
 }
 
 // I5: an end in order leaves nothing to lose, whatever happens to the power then.

@@ -1,0 +1,21 @@
+//! The phases of a brick's life, and the calls to its own backup.
+
+use ramhold_shard::ReadBack;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Phase {
+    Reading,
+    Unnamed,
+    Beginning,
+    Awaiting,
+    Adopting,
+    /// What the start has found is being written to the state.
+    Marking,
+    Serving,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Context {
+    Adopt,
+    ReadBack(ReadBack),
+}
