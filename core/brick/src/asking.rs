@@ -67,7 +67,7 @@ impl Brick {
         for _ in 0..STORE_TRIES {
             let store = self.store.as_mut().expect("who serves has a log");
             let Some(tablet) = self.tables.find(table, hash) else {
-                return self.answer_wrong_owner(time, table, asker);
+                return self.answer_wrong_owner(time.earlier, table, asker);
             };
             if !self.clock.is_known(&tablet.siblings) {
                 return Err(Refusal::NotReady);
@@ -153,7 +153,7 @@ impl Brick {
     /// Gives the answers that waited for what is durable now.
     pub(crate) fn release(&mut self, now: Instant) {
         let Some(store) = &mut self.store else { return };
-        let time = self.clock.now(now);
+        let time = self.clock.now(now).earlier;
         for (stream, through) in store.take_durable() {
             for tablet in self.tables.in_stream(stream) {
                 let durable = tablet.register.is_durable(time, through).into_iter();

@@ -23,7 +23,8 @@ use crate::{Answered, BrickConfig, FoundReplica};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ClusterId, DiskError, DiskToken, Effects, Instant, Level, Peer, Rng, ServerId, Status, StreamId, TableId,
+    ClusterId, DiskError, DiskToken, Effects, Instant, Level, Peer, Rng, SegmentId, ServerId, Status,
+    StreamId, TableId,
 };
 use ramhold_log::Log;
 use ramhold_replication::{Event, Replicator};
@@ -35,6 +36,8 @@ use std::time::Duration;
 
 /// How long a read of a segment from the own device may take before it is asked for again.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Ids of segments that a start leaves out.
+const SEGMENTS_SKIPPED: u64 = 1000;
 /// How often superseded stamps are forgotten that are older than the horizon.
 const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -148,14 +151,14 @@ impl Brick {
         self.clock.hear(now, sibling, micros);
     }
 
-    /// What siblings are told: this brick's own clock, in microseconds.
+    /// This brick's own clock, in microseconds, as its siblings are told.
     pub fn own_time(&self, now: Instant) -> u64 {
         self.clock.own(now)
     }
 
     /// The brick's time, in microseconds.
     pub fn time(&self, now: Instant) -> u64 {
-        self.clock.now(now)
+        self.clock.now(now).earlier
     }
 
     /// A brick that is new has got its id.
@@ -176,7 +179,7 @@ impl Brick {
     }
 
     /// The state was read, and the backup knows whether buffers of the last life are gone. Begins this life, if the brick
-    /// has an id. What it may have forgotten is on the device before the backup forgets that buffers were lost.
+    /// has an id. Its losses are noted on the device before the backup forgets that buffers were lost.
     pub fn begin(&mut self, has_lost_buffers: bool, effects: &mut Effects) {
         if self.phase != Phase::Reading || !self.state_file.is_read() {
             return;
@@ -285,7 +288,8 @@ impl Brick {
         let store = store.as_mut().expect("made before the log was taken over");
         let state = state_file.durable().expect("a life has begun");
         *tables = Tables::of(state);
-        store.shard.log.skip_segments(start.segment_last());
+        // A head that could not be read may have had a higher id than all that were found.
+        store.shard.log.skip_segments(SegmentId(start.segment_last().0 + SEGMENTS_SKIPPED));
         store.shard.cleaning.must_leave.extend(start.cut());
         let not_whole = start.not_whole();
         for left in start.left_over() {
@@ -297,7 +301,9 @@ impl Brick {
             }
         }
         for stream in &state.streams {
-            if store.roll(step, tables, stream.stream).is_none() {
+            // Heads of earlier lives in which nothing was written leave with this one.
+            let head = store.shard.log.hold_head();
+            if store.shard.roll_held(step, stream.stream, head, &Owns(tables)).is_none() {
                 self.failure =
                     Some("the brick's memory has no room for the next segment: give it more".into());
                 return;
@@ -308,7 +314,7 @@ impl Brick {
     }
 
     /// Takes tables and tablets that nobody has written to yet. They are served when they are on the device
-    /// (`is_serving`). What is here already stays as it is.
+    /// (`is_serving`). Tables and tablets that are here already stay as they are.
     pub fn take(
         &mut self,
         new_tables: &[TableState],
@@ -440,7 +446,7 @@ impl Brick {
                 let mut tablets = self.tables.all().peekable();
                 let has_tablets = tablets.peek().is_some();
                 if has_tablets && tablets.all(|tablet| self.clock.is_known(&tablet.siblings)) {
-                    store.forget_old(self.clock.now(now));
+                    store.forget_old(self.clock.now(now).earlier);
                 }
                 store.forget_many();
             }

@@ -9,7 +9,7 @@
 
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, ServerId};
-use ramhold_quorum::median;
+use ramhold_quorum::Moment;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
@@ -45,9 +45,8 @@ impl BrickClock {
     }
 
     /// The brick's time, in microseconds.
-    pub fn now(&self, now: Instant) -> u64 {
-        let all = self.told.values().map(|told| at(*told, now)).chain([self.own(now)]);
-        median(all.collect()).unwrap_or_default()
+    pub fn now(&self, now: Instant) -> Moment {
+        Moment::of(self.told.values().map(|told| at(*told, now)).chain([self.own(now)]).collect())
     }
 }
 
@@ -62,13 +61,13 @@ mod tests {
         let mut clock = BrickClock::default();
         let start = Instant(5);
         clock.start(start, 1000);
-        assert_eq!(clock.now(start), 1_000_000);
+        assert_eq!(clock.now(start), Moment::from(1_000_000));
         let siblings = [2, 3].map(ServerId);
         assert!(!clock.is_known(&siblings) && clock.is_known(&[]));
         let later = start + Duration::from_millis(2);
         clock.hear(start, ServerId(2), 5_000_000);
         assert!(clock.is_known(&siblings) && !clock.is_known(&[3, 4].map(ServerId)));
         clock.hear(later, ServerId(3), 1_002_007);
-        assert_eq!((clock.own(later), clock.now(later)), (1_002_000, 1_002_007));
+        assert_eq!((clock.own(later), clock.now(later)), (1_002_000, Moment::from(1_002_007)));
     }
 }

@@ -1,8 +1,8 @@
 //! The role brick: holds tablets of quorum tables, answers sessions about their keys, and outlives its restarts.
 //!
 //! A brick keeps its values in a log of its own, whose segments are on the backup of its own process and nowhere else. No
-//! coordinator recovers them: a brick that starts again takes its log over as it stands, and serves. What it missed
-//! meanwhile is repaired by reads. What it has lost is rebuilt from the other bricks of its tablets, and until then it
+//! coordinator recovers them: a brick that starts again takes its log over as it stands, and serves. Reads repair
+//! whatever it missed meanwhile. Its losses are rebuilt from the other bricks of its tablets, and until then it
 //! does not vote.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! What a brick tells another one that has forgotten something: the stamps of a stretch of keys, and values of keys.
+//! Pages that a brick tells another one that has forgotten something: the stamps of a stretch of keys, and values of keys.
 //!
 //! Before anything is told, the life of the brick that asks is on the device: an answer of its former life that is still
 //! on its way then meets somebody who knows that life to be over (docs/protocols/quorum.md, rule 10).
@@ -19,7 +19,7 @@ const PAGE_BYTES_MAX: usize = 256 * 1024;
 /// Index buckets that are walked over at a time.
 const SCAN_BUCKETS: u64 = 128;
 
-/// What one brick wants to know of another.
+/// The things that one brick wants to know of another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// The stamps of the tablet's keys from a position on, in the order of walks.

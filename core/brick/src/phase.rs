@@ -9,7 +9,7 @@ pub(crate) enum Phase {
     Beginning,
     Awaiting,
     Adopting,
-    /// What the start has found is being written to the state.
+    /// The losses that the start has found are being written to the state.
     Marking,
     Serving,
 }

@@ -37,7 +37,7 @@ pub enum Refusal {
     BadRequest,
     /// There is no room for the value, or too many wait.
     TooMany,
-    /// What may be the key's value is damaged in memory, and is being repaired.
+    /// An entry that may be the key's is damaged in memory, and is being repaired.
     Retry,
     /// It could not be repaired so far.
     Corrupt,

@@ -2,7 +2,7 @@
 //!
 //! All siblings are asked for the stamps of their keys, in the order of walks, which is the same in all bricks. A stretch
 //! that enough of them have told is decided key by key:
-//! - from R siblings that vote: the newest of what they have. What this brick has counts only if it is the same;
+//! - from R siblings that vote: the newest of what they have. This brick's own counts only if it is the same;
 //! - from all siblings, whether they vote or not: the newest of what is left, this brick's own included. Something that
 //!   was acknowledged may then be lost, and the operator is told.
 //!
@@ -49,7 +49,7 @@ pub struct Call {
     pub ask: PageAsk,
 }
 
-/// What a tablet's rebuilding has come to.
+/// The state of a tablet's rebuilding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Working,
@@ -80,7 +80,7 @@ struct Asked {
 struct Decided {
     key: Key,
     hash: KeyHash,
-    /// What this brick has.
+    /// This brick's own.
     own: Stamp,
     newest: Stamp,
     holder: Option<ServerId>,
@@ -376,7 +376,7 @@ impl Rebuilding {
     fn close(&mut self, step: &mut Step<'_>, store: &mut Store, tables: &Tables, me: Me) -> Outcome {
         let Phase::Closing { head } = &mut self.phase else { return Outcome::Working };
         let Some(opened) = *head else {
-            // What this brick stored and does not know may have been as far ahead as a repair may be.
+            // Stamps that this brick stored and does not know may have been as far ahead as a repair may be.
             let bound = me.time.saturating_add(REBUILT_BOUND.as_micros() as u64);
             store.forget(if planted(Defect::QuorumRebuiltRefuses) { 0 } else { bound });
             match store.roll(step, tables, self.stream) {

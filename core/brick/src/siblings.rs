@@ -1,4 +1,4 @@
-//! What is under way between a brick and its siblings.
+//! Questions and pages that are under way between a brick and its siblings.
 //!
 //! Not here: what is done with it (`telling`), what counts (`rebuild`). Catalogue: I5.
 
@@ -14,7 +14,7 @@ pub struct Told {
     pub page: Result<Page, Refusal>,
 }
 
-/// What passes between this brick and its siblings.
+/// Questions and pages between this brick and its siblings.
 #[derive(Debug, Default)]
 pub(crate) struct Siblings {
     /// Questions that wait until the asker's life is on the device.

@@ -313,7 +313,7 @@ mod tests {
         let second = log.roll(STREAM, time, &[]).expect("there is room");
         let opening = bytes_of(log, second);
         put(log, 2);
-        // What is in the first one is dead, so it leaves with the next head. That head is on the device, the value that
+        // The first one's value is dead, so it leaves with the next head. That head is on the device, the value that
         // made it dead is not.
         let third = log.hold_head();
         log.roll_held(STREAM, third, time, &[], &[first], false).expect("there is room");

@@ -1,4 +1,4 @@
-//! What a brick must know before it reads its log: who it is, its lives, its tables and tablets, its siblings' lives.
+//! Facts that a brick must know before it reads its log: who it is, its lives, its tables and tablets, its siblings' lives.
 //!
 //! Invariants:
 //! - the number of the life rises with each start, before anything else is done;
@@ -174,7 +174,7 @@ pub(crate) fn encode(sequence: u64, state: &BrickState) -> Option<Vec<u8>> {
 enum Copy {
     Blank,
     Damaged,
-    /// Of this format, which this program does not know.
+    /// Its format is this one, which this program does not know.
     Newer(u32),
     Valid(u64, Box<BrickState>),
 }

@@ -1,7 +1,7 @@
 //! The file of a brick's state: two copies behind the superblock, written one after the other.
 //!
 //! A state is durable when both copies have it, so that no damage of one brings an older state back. One copy is written
-//! only when the other is on the device, so a torn write leaves the other. What was found may be in
+//! only when the other is on the device, so a torn write leaves the other. A found state may be in
 //! the system's memory only, because the process that wrote it may have died before its sync; so it is synced first.
 //!
 //! Invariant: `durable` is on the device.

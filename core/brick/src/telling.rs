@@ -132,7 +132,7 @@ impl Brick {
         if !tables.siblings(rebuilding.range).is_some_and(|siblings| clock.is_known(siblings)) {
             return;
         }
-        let me = Me { life, mark, time: clock.now(step.now) };
+        let me = Me { life, mark, time: clock.now(step.now).later };
         let outcome = rebuilding.advance(step, (store, tables), me, &mut siblings.calls);
         siblings.number = rebuilding.number();
         let range = rebuilding.range;

@@ -81,7 +81,7 @@ impl BrickNode {
         self.settle(now, effects);
     }
 
-    /// Lets a caller use the brick within a step. What it sends to its backup is delivered.
+    /// Lets a caller use the brick within a step. Messages of the brick to its backup are delivered.
     pub fn with_brick<T>(
         &mut self,
         now: Instant,
@@ -151,7 +151,7 @@ impl BrickNode {
             self.enlist(now);
             self.backup.enlisted(now, &self.view, effects);
         }
-        // What was found in buffers is on the device before anything is told.
+        // Replicas that were found in buffers are on the device before anything is told.
         let awaits_log =
             self.brick.awaits_log() && self.backup.is_serving() && self.backup.has_flushed_found();
         if awaits_log {

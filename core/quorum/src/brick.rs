@@ -9,6 +9,7 @@
 //!
 //! Not here: time (the caller's: the median of the brick's own clock and its siblings'), the tablets that it holds.
 
+use crate::clock::Moment;
 use crate::message::{Answer, Ask, BrickId, Life, Said, Write};
 use crate::{AHEAD_PUT, AHEAD_REPAIR, HORIZON};
 use ramhold_base::Stamp;
@@ -27,6 +28,9 @@ pub enum Stored {
     /// The shelf will tell: `Brick::is_durable`.
     Later(Ticket),
 }
+
+/// The most answers that wait for the device. Beyond them a brick is silent.
+const WAITING_COUNT_MAX: usize = 65_536;
 
 /// A shelf has no room for a value now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +74,7 @@ pub struct Brick<K, V, A> {
     votes: bool,
     /// Answers that wait for this ticket.
     waiting: BTreeMap<Ticket, Vec<(A, Said<V>)>>,
+    waiting_count: usize,
     /// For keys whose newest value is not durable yet: its ticket.
     unstored: BTreeMap<K, Ticket>,
     /// With a planted defect: writes that are stored a moment after they were judged.
@@ -79,7 +84,8 @@ pub struct Brick<K, V, A> {
 impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     pub fn new(id: BrickId, life: Life, epoch: u64) -> Brick<K, V, A> {
         let (siblings, waiting, unstored) = Default::default();
-        Brick { id, life, epoch, siblings, votes: true, waiting, unstored, late: Vec::new() }
+        let (waiting_count, late) = (0, Vec::new());
+        Brick { id, life, epoch, siblings, votes: true, waiting, waiting_count, unstored, late }
     }
 
     pub fn id(&self) -> BrickId {
@@ -110,7 +116,7 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     pub fn begin_life(&mut self, has_forgotten: bool) {
         self.life = Life(self.life.0 + 1);
         self.votes = !has_forgotten || planted(Defect::QuorumForgottenVotes);
-        (self.waiting, self.unstored) = Default::default();
+        (self.waiting, self.unstored, self.waiting_count) = Default::default();
         self.late.clear();
     }
 
@@ -127,7 +133,7 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     /// may be given now; others come from `is_durable`, or never.
     pub fn ask<S: Shelf<K, V>>(
         &mut self,
-        time: u64,
+        time: impl Into<Moment>,
         (key, ask): (&K, Ask<V>),
         asker: A,
         shelf: &mut S,
@@ -135,11 +141,13 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         if !self.votes {
             return Vec::new();
         }
+        let moment = time.into();
+        let time = moment.earlier;
         let said = match ask {
             Ask::Value => Some(Said::Value(shelf.newest(key), shelf.value(key))),
             Ask::Stamp => Some(Said::Stamp(shelf.newest(key))),
             Ask::Write(write) => {
-                let verdict = judge(time, key, &write, shelf);
+                let verdict = judge(moment, key, &write, shelf);
                 if verdict == Verdict::Store && planted(Defect::QuorumWriteNotAtomic) {
                     self.late.push((asker, key.clone(), write));
                     return Vec::new();
@@ -190,7 +198,9 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     /// Gives an answer now, or keeps it until the newest value of its key is durable.
     fn answer(&mut self, time: u64, key: &K, asker: A, said: Said<V>) -> Option<(A, Answer<V>)> {
         match self.unstored.get(key) {
+            Some(_) if self.waiting_count >= WAITING_COUNT_MAX => None,
             Some(ticket) if !planted(Defect::QuorumToldEarly) => {
+                self.waiting_count += 1;
                 self.waiting.entry(*ticket).or_default().push((asker, said));
                 None
             }
@@ -203,6 +213,7 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         self.unstored.retain(|_, ticket| *ticket > through);
         let later = self.waiting.split_off(&Ticket(through.0 + 1));
         let durable = std::mem::replace(&mut self.waiting, later);
+        self.waiting_count -= durable.values().map(Vec::len).sum::<usize>();
         durable.into_values().flatten().map(|(asker, said)| (asker, self.told(time, said))).collect()
     }
 
@@ -217,16 +228,16 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     }
 }
 
-fn judge<K, V, S: Shelf<K, V>>(time: u64, key: &K, write: &Write<V>, shelf: &S) -> Verdict {
+fn judge<K, V, S: Shelf<K, V>>(time: Moment, key: &K, write: &Write<V>, shelf: &S) -> Verdict {
     let micros = |time: Duration| time.as_micros() as u64;
     let (stamp, newest) = (write.stamp, shelf.newest(key));
     let ahead = micros(if write.is_repair { AHEAD_REPAIR } else { AHEAD_PUT });
     if stamp == newest || shelf.has_applied(key, stamp) {
         Verdict::Applied
-    } else if write.begun.saturating_add(micros(HORIZON)) < time {
+    } else if write.begun.saturating_add(micros(HORIZON)) < time.later {
         // A tombstone that it would have met may be gone.
         Verdict::Silent
-    } else if stamp.time > time.saturating_add(ahead) && !planted(Defect::QuorumFarStored) {
+    } else if stamp.time > time.earlier.saturating_add(ahead) && !planted(Defect::QuorumFarStored) {
         // Never `Rejected`: the same stamp can be stored when its time has come.
         Verdict::Silent
     } else if stamp > newest {

@@ -15,6 +15,29 @@ pub fn median(mut times: Vec<u64>) -> Option<u64> {
     times.get(times.len().checked_sub(1)? / 2).copied()
 }
 
+/// A brick's time. While an even number of clocks is known, the two in the middle may differ: a write is too old by the
+/// later one, and too far ahead by the earlier one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    pub earlier: u64,
+    pub later: u64,
+}
+
+impl From<u64> for Moment {
+    fn from(time: u64) -> Moment {
+        Moment { earlier: time, later: time }
+    }
+}
+
+impl Moment {
+    /// The middle of some clocks.
+    pub fn of(mut times: Vec<u64>) -> Moment {
+        times.sort_unstable();
+        let at = |index: usize| times.get(index).copied().unwrap_or_default();
+        Moment { earlier: at(times.len().saturating_sub(1) / 2), later: at(times.len() / 2) }
+    }
+}
+
 /// The clock of a session, and the stamps that it has given out.
 #[derive(Clone, Debug)]
 pub struct SessionClock {
@@ -88,6 +111,8 @@ mod tests {
         (1..=3).for_each(|brick| clock.hear(at, BrickId(brick), 1));
         assert!(clock.stamp(at, Stamp::NONE).expect("known").time > 10 * hour + 50, "never back");
         assert_eq!(median(vec![4, 1]), Some(1));
+        assert_eq!(Moment::of(vec![4, 1]), Moment { earlier: 1, later: 4 });
+        assert_eq!(Moment::of(vec![4, 1, 9]), Moment::from(4));
         assert_eq!(median(Vec::new()), None);
     }
 }

@@ -33,7 +33,7 @@ mod thresholds;
 
 pub use applied::Applied;
 pub use brick::{Brick, NoRoom, Shelf, Stored, Ticket};
-pub use clock::{SessionClock, median};
+pub use clock::{Moment, SessionClock, median};
 pub use get::{Get, Got};
 pub use message::{Answer, Ask, BrickId, Life, Out, Said, Write};
 pub use put::{Phases, Put, Written};

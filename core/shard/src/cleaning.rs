@@ -285,7 +285,7 @@ impl Shard {
         None
     }
 
-    /// What the devices must have so that passes can go on, and replicas be made from compacted segments.
+    /// The positions that the devices must have so that passes can go on, and replicas be made from compacted segments.
     pub fn cleaning_wishes(&mut self) -> Vec<FlushWish> {
         let replicator = &self.replicator;
         self.cleaning.compacted.retain(|stream, position| replicator.flushed(*stream) < *position);

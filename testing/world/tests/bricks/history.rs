@@ -52,7 +52,7 @@ pub fn is_linearizable(history: &[Operation]) -> bool {
                 }
             }
         }
-        // What has ended need not be remembered: it is taken in every state.
+        // An operation that has ended need not be remembered: it is taken in every state.
         states = next
             .into_iter()
             .map(|(value, taken)| {

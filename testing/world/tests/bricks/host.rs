@@ -1,6 +1,6 @@
 //! One host: its disks, which outlive processes, and the brick that runs on it.
 //!
-//! Writes to buffers take effect at once. All other operations take their time. What is under way at a kill has taken
+//! Writes to buffers take effect at once. All other operations take their time. An operation under way at a kill has taken
 //! effect or not, by chance.
 
 use ramhold_backup::{BackupConfig, Buffers};

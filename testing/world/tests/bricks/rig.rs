@@ -82,7 +82,7 @@ struct Client {
     operation: usize,
 }
 
-/// What a rig is made of.
+/// The properties of a rig.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub durability: Durability,
@@ -126,8 +126,8 @@ impl Rig {
         let wrong = rng.below(3) as usize;
         let hosts = (0..3)
             .map(|at| {
-                let off =
-                    if setting.has_wrong_clock && at == wrong { 3_600_000 } else { rng.below(40) as i64 };
+                let hour = if rng.chance(1, 2) { 3_600_000 } else { -3_600_000 };
+                let off = if setting.has_wrong_clock && at == wrong { hour } else { rng.below(40) as i64 };
                 Host::new(ServerId(at as u64 + 1), setting.log_bytes, off)
             })
             .collect();
@@ -587,7 +587,7 @@ impl Rig {
         });
     }
 
-    /// What was acknowledged so far may be lost from here on.
+    /// Values that were acknowledged so far may be lost from here on.
     pub fn forget_history(&mut self) {
         for history in &mut self.histories {
             for operation in history.iter_mut().filter(|operation| operation.is_put) {
