@@ -9,7 +9,7 @@
 //!                yet       the device    backup
 //! ```
 //!
-//! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I5.
+//! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I6.
 
 use crate::clock::BrickClock;
 use crate::phase::{Context, Phase};

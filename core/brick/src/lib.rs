@@ -20,7 +20,7 @@
 //!
 //! Not built yet: processes that are bricks, changes of tablets.
 //! Not here: the rules of the register (core/quorum), frames and buffers (core/backup).
-//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5.
+//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I6.
 
 mod asking;
 mod brick;

@@ -3,7 +3,7 @@
 //! Before anything is told, the life of the brick that asks is on the device: an answer of its former life that is still
 //! on its way then meets somebody who knows that life to be over (docs/protocols/quorum.md, rule 10).
 //!
-//! Not here: deciding what counts (`rebuild`). Catalogue: I5.
+//! Not here: deciding what counts (`rebuild`). Catalogue: I6.
 
 use crate::Value;
 use crate::question::Key;

@@ -18,7 +18,7 @@
 //!   was dropped: a later start would take it for the newest;
 //! - nothing is stored but what a sibling had when the stretch was decided.
 //!
-//! Not here: telling pages (`pages`), the register. Catalogue: I5.
+//! Not here: telling pages (`pages`), the register. Catalogue: I6.
 
 use crate::Value;
 use crate::pages::{PAGE_KEYS_MAX, Page, PageAsk, Wanted, walk};

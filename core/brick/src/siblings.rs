@@ -1,6 +1,6 @@
 //! Questions and pages that are under way between a brick and its siblings.
 //!
-//! Not here: what is done with it (`telling`), what counts (`rebuild`). Catalogue: I5.
+//! Not here: what is done with it (`telling`), what counts (`rebuild`). Catalogue: I6.
 
 use crate::pages::{Page, PageAsk};
 use crate::rebuild::{Call, Rebuilding};

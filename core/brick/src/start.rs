@@ -14,7 +14,7 @@
 //! - what a digest does not name is not taken over;
 //! - no stream is taken for whole on hope.
 //!
-//! Not here: reading replicas (the backup), the log (`ramhold_log::Log::adopt`). Catalogue: I5.
+//! Not here: reading replicas (the backup), the log (`ramhold_log::Log::adopt`). Catalogue: I6.
 
 use crate::FoundReplica;
 use crate::store::Store;
@@ -302,7 +302,7 @@ mod tests {
         (store, start)
     }
 
-    // I5
+    // I6
     #[test]
     fn the_next_head_does_not_count_while_the_one_before_takes_data() {
         let mut before = store();
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(start.left_over().map(|found| found.segment).collect::<Vec<_>>(), [first]);
     }
 
-    // I5
+    // I6
     #[test]
     fn a_stream_of_which_something_is_missing_is_not_whole() {
         let mut before = store();

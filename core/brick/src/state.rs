@@ -4,7 +4,7 @@
 //! - the number of the life rises with each start, before anything else is done;
 //! - a tablet that does not vote stays so until it is rebuilt, over all restarts.
 //!
-//! Bytes: docs/formats/brick.md. Catalogue: I5.
+//! Bytes: docs/formats/brick.md. Catalogue: I6.
 
 use minicbor::{Decode, Encode};
 use ramhold_base::bytes::{Put, Reader};
@@ -260,7 +260,7 @@ mod tests {
         FoundState::Newest { sequence, state: Box::new(example(sequence)) }
     }
 
-    // I5
+    // I6
     #[test]
     fn a_torn_copy_leaves_the_other_and_damage_is_no_new_brick() {
         assert_eq!(find(&[]), FoundState::New);
@@ -282,7 +282,7 @@ mod tests {
         assert!(matches!(find(&newer), FoundState::Unusable(reason) if reason.contains("format 9")));
     }
 
-    // I5
+    // I6
     #[test]
     fn every_flipped_bit_is_found() {
         let mut bytes = encode(1, &example(7)).expect("it is small");

@@ -6,7 +6,7 @@
 //!
 //! Invariant: `durable` is on the device.
 //!
-//! Not here: the contents (`state`). Bytes: docs/formats/brick.md. Catalogue: I5.
+//! Not here: the contents (`state`). Bytes: docs/formats/brick.md. Catalogue: I6.
 
 use crate::state::{BrickState, COPY_BYTES, FoundState, encode, find};
 use ramhold_base::{DiskError, DiskFile, DiskToken, Effect, Effects};

@@ -8,7 +8,7 @@
 //!
 //! Invariant: the set's bound is the log's.
 //!
-//! Not here: which writes are stored (core/quorum), cleaning (`cleaning`). Catalogue: I1, I5.
+//! Not here: which writes are stored (core/quorum), cleaning (`cleaning`). Catalogue: I1, I6.
 
 use crate::FoundReplica;
 use crate::question::Key;

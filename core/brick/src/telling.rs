@@ -4,7 +4,7 @@
 //!
 //! Invariant: one tablet is rebuilt at a time; it votes when the state on the device says so.
 //!
-//! Not here: what counts (`rebuild`), messages. Protocol: docs/protocols/quorum.md, rules 10, 16. Catalogue: I5.
+//! Not here: what counts (`rebuild`), messages. Protocol: docs/protocols/quorum.md, rules 10, 16. Catalogue: I6.
 
 use crate::pages::{Page, PageAsk, tell};
 use crate::phase::Phase;

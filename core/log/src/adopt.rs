@@ -11,7 +11,7 @@
 //! - a segment is verified as a whole before any of it is adopted;
 //! - no id is given out again that was ever found.
 //!
-//! Not here: finding the newest head and reading segments (core/brick). Catalogue: I5.
+//! Not here: finding the newest head and reading segments (core/brick). Catalogue: I6.
 
 use crate::index::bucket::What;
 use crate::log::Log;

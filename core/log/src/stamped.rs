@@ -14,7 +14,7 @@
 //! - the bound only rises.
 //!
 //! Not here: which stamps may be stored (core/quorum), a log that is taken over after a restart (`adopt`).
-//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5.
+//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I6.
 
 use crate::index::bucket::What;
 use crate::log::{AppendRefusal, Log, Purpose, Unreadable, Written};

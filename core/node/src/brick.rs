@@ -10,7 +10,7 @@
 //! - what was forgotten is marked in the brick's state before the backup forgets that buffers were lost;
 //! - nothing is read from the backup before it serves.
 //!
-//! Not here: the roles. Not built yet: messages of sessions, of other bricks and of the coordinator. Catalogue: I5.
+//! Not here: the roles. Not built yet: messages of sessions, of other bricks and of the coordinator. Catalogue: I6.
 
 use ramhold_backup::{Backup, BackupConfig};
 use ramhold_base::time::earliest;

@@ -45,7 +45,7 @@ impl<V: Clone> Rebuild<V> {
 mod tests {
     use super::*;
 
-    // I5
+    // I6
     #[test]
     fn its_own_value_does_not_count() {
         let stamp = |time| Stamp { time, session: 2 };

@@ -3,7 +3,7 @@
 //! They are closed and whole: the backup serves only when everything that it has found is on the device. Nothing is sent
 //! for them. They are freed like all others when cleaning has moved what they hold.
 //!
-//! Not here: reading them (core/brick). Catalogue: I5.
+//! Not here: reading them (core/brick). Catalogue: I6.
 
 use crate::segment::{Place, Segment};
 use crate::{Free, Replicator, Tail};

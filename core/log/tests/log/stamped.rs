@@ -259,7 +259,7 @@ impl Rig {
     }
 }
 
-// I2, I5
+// I2, I6
 #[test]
 fn random_histories_with_restarts_find_every_record_and_every_stamp() {
     let (mut passes, mut restarts) = (0, 0);
@@ -282,7 +282,7 @@ fn adopted(bytes: &[u8], id: SegmentId, config: LogConfig) -> Result<u64, NotAdo
     adopted
 }
 
-// I5
+// I6
 #[test]
 fn what_is_not_this_log_is_not_adopted() {
     let mut rig = Rig::new(1);

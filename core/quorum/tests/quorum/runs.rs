@@ -60,7 +60,7 @@ fn all_bricks_write_and_one_reads() {
     check(Setting { write: 3, read: 1, outages: 10, ..PLAIN });
 }
 
-// I5: what a brick forgets with its power.
+// I6: what a brick forgets with its power.
 #[test]
 fn a_brick_that_forgot_is_rebuilt_before_it_votes() {
     for phases in [Some(Phases::One), None] {

@@ -41,7 +41,7 @@ fn passes(rig: &Rig) -> u64 {
     logs.map(|node| node.brick.cleaning_counters().combined_passes).sum()
 }
 
-// I5: kills alone. Every brick serves and votes again, and nothing is lost.
+// I6: kills alone. Every brick serves and votes again, and nothing is lost.
 #[test]
 fn killed_bricks_come_back_with_everything() {
     let mut sums = Sums::default();
@@ -74,7 +74,7 @@ fn killed_bricks_come_back_with_everything() {
     assert!(sums.passes > 0, "cleaning is a part of it");
 }
 
-// I5: what is synced survives the loss of all power.
+// I6: what is synced survives the loss of all power.
 #[test]
 fn synced_values_survive_power_cuts_of_all_bricks() {
     let mut sums = Sums::default();
@@ -110,7 +110,7 @@ fn synced_values_survive_power_cuts_of_all_bricks() {
     assert!(sums.done > 1000 && sums.unknown + sums.failed > 0);
 }
 
-// I5: a buffered brick that lost its power may have forgotten what it acknowledged. It is rebuilt, however often it
+// I6: a buffered brick that lost its power may have forgotten what it acknowledged. It is rebuilt, however often it
 // starts meanwhile, and votes again. Nothing that was acknowledged is lost.
 #[test]
 fn a_brick_that_lost_its_power_is_rebuilt_before_it_votes() {
@@ -143,7 +143,7 @@ fn a_brick_that_lost_its_power_is_rebuilt_before_it_votes() {
     }
 }
 
-// I5: power cuts of one brick after the other, with kills of others, under load.
+// I6: power cuts of one brick after the other, with kills of others, under load.
 #[test]
 fn bricks_that_lose_their_power_in_turn_lose_nothing() {
     let mut pages = 0;
@@ -180,7 +180,7 @@ fn bricks_that_lose_their_power_in_turn_lose_nothing() {
     assert!(pages > 100, "{pages}");
 }
 
-// I5: the whole site is dark. The newest of what is left counts, and it is said that something may be lost.
+// I6: the whole site is dark. The newest of what is left counts, and it is said that something may be lost.
 #[test]
 fn after_a_power_cut_of_all_what_is_left_is_served_and_the_loss_is_told() {
     for seed in seeds() {
@@ -203,7 +203,7 @@ fn after_a_power_cut_of_all_what_is_left_is_served_and_the_loss_is_told() {
     }
 }
 
-// I5: two that lost their power, and one that is dead: nobody votes before the third one is back.
+// I6: two that lost their power, and one that is dead: nobody votes before the third one is back.
 #[test]
 fn nobody_votes_before_enough_siblings_have_told() {
     for seed in seeds() {
@@ -228,7 +228,7 @@ fn nobody_votes_before_enough_siblings_have_told() {
     }
 }
 
-// I5: who tells knows the life that asks, on its device. Strangers, and lives that are over, are told nothing.
+// I6: who tells knows the life that asks, on its device. Strangers, and lives that are over, are told nothing.
 #[test]
 fn a_page_is_told_when_the_life_that_asks_is_on_the_device() {
     let mut rig = Rig::new(1, BUFFERED);
@@ -269,7 +269,7 @@ fn a_page_is_told_when_the_life_that_asks_is_on_the_device() {
     assert_eq!(known(&rig), Some((7, 99)), "a refused question changes nothing");
 }
 
-// I5: a brick ends in order at any moment of its start.
+// I6: a brick ends in order at any moment of its start.
 #[test]
 fn a_brick_that_starts_can_be_stopped() {
     for seed in seeds() {
@@ -294,7 +294,7 @@ fn a_brick_that_starts_can_be_stopped() {
     }
 }
 
-// I5: an end in order leaves nothing to lose, whatever happens to the power then.
+// I6: an end in order leaves nothing to lose, whatever happens to the power then.
 #[test]
 fn a_brick_that_was_stopped_in_order_votes_after_a_power_cut() {
     for seed in seeds() {
