@@ -11,3 +11,4 @@ mod history;
 mod host;
 mod rig;
 mod runs;
+mod sessions;

@@ -2,26 +2,21 @@
 
 use crate::history::{Operation, is_linearizable};
 use crate::host::{Host, Pending};
+use crate::sessions::{Client, Doing};
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{ClusterId, Instant, KeyHash, Rng, ServerId, Stamp, TableId};
 use ramhold_node::{Asker, Page, PageAsk, Refusal, SiblingState, TableState, TabletState, Told, Value};
-use ramhold_quorum::{
-    Answer, Ask, BrickId, Get, Got, Out, Phases, Put, SessionClock, SessionId, Thresholds, Written,
-};
+use ramhold_quorum::{Answer, Ask};
 use ramhold_wire::Step;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::time::Duration;
 
 pub const TABLE: TableId = TableId(7);
 pub const MILLI: u64 = 1_000_000;
-const PUT_WITHIN: Duration = Duration::from_millis(400);
-const GET_WITHIN: Duration = Duration::from_millis(400);
-const AGAIN: Duration = Duration::from_millis(60);
 
-enum Event {
+pub(crate) enum Event {
     Disk {
         host: usize,
         number: u64,
@@ -68,20 +63,6 @@ enum Event {
     },
 }
 
-enum Doing {
-    Nothing,
-    Put(Put<Value>),
-    Get(Get<Value>),
-}
-
-struct Client {
-    clock: SessionClock,
-    doing: Doing,
-    number: u64,
-    key: usize,
-    operation: usize,
-}
-
 /// The properties of a rig.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -94,24 +75,24 @@ pub struct Setting {
 }
 
 pub struct Rig {
-    setting: Setting,
+    pub(crate) setting: Setting,
     pub rng: Rng,
     /// Nanoseconds.
     pub now: u64,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    content: BTreeMap<u64, Event>,
-    last: u64,
+    pub(crate) events: BinaryHeap<Reverse<(u64, u64)>>,
+    pub(crate) content: BTreeMap<u64, Event>,
+    pub(crate) last: u64,
     pub hosts: Vec<Host>,
-    pending: BTreeMap<u64, (usize, Pending)>,
-    clients: Vec<Client>,
+    pub(crate) pending: BTreeMap<u64, (usize, Pending)>,
+    pub(crate) clients: Vec<Client>,
     /// Which question of which brick, in which life of it, an asker is.
-    page_askers: BTreeMap<u64, (usize, u64, u64)>,
+    pub(crate) page_askers: BTreeMap<u64, (usize, u64, u64)>,
     pub pages: u32,
-    told: Vec<Told>,
+    pub(crate) told: Vec<Told>,
     /// Which question of which client an asker is.
-    askers: BTreeMap<u64, (usize, u64, u32)>,
-    histories: Vec<Vec<Operation>>,
-    value_last: u64,
+    pub(crate) askers: BTreeMap<u64, (usize, u64, u32)>,
+    pub(crate) histories: Vec<Vec<Operation>>,
+    pub(crate) value_last: u64,
     /// Operations that clients may still begin.
     pub left: u32,
     pub done: u32,
@@ -223,7 +204,7 @@ impl Rig {
         Instant(self.now)
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    pub(crate) fn at(&mut self, time: u64, event: Event) {
         self.last += 1;
         self.events.push(Reverse((time.max(self.now), self.last)));
         self.content.insert(self.last, event);
@@ -269,7 +250,7 @@ impl Rig {
         }
     }
 
-    fn delay(&mut self) -> u64 {
+    pub(crate) fn delay(&mut self) -> u64 {
         if self.rng.chance(5, 100) {
             self.rng.between(5 * MILLI, 50 * MILLI)
         } else {
@@ -431,162 +412,6 @@ impl Rig {
         self.begin_disk(to, begun);
     }
 
-    pub fn add_clients(&mut self, count: usize, operations: u32) {
-        self.left += operations;
-        for _ in 0..count {
-            let session = SessionId::new(&mut self.rng);
-            let mut clock = SessionClock::new(session);
-            for host in &self.hosts {
-                let millis = crate::host::DATE_MILLIS.saturating_add_signed(host.clock_off);
-                clock.hear(self.instant(), BrickId(host.id.raw()), millis * 1000 + self.now / 1000);
-            }
-            let (doing, number, key, operation) = (Doing::Nothing, 0, 0, 0);
-            self.clients.push(Client { clock, doing, number, key, operation });
-            let client = self.clients.len() - 1;
-            self.at(self.now, Event::Begin { client });
-        }
-    }
-
-    /// A client goes on that had nothing left to do.
-    pub fn go_on(&mut self, client: usize) {
-        self.at(self.now, Event::Begin { client });
-    }
-
-    fn begin(&mut self, client: usize) {
-        if self.left == 0 {
-            return;
-        }
-        self.left -= 1;
-        let is_put = self.rng.chance(1, 2);
-        let key = self.rng.below(self.setting.keys as u64) as usize;
-        self.begin_on(client, key, is_put);
-    }
-
-    fn begin_on(&mut self, client: usize, key: usize, is_put: bool) {
-        let mut order: Vec<BrickId> = self.hosts.iter().map(|host| BrickId(host.id.raw())).collect();
-        self.rng.shuffle(&mut order);
-        let now = self.instant();
-        let thresholds = Thresholds::majority(3).unwrap();
-        self.value_last += u64::from(is_put);
-        let value = if is_put { self.value_last } else { 0 };
-        self.histories[key].push(Operation { is_put, value, began: self.now, ended: u64::MAX });
-        let phases = if self.rng.chance(1, 2) { Phases::One } else { Phases::Two };
-        let padding = self.rng.below(self.setting.value_bytes_max) as usize;
-        let it = &mut self.clients[client];
-        (it.number, it.key, it.operation) = (it.number + 1, key, self.histories[key].len() - 1);
-        let mut outs = Vec::new();
-        if is_put {
-            // Some values are nothing: a tombstone.
-            let bytes = [&value.to_le_bytes()[..], &vec![7; padding]].concat();
-            let stored = (!value.is_multiple_of(9)).then_some(Value { bytes, expires: None });
-            if stored.is_none() {
-                self.histories[key].last_mut().unwrap().value = 0;
-            }
-            let within = (now + PUT_WITHIN, AGAIN);
-            let mut put = Put::new(now, (&order, thresholds), (stored, phases), &it.clock, within).unwrap();
-            put.start(now, &mut it.clock, &mut outs);
-            it.doing = Doing::Put(put);
-            if self.rng.chance(1, 12) {
-                return self.abandon(client, outs);
-            }
-        } else {
-            let within = (now + GET_WITHIN, AGAIN);
-            let mut get = Get::new(now, (&order, thresholds, false), &it.clock, within).unwrap();
-            get.start(now, &it.clock, &mut outs);
-            it.doing = Doing::Get(get);
-        }
-        self.carry_out(client, outs);
-    }
-
-    /// The session dies when it has asked one brick. A new one takes its place.
-    fn abandon(&mut self, client: usize, outs: Vec<Out<Value>>) {
-        let first = outs.into_iter().filter(|out| matches!(out, Out::Send { .. })).take(1);
-        self.carry_out(client, first.collect());
-        let it = &mut self.clients[client];
-        (it.number, it.doing) = (it.number + 1, Doing::Nothing);
-        self.at(self.now + MILLI, Event::Begin { client });
-    }
-
-    fn carry_out(&mut self, client: usize, outs: Vec<Out<Value>>) {
-        let number = self.clients[client].number;
-        for out in outs {
-            match out {
-                Out::Send { to, attempt, ask } => {
-                    let at = self.now + self.delay();
-                    let (asker, key) = ((client, number, attempt), self.clients[client].key);
-                    self.at(at, Event::Ask { to: to.0 as usize - 1, asker, key, ask });
-                }
-                Out::WakeAt(at) => self.at(at.0, Event::Wake { client, number }),
-            }
-        }
-    }
-
-    fn answered(&mut self, client: usize, number: u64, attempt: u32, answer: Answer<Value>) {
-        let now = self.instant();
-        let it = &mut self.clients[client];
-        if it.number != number {
-            return;
-        }
-        let mut outs = Vec::new();
-        let end = match &mut it.doing {
-            Doing::Nothing => None,
-            Doing::Put(put) => put.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Put),
-            Doing::Get(get) => get.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Get),
-        };
-        self.carry_out(client, outs);
-        end.into_iter().for_each(|end| self.end(client, end));
-    }
-
-    fn wake(&mut self, client: usize, number: u64) {
-        let now = self.instant();
-        let it = &mut self.clients[client];
-        if it.number != number {
-            return;
-        }
-        let mut outs = Vec::new();
-        let end = match &mut it.doing {
-            Doing::Nothing => None,
-            Doing::Put(put) => put.on_time(now, &mut it.clock, &mut outs).map(End::Put),
-            Doing::Get(get) => get.on_time(now, &it.clock, &mut outs).map(End::Get),
-        };
-        self.carry_out(client, outs);
-        end.into_iter().for_each(|end| self.end(client, end));
-    }
-
-    fn end(&mut self, client: usize, end: End) {
-        let now = self.now;
-        let it = &mut self.clients[client];
-        it.doing = Doing::Nothing;
-        let operation = &mut self.histories[it.key][it.operation];
-        match end {
-            End::Put(Written::Done(_)) => (operation.ended, self.done) = (now, self.done + 1),
-            End::Put(Written::Unknown(_)) => self.unknown += 1,
-            End::Put(Written::NoQuorum(_)) => {
-                // Nothing was written, so nobody may ever see it.
-                (operation.is_put, self.failed) = (false, self.failed + 1);
-            }
-            End::Put(Written::WrongOwner(_) | Written::Never) => panic!("nobody moves or resumes"),
-            End::Get(Got::Found(_, value)) => {
-                operation.value =
-                    value.map_or(0, |value| u64::from_le_bytes(*value.bytes.first_chunk().unwrap()));
-                (operation.ended, self.done) = (now, self.done + 1);
-            }
-            End::Get(Got::NoQuorum(_) | Got::Contended) => self.failed += 1,
-            End::Get(Got::WrongOwner) => panic!("nobody moves"),
-        }
-        if self.left > 0 {
-            let at = self.now + self.rng.below(10 * MILLI);
-            self.at(at, Event::Begin { client });
-        }
-    }
-
-    /// Runs until clients have done all that they were to do.
-    pub fn finish(&mut self) {
-        self.run_until(|rig| {
-            rig.left == 0 && rig.clients.iter().all(|client| matches!(client.doing, Doing::Nothing))
-        });
-    }
-
     /// Values that were acknowledged so far may be lost from here on.
     pub fn forget_history(&mut self) {
         for history in &mut self.histories {
@@ -647,9 +472,4 @@ impl Rig {
 
 fn key_of(number: usize) -> Vec<u8> {
     format!("key{number}").into_bytes()
-}
-
-enum End {
-    Put(Written),
-    Get(Got<Value>),
 }
