@@ -113,6 +113,7 @@ impl Loader {
                 tablets: u32::from(self.spread == Spread::OneTablet),
                 slots: false,
                 zone: None,
+                quorum: None,
             };
             let create = Operation::CreateTable { name: TABLE.into(), options, left_open: None };
             self.state = State::Creating(self.session.start(now, create, effects));

@@ -1,6 +1,7 @@
 //! The differences between an existing table and the options that were asked for.
 
 use ramhold_wire::membership::Durability;
+use ramhold_wire::quorum::QuorumOptions;
 use ramhold_wire::table::{LeftOpen, TableDescription, TableOptions};
 use std::fmt;
 
@@ -23,6 +24,11 @@ pub enum TableDifference {
     Slots {
         has: bool,
     },
+    /// The numbers of a quorum table; none: masters hold it.
+    Quorum {
+        has: Option<QuorumOptions>,
+        asked: Option<QuorumOptions>,
+    },
     /// The zone; none: any.
     Zone {
         has: Option<String>,
@@ -37,10 +43,13 @@ impl TableDifference {
         asked: &TableOptions,
         left_open: Option<LeftOpen>,
     ) -> Vec<TableDifference> {
-        let TableOptions { durability, replicas, tablets, slots, ref zone } = *asked;
+        let TableOptions { durability, replicas, tablets, slots, ref zone, quorum } = *asked;
         let has = &table.options;
         let count = u32::try_from(table.tablets.len()).unwrap_or(u32::MAX);
         let mut differences = Vec::new();
+        if quorum != has.quorum {
+            differences.push(TableDifference::Quorum { has: has.quorum, asked: quorum });
+        }
         if durability != has.durability && left_open != Some(LeftOpen::Durability) {
             differences.push(TableDifference::Durability { has: has.durability, asked: durability });
         }
@@ -75,6 +84,20 @@ impl fmt::Display for TableDifference {
             TableDifference::Tablets { has, asked } => write!(f, "it has {has} tablets, not {asked}"),
             TableDifference::Slots { has: true } => write!(f, "it is by slots"),
             TableDifference::Slots { has: false } => write!(f, "it is not by slots"),
+            TableDifference::Quorum { has, asked } => {
+                let text = |quorum: &Option<QuorumOptions>| {
+                    quorum.map_or("masters".to_owned(), |it| {
+                        format!(
+                            "{} bricks (W {}, R {}, {})",
+                            it.bricks,
+                            it.write,
+                            it.read,
+                            it.protocol.name()
+                        )
+                    })
+                };
+                write!(f, "it is held by {}, not by {}", text(has), text(asked))
+            }
             TableDifference::Zone { has, asked } => {
                 let name = |zone: &Option<String>| {
                     zone.as_ref()

@@ -77,6 +77,7 @@ pub use ramhold_client_core::{
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
+pub use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
 pub use ramhold_wire::status::{
     AwayReport, BackupReport, BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, CopyingStatus,
     GoneReport, LossAccepted, LossReport, PartReport, Pong, ProcessStatus, ReadLeaseStatus, RecoveryPhase,

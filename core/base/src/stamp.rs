@@ -24,11 +24,13 @@ impl SessionId {
 }
 
 /// Compared by time, then by session.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, minicbor::Encode, minicbor::Decode)]
 pub struct Stamp {
     /// Microseconds of the session's clock. It may have been pushed on by stamps that the session was told.
+    #[n(0)]
     pub time: u64,
     /// The session's number. Its last bit tells the tombstone of an expired value, at the value's own place.
+    #[n(1)]
     pub session: u64,
 }
 

@@ -210,10 +210,12 @@ mod tests {
                 tablets: 0,
                 slots: false,
                 zone: None,
+                quorum: None,
             },
             seed: PlacementSeed(77),
             tablets: tablets.collect(),
             outside: None,
+            quorum: None,
         }
     }
 

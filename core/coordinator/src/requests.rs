@@ -48,6 +48,7 @@ impl Parts {
             | Addressee::ForObject(_)
             | Addressee::ForMaster(_)
             | Addressee::ForBackup(_)
+            | Addressee::ForBrick(_)
             | Addressee::ForServer(_) => Err(Status::UnknownOpcode),
         }
     }
@@ -131,6 +132,7 @@ impl Parts {
             }
             ForCoordinator::TableList => tables::answer_table_list(desk, to, header),
             ForCoordinator::TableDescribe => tables::answer_table_describe(desk, to, header, &decode(body)?),
+            ForCoordinator::BrickHello => Err(Status::Unsupported),
             ForCoordinator::Enlist => {
                 let message = decode(body)?;
                 let (verification, mut affected) = self.verifying();

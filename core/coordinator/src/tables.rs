@@ -206,6 +206,7 @@ pub(crate) fn answer_table_describe(
         reclassing: reclassing::reclassing_count(&desk.state, table),
         shortage: shortage::shortage(desk, table.options.replicas),
         outside: outside_count(desk, table),
+        quorum: None,
     };
     desk.outbox.reply_with(to, header, &description);
     Ok(())

@@ -26,6 +26,7 @@ impl TryFrom<Opcode> for MasterRequest {
             Addressee::ForProcess(_)
             | Addressee::ForSender(_)
             | Addressee::ForBackup(_)
+            | Addressee::ForBrick(_)
             | Addressee::ForServer(_)
             | Addressee::ForCoordinator(_) => Err(opcode),
         }

@@ -42,6 +42,8 @@ impl ServerNode {
             Addressee::ForServer(request) => {
                 self.on_server_request(now, request, header, body, from, effects)
             }
+            // The sender takes this server for a brick.
+            Addressee::ForBrick(_) => reply(effects, to, header, Status::WrongOwner),
             Addressee::ForCoordinator(_) | Addressee::ForSender(_) => {
                 reply(effects, to, header, Status::NotCoordinator);
             }

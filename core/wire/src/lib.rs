@@ -6,6 +6,8 @@
 //!
 //! Not here: how a role acts on a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
 
+pub mod ask;
+pub mod bricks;
 pub mod calls;
 pub mod class;
 pub mod clock;
@@ -24,6 +26,7 @@ pub mod opcode;
 pub mod outage;
 mod packed;
 pub mod pubsub;
+pub mod quorum;
 mod read_times;
 pub mod recovery;
 mod replica_placement;
@@ -39,7 +42,7 @@ pub use calls::{Call, CallRole, Calls, Gone};
 pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};
 pub use frame::{BadFrame, Header, Kind};
 pub use opcode::{
-    Addressee, ForBackup, ForCoordinator, ForMaster, ForObject, ForProcess, ForServer, Gate, Opcode,
+    Addressee, ForBackup, ForBrick, ForCoordinator, ForMaster, ForObject, ForProcess, ForServer, Gate, Opcode,
 };
 pub use replica_placement::{NEIGHBOURHOODS_MAX, Neighbouring, ReplicaPlacement};
 pub use server_list::{ServerList, Standing, View};

@@ -147,6 +147,13 @@ opcodes! {
         RecoveryWork = 66, "coordinator", Coordinator;
     }
 
+    /// Requests to bricks (I1, I6).
+    ForBrick, "brick" {
+        Ask = 100, "client", Member;
+        Announce = 101, "brick", Member;
+        TabletPage = 102, "brick", Member;
+    }
+
     /// Requests to a server as a whole.
     ForServer, "server" {
         ServerListUpdate = 60, "coordinator", Coordinator;
@@ -194,6 +201,8 @@ opcodes! {
         ServerForget = 83, "client", Leader;
         /// The neighbours that do not answer a server (H3).
         NeighbourReport = 84, "server", Leader;
+        /// A brick is there (I4).
+        BrickHello = 85, "brick", LeaderOfStrangers;
     }
 }
 
@@ -215,6 +224,7 @@ mod tests {
                 Addressee::ForObject(request) => request.into(),
                 Addressee::ForMaster(request) => request.into(),
                 Addressee::ForBackup(request) => request.into(),
+                Addressee::ForBrick(request) => request.into(),
                 Addressee::ForServer(request) => request.into(),
                 Addressee::ForCoordinator(request) => request.into(),
             };

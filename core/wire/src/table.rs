@@ -3,6 +3,7 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
+use crate::quorum::{BrickTablet, QuorumOptions};
 use crate::recovery::TabletStat;
 use crate::shortage::Shortage;
 use minicbor::{Decode, Encode};
@@ -28,6 +29,10 @@ pub struct TableOptions {
     /// `LABEL_BYTES_MAX` bytes. None: any masters have them.
     #[n(4)]
     pub zone: Option<String>,
+    /// The table is held by a quorum of bricks, and by no master. `replicas` is 0 then, and `tablets` and `zone` count
+    /// for nothing.
+    #[n(5)]
+    pub quorum: Option<QuorumOptions>,
 }
 
 /// The options that the creator of a table leaves to the cluster.
@@ -239,6 +244,9 @@ pub struct TableDescription {
     /// Tablets that are outside the zone of the options. None: the options name no zone.
     #[n(7)]
     pub outside: Option<u32>,
+    /// The tablets of a quorum table, in order of hashes; together they cover all hashes. `tablets` is empty then.
+    #[n(8)]
+    pub quorum: Option<Vec<BrickTablet>>,
 }
 
 impl TableDescription {

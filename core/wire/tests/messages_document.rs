@@ -14,13 +14,15 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 12] = [
+    include_str!("../src/bricks.rs"),
     include_str!("../src/copies.rs"),
     include_str!("../src/lease.rs"),
     include_str!("../src/membership.rs"),
     include_str!("../src/neighbours.rs"),
     include_str!("../src/outage.rs"),
     include_str!("../src/pubsub.rs"),
+    include_str!("../src/quorum.rs"),
     include_str!("../src/recovery.rs"),
     include_str!("../src/shortage.rs"),
     include_str!("../src/status.rs"),
@@ -211,8 +213,14 @@ fn by_slots() -> TableOptions {
 }
 
 fn table_create(left_open: Option<LeftOpen>) -> TableCreate {
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 0,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     TableCreate { name: "t".into(), options, left_open }
 }
 

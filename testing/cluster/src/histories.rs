@@ -87,6 +87,7 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
         tablets: TABLET_COUNT,
         slots: false,
         zone: None,
+        quorum: None,
     };
     let mut client = cluster.client(PATIENCE)?;
     client.create_table(TABLE, table.clone())?;

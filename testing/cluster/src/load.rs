@@ -100,6 +100,7 @@ impl Load {
             tablets: TABLET_COUNT,
             slots: false,
             zone: None,
+            quorum: None,
         };
         let table = cluster.client(PATIENCE)?.create_table(name, options)?;
         let shared = Arc::new(Shared {

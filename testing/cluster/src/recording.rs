@@ -59,6 +59,7 @@ impl Recordings {
             tablets: TABLET_COUNT,
             slots: false,
             zone: None,
+            quorum: None,
         };
         cluster.client(PATIENCE)?.create_table(&table, options)?;
         self.start_on(cluster, name, table, pause)

@@ -42,8 +42,14 @@ const PEAK_FOR: Duration = Duration::from_secs(5);
 const WAIT_WITHIN: Duration = Duration::from_secs(120);
 
 /// A table that is made to see whether tables can be made.
-const SMALL: TableOptions =
-    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 4, slots: false, zone: None };
+const SMALL: TableOptions = TableOptions {
+    durability: Durability::Buffered,
+    replicas: 3,
+    tablets: 4,
+    slots: false,
+    zone: None,
+    quorum: None,
+};
 
 /// The results of one run of rounds.
 #[derive(Debug, Default)]

@@ -169,6 +169,7 @@ fn begin(scene: &mut Scene) -> Result<(Client, Tables), Failure> {
         tablets: 0,
         slots: false,
         zone: None,
+        quorum: None,
     };
     let files = client.create_table("files", options.clone())?;
     let writes = client.create_table("writes", options)?;

@@ -265,6 +265,7 @@ impl Tables {
                     tablets: 0,
                     slots: true,
                     zone: None,
+                    quorum: None,
                 };
                 self.client.create_table_leaving(LeftOpen::Durability, &name, options)
             }

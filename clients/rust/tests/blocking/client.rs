@@ -11,7 +11,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 fn options() -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false, zone: None }
+    TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 0,
+        slots: false,
+        zone: None,
+        quorum: None,
+    }
 }
 
 fn connect(played: &Played) -> (Client, TableId) {
@@ -369,8 +376,14 @@ fn a_table_that_is_there_with_other_options_is_not_the_one_asked_for() {
     let played = Played::start(Mischief::default());
     let (mut client, table) = connect(&played);
     assert_eq!(client.create_table_if_absent("things", options(), None).unwrap(), table);
-    let synced =
-        TableOptions { durability: Durability::Synced, replicas: 2, tablets: 4, slots: true, zone: None };
+    let synced = TableOptions {
+        durability: Durability::Synced,
+        replicas: 2,
+        tablets: 4,
+        slots: true,
+        zone: None,
+        quorum: None,
+    };
     match client.create_table_if_absent("things", synced.clone(), None) {
         Err(error @ Error::TableDiffers { table: there, .. }) => {
             assert_eq!(there, table);

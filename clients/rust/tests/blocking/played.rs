@@ -304,6 +304,7 @@ impl Cluster {
                 first_segment: SegmentId(1),
             }],
             outside: None,
+            quorum: None,
         })
     }
 

@@ -365,7 +365,14 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
 }
 
 pub fn options() -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false, zone: None }
+    TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 1,
+        slots: false,
+        zone: None,
+        quorum: None,
+    }
 }
 
 pub fn description(parts: &[Part]) -> TableDescription {
@@ -393,6 +400,7 @@ pub fn description(parts: &[Part]) -> TableDescription {
         tablets,
         reclassing: 0,
         outside: None,
+        quorum: None,
     }
 }
 

@@ -820,7 +820,14 @@ impl World {
 }
 
 pub fn buffered(replicas: u8, tablets: u32) -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas, tablets, slots: false, zone: None }
+    TableOptions {
+        durability: Durability::Buffered,
+        replicas,
+        tablets,
+        slots: false,
+        zone: None,
+        quorum: None,
+    }
 }
 
 pub fn recovered(recover: &Recover, outcome: RecoveryOutcome) -> Recovered {

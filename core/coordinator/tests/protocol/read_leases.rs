@@ -177,8 +177,14 @@ fn tables_without_replicas_move_only_when_a_head_of_the_dead_server_is_fenced() 
     let mut world = World::cluster(4);
     world.create("users", buffered(2, 1));
     assert_eq!(world.describe("users").tablets[0].owner, ServerId(1));
-    let options =
-        TableOptions { durability: Durability::None, replicas: 0, tablets: 4, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::None,
+        replicas: 0,
+        tablets: 4,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     world.create("cache", options);
     world.run(READ_LEASE);
     world.kill(1);

@@ -640,8 +640,14 @@ fn a_table_dropped_during_its_recovery_vanishes_from_it() {
 #[test]
 fn tables_without_replicas_come_back_empty_with_a_loss_report() {
     let mut world = World::cluster(3);
-    let options =
-        TableOptions { durability: Durability::None, replicas: 0, tablets: 3, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::None,
+        replicas: 0,
+        tablets: 3,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let id = world.create("cache", options);
     let ceiling = world.state().servers[&ServerId(1)].ceiling;
     world.kill(1);
@@ -727,8 +733,14 @@ fn a_table_without_replicas_keeps_its_floor_over_further_crashes() {
     let mut world = World::cluster(3);
     let needed = CeilingRaise { needed: Version(1 << 40) };
     let ceiling = world.server(addr(1), &needed).unwrap().unwrap().ceiling;
-    let options =
-        TableOptions { durability: Durability::None, replicas: 0, tablets: 1, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::None,
+        replicas: 0,
+        tablets: 1,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let id = world.create("cache", options);
     for _ in 0..2 {
         let owner = world.state().tables[&id].tablets[0].owner;

@@ -21,6 +21,7 @@ fn story(crash_at: Option<(u64, bool)>) -> (World, u64) {
         tablets: 4,
         slots: false,
         zone: None,
+        quorum: None,
     };
     world.create("cache", cache);
     world.give_head(ServerId(1), 2, &[2, 3, 4]);

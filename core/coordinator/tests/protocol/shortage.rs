@@ -139,8 +139,14 @@ fn division(description: &TableDescription) -> Vec<(KeyHash, KeyHash)> {
 #[test]
 fn an_emptied_table_keeps_whatever_a_table_has_but_objects() {
     let mut world = World::cluster(3);
-    let options =
-        TableOptions { durability: Durability::Synced, replicas: 2, tablets: 2, slots: true, zone: None };
+    let options = TableOptions {
+        durability: Durability::Synced,
+        replicas: 2,
+        tablets: 2,
+        slots: true,
+        zone: None,
+        quorum: None,
+    };
     let old = world.create("db0", options.clone());
     let split = TableDivide { table: old, division: Division::Parts { count: 2 } };
     assert_eq!(world.client(&split), Some(Ok(TableDivided { tablets: 4 })));

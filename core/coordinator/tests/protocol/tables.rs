@@ -70,9 +70,16 @@ fn limits_of_tables_are_answers() {
         tablets: 0,
         slots: false,
         zone: None,
+        quorum: None,
     };
-    let synced =
-        TableOptions { durability: Durability::Synced, replicas: 0, tablets: 0, slots: false, zone: None };
+    let synced = TableOptions {
+        durability: Durability::Synced,
+        replicas: 0,
+        tablets: 0,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let cases = [
         (create("", buffered(3, 0)), Status::NameTooLong),
         (create(&"x".repeat(256), buffered(3, 0)), Status::NameTooLong),
@@ -134,8 +141,14 @@ fn what_a_creator_leaves_open_is_the_clusters_default() {
     }
     world.create("said", buffered(1, 0));
     assert_eq!(has(&mut world, "said"), (Durability::Buffered, 1));
-    let none =
-        TableOptions { durability: Durability::None, replicas: 0, tablets: 0, slots: false, zone: None };
+    let none = TableOptions {
+        durability: Durability::None,
+        replicas: 0,
+        tablets: 0,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let cache = TableCreate { options: none, ..leaving(LeftOpen::Replicas, "cache") };
     assert!(world.client(&cache).unwrap().is_ok());
     assert_eq!(has(&mut world, "cache"), (Durability::None, 0));

@@ -212,11 +212,13 @@ impl Rig {
                         tablets: 1,
                         slots: false,
                         zone: None,
+                        quorum: None,
                     },
                     reclassing: 0,
                     seed: PlacementSeed(1),
                     tablets: self.stored.clone(),
                     outside: None,
+                    quorum: None,
                 };
                 encode_into(&mut body, &description);
                 let mut effects = Effects::new();

@@ -363,6 +363,7 @@ impl Rig {
                 tablets: 1,
                 slots: true,
                 zone: None,
+                quorum: None,
             },
             reclassing: 0,
             seed: PLACEMENT_SEED,
@@ -377,6 +378,7 @@ impl Rig {
                 first_segment: SegmentId(0),
             }],
             outside: None,
+            quorum: None,
         };
         self.answer_with(header, Status::Ok, |out| encode_into(out, &description));
     }

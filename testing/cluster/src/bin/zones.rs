@@ -111,6 +111,7 @@ fn measure_here(megabytes: u64, case: &Case) -> Result<bool, Failure> {
         tablets: 0,
         slots: false,
         zone: None,
+        quorum: None,
     };
     let table = client.create_table(TABLE, table)?;
     let counted = |cluster: &Cluster| cluster.network().expect("it is in a network").counted();

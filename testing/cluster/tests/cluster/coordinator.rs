@@ -176,8 +176,14 @@ fn an_old_backup_is_refused_while_servers_hold_a_newer_state() -> Result<(), Fai
     let load = Load::start(&cluster, "data", 3, 34)?;
     let file = back_up(&cluster, "old");
     load.wait_acknowledged(500)?;
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 4, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 4,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     cluster.client(PATIENCE)?.create_table("later", options)?;
     cluster.restore_coordinator(&file);
     let status = cluster.wait_ended(COORDINATOR, PATIENCE)?;

@@ -42,8 +42,14 @@ fn play() -> Result<(), Failure> {
     let mut cluster =
         Cluster::start_in(network, Options { servers: SERVERS, coordinator_options, ..Options::default() })?;
     let mut client = cluster.client(PATIENCE)?;
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 0,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let table = client.create_table("data", options)?;
     let mut number = 0u64;
     let mut write = |client: &mut ramhold_client::Client| -> Result<(), Failure> {

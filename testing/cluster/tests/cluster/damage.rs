@@ -69,8 +69,14 @@ fn flip_bit(cluster: &Cluster, (member, at): (usize, u64)) -> io::Result<()> {
 fn a_recovery_that_reads_a_flipped_bit_takes_the_next_replica() -> Result<(), Failure> {
     let _machine = crate::machine();
     let mut cluster = Cluster::start(Options { servers: SERVER_COUNT, ..Options::default() })?;
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 1,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let mut client = cluster.client(PATIENCE)?;
     let table = client.create_table("data", options)?;
     for key in 0..OBJECT_COUNT {

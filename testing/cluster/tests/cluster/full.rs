@@ -29,7 +29,14 @@ fn a_full_server_refuses_writes_until_something_is_removed() -> Result<(), Failu
     let mut client = cluster.client(PATIENCE)?;
     let table = client.create_table(
         "data",
-        TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: false, zone: None },
+        TableOptions {
+            durability: Durability::Buffered,
+            replicas: 1,
+            tablets: 1,
+            slots: false,
+            zone: None,
+            quorum: None,
+        },
     )?;
 
     client.set_deadline(Duration::from_secs(3));

@@ -59,6 +59,7 @@ impl Filler {
             tablets: 4 * SERVERS as u32,
             slots: false,
             zone: None,
+            quorum: None,
         };
         let table = client.create_table("filler", shape)?;
         let (fills, ends, written) =
@@ -274,6 +275,7 @@ fn a_coordinator_whose_store_finds_no_room_waits_and_goes_on() -> Result<(), Fai
             tablets: 6,
             slots: false,
             zone: None,
+            quorum: None,
         };
         let mut client = cluster.client(PATIENCE)?;
         let table = client.create_table("before", options.clone())?;

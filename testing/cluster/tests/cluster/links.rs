@@ -38,8 +38,14 @@ fn play() -> Result<(), Failure> {
     let cluster =
         Cluster::start_in(network, Options { servers: SERVERS, has_links: true, ..Options::default() })?;
     let mut client = cluster.client(PATIENCE)?;
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 0,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let table = client.create_table("data", options)?;
     let network = cluster.network().expect("it is in one");
     let all: Vec<usize> = (1..=SERVERS).collect();

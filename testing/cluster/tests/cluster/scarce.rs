@@ -42,8 +42,14 @@ fn a_cluster_starts_again_with_sixty_percent_of_its_frames_full() -> Result<(), 
     let options = Options { servers: SERVERS, disk_bytes: 256 << 20, ..Options::default() };
     let mut cluster = Cluster::start(options)?;
     let mut client = cluster.client(PATIENCE)?;
-    let shape =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 12, slots: false, zone: None };
+    let shape = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 12,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let table = client.create_table("data", shape)?;
     let count = fill(&cluster, &mut client, table)?;
     let percent = full_percent(&cluster)?;

@@ -41,8 +41,14 @@ fn either_of_two_zones_may_go_once_the_other_has_everything_again() -> Result<()
     let options = Options { servers: SERVERS, zones: 2, ..Options::default() };
     let mut cluster = Cluster::start(options)?;
     let mut client = cluster.client(PATIENCE)?;
-    let shape =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 8, slots: false, zone: None };
+    let shape = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 8,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let table = client.create_table("data", shape)?;
     put(&mut client, table, 0..600)?;
     assert_eq!(unspread(&cluster)?, 0);
@@ -111,8 +117,14 @@ fn with_zone_local_data_stays_in_its_zone_while_the_zone_lives() -> Result<(), F
     // The members of this zone are the odd ones.
     let own: BTreeSet<String> = ["z1".to_owned()].into();
     let members: Vec<usize> = (1..=6).filter(|member| member % 2 == 1).collect();
-    let of =
-        |zone| TableOptions { durability: Durability::Buffered, replicas: 2, tablets: 0, slots: false, zone };
+    let of = |zone| TableOptions {
+        durability: Durability::Buffered,
+        replicas: 2,
+        tablets: 0,
+        slots: false,
+        zone,
+        quorum: None,
+    };
     let near = client.create_table("near", of(Some("z1".into())))?;
     let all = client.create_table("all", of(None))?;
     put(&mut client, near, 0..400)?;

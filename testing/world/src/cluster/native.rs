@@ -97,6 +97,7 @@ impl NativeSession {
             tablets: 8,
             slots,
             zone: None,
+            quorum: None,
         });
         NativeSession {
             session: core::Session::new(config, seed),

@@ -56,7 +56,8 @@ impl Stage {
     /// A table with as many tablets as the coordinator finds right for this cluster.
     pub fn spread_table(&mut self, name: &str, replicas: u8) -> TableId {
         let durability = Durability::Buffered;
-        let options = TableOptions { durability, replicas, tablets: 0, slots: false, zone: None };
+        let options =
+            TableOptions { durability, replicas, tablets: 0, slots: false, zone: None, quorum: None };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         let begun = self.give(0, create, None);
         self.finish_table(begun)
@@ -65,7 +66,8 @@ impl Stage {
     /// A table by slots.
     pub fn slotted_table(&mut self, name: &str, replicas: u8) -> TableId {
         let durability = Durability::Buffered;
-        let options = TableOptions { durability, replicas, tablets: 1, slots: true, zone: None };
+        let options =
+            TableOptions { durability, replicas, tablets: 1, slots: true, zone: None, quorum: None };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         let begun = self.give(0, create, None);
         self.finish_table(begun)
@@ -83,7 +85,8 @@ impl Stage {
     }
 
     fn begin_table_with(&mut self, client: usize, name: &str, durability: Durability, replicas: u8) -> Begun {
-        let options = TableOptions { durability, replicas, tablets: 1, slots: false, zone: None };
+        let options =
+            TableOptions { durability, replicas, tablets: 1, slots: false, zone: None, quorum: None };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         self.give(client, create, None)
     }

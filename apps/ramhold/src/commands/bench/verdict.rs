@@ -259,6 +259,7 @@ fn fill(global: &Global, tablets: u32) -> Result<(), Failure> {
         tablets,
         slots: false,
         zone: None,
+        quorum: None,
     };
     let table = global.connect()?.create_table("bench", options)?;
     let load = Load {

@@ -76,8 +76,14 @@ impl OptionArguments {
             (Some(DurabilityArgument::None), None) | (_, Some(_)) => None,
         };
         let says_durability = self.durability.is_some() || self.replicas == Some(0);
-        let options =
-            TableOptions { durability, replicas, tablets, slots: self.slots, zone: self.zone.clone() };
+        let options = TableOptions {
+            durability,
+            replicas,
+            tablets,
+            slots: self.slots,
+            zone: self.zone.clone(),
+            quorum: None,
+        };
         Ok(Wish { options, left_open, says_durability })
     }
 }
@@ -101,7 +107,9 @@ impl Wish {
             TableDifference::Durability { .. } => self.says_durability,
             TableDifference::Slots { .. } => self.options.slots,
             TableDifference::Zone { .. } => self.options.zone.is_some(),
-            TableDifference::Replicas { .. } | TableDifference::Tablets { .. } => true,
+            TableDifference::Replicas { .. }
+            | TableDifference::Tablets { .. }
+            | TableDifference::Quorum { .. } => true,
         });
         differences
     }

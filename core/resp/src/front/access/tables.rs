@@ -83,6 +83,7 @@ impl Databases {
                     tablets: 0,
                     slots: true,
                     zone: None,
+                    quorum: None,
                 };
                 let operation = Operation::CreateTable {
                     name: config.table_name(db),

@@ -23,7 +23,7 @@ pub const OPTIONS: Options = Options {
 /// Makes a table with `replicas` copies, and as many tablets as the cluster chooses if `tablets` is 0.
 pub fn table(client: &mut Client, name: &str, options: (Durability, u8, u32)) -> Result<TableId, Failure> {
     let (durability, replicas, tablets) = options;
-    let options = TableOptions { durability, replicas, tablets, slots: false, zone: None };
+    let options = TableOptions { durability, replicas, tablets, slots: false, zone: None, quorum: None };
     Ok(client.create_table(name, options)?)
 }
 

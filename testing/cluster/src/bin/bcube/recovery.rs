@@ -42,8 +42,14 @@ pub fn measure(megabits: u32, megabytes: u64, recordings: &Recordings) -> Result
     };
     let mut cluster = Cluster::start_in(network, options)?;
     let mut client = cluster.client(PATIENCE)?;
-    let options =
-        TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false, zone: None };
+    let options = TableOptions {
+        durability: Durability::Buffered,
+        replicas: 3,
+        tablets: 1,
+        slots: false,
+        zone: None,
+        quorum: None,
+    };
     let dead = cluster.entry(P)?.map(|entry| entry.id);
     let mut tables = tables_on(&mut client, dead, options)?;
     // One more, of which a history is recorded.

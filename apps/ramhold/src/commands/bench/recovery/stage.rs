@@ -136,8 +136,14 @@ impl Stage {
         let count = self.cluster.plan.server_count();
         drop(wait_until_healthy(&mut self.cluster, count, START_WITHIN, |_| true)?);
         let Table { name, slots } = table;
-        let options =
-            TableOptions { durability: Durability::Buffered, replicas, tablets: 1, slots, zone: None };
+        let options = TableOptions {
+            durability: Durability::Buffered,
+            replicas,
+            tablets: 1,
+            slots,
+            zone: None,
+            quorum: None,
+        };
         Ok(self.client()?.create_table(name, options)?)
     }
 
