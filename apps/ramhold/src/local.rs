@@ -3,6 +3,7 @@
 //! ```text
 //!   DIR/coordinator/        the coordinator's state
 //!   DIR/server-1/ ...       a data directory each
+//!   DIR/brick-1/ ...        the same, for bricks
 //!   DIR/logs/NAME.log       what each process printed
 //! ```
 //!
@@ -23,6 +24,7 @@ pub use waiting::{connect_to, wait_until_healthy, wait_until_redis_is_served};
 
 use crate::cross_slot::cross_slot_text;
 use crate::failure::Failure;
+use crate::memory::BRICK_MEMORY_MIN;
 use ramhold_node::CrossSlot;
 use ramhold_placement::Grid;
 use ramhold_wire::ReplicaPlacement;
@@ -47,8 +49,10 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub dir: PathBuf,
-    /// The coordinator's port, then one per server.
+    /// The coordinator's port, then one per server, then one per brick.
     pub ports: Vec<u16>,
+    /// How many of the members are bricks; they are the last ones.
+    pub brick_count: usize,
     pub memory_bytes: u64,
     /// For others' writes; none: what a server takes by default.
     pub buffer_bytes: Option<u64>,
@@ -83,7 +87,19 @@ fn place_label(topology: &Topology, index: usize) -> Option<String> {
 
 impl Plan {
     pub fn server_count(&self) -> usize {
-        self.ports.len() - 1
+        self.ports.len() - 1 - self.brick_count
+    }
+
+    pub fn is_brick(&self, member: usize) -> bool {
+        member > self.server_count()
+    }
+
+    /// Member 0 is the coordinator; the servers follow, then the bricks.
+    pub fn name(&self, member: usize) -> String {
+        match member.checked_sub(self.server_count() + 1) {
+            Some(brick) => brick_name(brick + 1),
+            None => name(member),
+        }
     }
 
     pub fn coordinator(&self) -> SocketAddr {
@@ -95,12 +111,12 @@ impl Plan {
     }
 
     pub fn data_dir(&self, member: usize) -> PathBuf {
-        self.dir.join(name(member))
+        self.dir.join(self.name(member))
     }
 
     /// Where the buffers of a server are, when the plan says so.
     pub fn buffers_of(&self, member: usize) -> Option<PathBuf> {
-        self.buffer_dir.as_ref().map(|dir| dir.join(name(member)))
+        self.buffer_dir.as_ref().map(|dir| dir.join(self.name(member)))
     }
 
     fn arguments(&self, member: usize) -> Vec<OsString> {
@@ -113,8 +129,22 @@ impl Plan {
         // once.
         let admin = self.admin_port.map(|first| first + u16::try_from(member).expect("a member has a port"));
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
-        push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
-        if member == 0 {
+        if !self.is_brick(member) {
+            push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
+        }
+        if self.is_brick(member) {
+            push("--coordinator", self.coordinator().to_string().into());
+            push("--memory", self.memory_bytes.max(BRICK_MEMORY_MIN).to_string().into());
+            push("--disk", self.disk_bytes.to_string().into());
+            push("--label", format!("host={}", self.name(member)).into());
+            if let Some(label) = place_label(&self.topology, member - 1 - self.server_count()) {
+                push("--label", label.into());
+            }
+            if let Some(dir) = self.buffers_of(member) {
+                push("--buffer-dir", dir.into());
+            }
+            arguments.push("--brick".into());
+        } else if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());
             push("--placement", self.placement.to_string().into());
             push("--topology", self.topology.to_string().into());
@@ -125,7 +155,7 @@ impl Plan {
                 push("--buffers", bytes.to_string().into());
             }
             push("--disk", self.disk_bytes.to_string().into());
-            push("--label", format!("host={}", name(member)).into());
+            push("--label", format!("host={}", self.name(member)).into());
             if let Some(label) = place_label(&self.topology, member - 1) {
                 push("--label", label.into());
             }
@@ -171,7 +201,12 @@ pub fn remove_directories(dirs: [&Path; 2]) {
     }
 }
 
-/// Member 0 is the coordinator; the servers follow.
+/// The name of the n-th brick, from 1.
+pub fn brick_name(brick: usize) -> String {
+    format!("brick-{brick}")
+}
+
+/// The name of the coordinator (0) or of a server.
 pub fn name(member: usize) -> String {
     if member == 0 { "coordinator".to_owned() } else { format!("server-{member}") }
 }
@@ -202,12 +237,19 @@ impl LocalCluster {
     /// end with the thread that started them.
     pub fn start(&mut self, member: usize) -> Result<(), Failure> {
         assert!(self.members[member].is_none(), "a member runs once");
-        let log = self.plan.dir.join("logs").join(format!("{}.log", name(member)));
-        let resp = self.resp.as_ref().filter(|_| member > 0).map(TcpListener::try_clone).transpose();
+        let log = self.plan.dir.join("logs").join(format!("{}.log", self.plan.name(member)));
+        let hears_redis = member > 0 && !self.plan.is_brick(member);
+        let resp = self.resp.as_ref().filter(|_| hears_redis).map(TcpListener::try_clone).transpose();
         let resp =
             resp.map_err(|error| Failure::usage(format!("cannot pass the Redis port to a server: {error}")))?;
         let input = resp.map_or_else(Stdio::null, |listener| OwnedFd::from(listener).into());
-        let child = Child::start(&name(member), self.plan.arguments(member), input, &log, self.plan.output)?;
+        let child = Child::start(
+            &self.plan.name(member),
+            self.plan.arguments(member),
+            input,
+            &log,
+            self.plan.output,
+        )?;
         self.members[member] = Some(child);
         Ok(())
     }
@@ -295,7 +337,7 @@ impl LocalCluster {
                 break;
             }
         }
-        let left = self.running().map(name).collect();
+        let left = self.running().map(|member| self.plan.name(member)).collect();
         self.kill_all();
         left
     }

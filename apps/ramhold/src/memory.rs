@@ -20,6 +20,13 @@ const BUFFER_COUNT_MIN: u64 = 12;
 /// More slots only help when the device is far behind, and then memory for the log is worth more.
 const BUFFER_COUNT_MAX: u64 = 32;
 
+/// A brick has two streams, each with a head and the next one, and the segments of a cleaning pass. More slots help when
+/// the device is behind.
+const BRICK_BUFFERS_MIN: u64 = 6;
+const BRICK_BUFFERS_MAX: u64 = 16;
+/// With less, a brick's log would not have room for its heads.
+pub const BRICK_MEMORY_MIN: u64 = 128 << 20;
+
 /// Which roles share the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Roles {
@@ -102,6 +109,34 @@ impl MemoryPlan {
         })
     }
 
+    /// The division for a brick, which always has buffers: whether they are gone tells it that the power was.
+    pub fn for_brick(total_bytes: u64) -> Result<MemoryPlan, String> {
+        if total_bytes < BRICK_MEMORY_MIN {
+            return Err(format!(
+                "--memory {} is too little: a brick needs at least {}",
+                bytes_text(total_bytes),
+                bytes_text(BRICK_MEMORY_MIN)
+            ));
+        }
+        let network_bytes = (total_bytes / 32).clamp(4 << 20, 64 << 20);
+        let buffer_count = (total_bytes / 5 / PLACE_BYTES).clamp(BRICK_BUFFERS_MIN, BRICK_BUFFERS_MAX);
+        let buffer_bytes = 4096 + buffer_count * PLACE_BYTES;
+        let recovery_cache_bytes = u64::from(SEGMENT_BYTES);
+        let left = total_bytes - network_bytes - buffer_bytes - recovery_cache_bytes;
+        let seglet = u64::from(SEGLET_BYTES);
+        let log_bytes = (left - total_bytes / 100 * 12) / seglet * seglet;
+        Ok(MemoryPlan {
+            total_bytes,
+            log_bytes,
+            index_bytes: left - log_bytes,
+            profile_bytes: 0,
+            buffer_count: u32::try_from(buffer_count).expect("bounded by the maximum above"),
+            buffer_bytes,
+            recovery_cache_bytes,
+            network_bytes,
+        })
+    }
+
     /// The parts, for the banner.
     pub fn text(&self) -> String {
         format!(
@@ -160,6 +195,18 @@ mod tests {
         assert_eq!(MemoryPlan::new(512 << 20, BOTH, None).unwrap().buffer_count, 12);
         assert_eq!(MemoryPlan::new(256 << 20, BOTH, None).unwrap().buffer_count, 0);
         assert_eq!(MemoryPlan::new(64 << 30, BOTH, None).unwrap().buffer_count, 32);
+    }
+
+    // I6
+    #[test]
+    fn a_brick_always_has_buffers() {
+        for mebibytes in [128, 129, 512, 1 << 20] {
+            let plan = MemoryPlan::for_brick(mebibytes << 20).unwrap();
+            let parts = plan.log_bytes + plan.index_bytes + plan.buffer_bytes + plan.recovery_cache_bytes;
+            assert_eq!(parts + plan.network_bytes, mebibytes << 20);
+            assert!(plan.buffer_count >= 6 && plan.log_bytes >= 6 * u64::from(SEGMENT_BYTES), "{plan:?}");
+        }
+        assert!(MemoryPlan::for_brick(127 << 20).unwrap_err().contains("at least 128.0 MiB"));
     }
 
     #[test]

@@ -3,15 +3,15 @@
 //! Not here: the rules of the register (core/quorum), the store (`store`). Catalogue: I1.
 
 use crate::phase::{Context, Phase};
-use crate::question::Key;
+use crate::question::{Answered, Asker, Key, Refusal};
 use crate::store::{LogShelf, Owns};
-use crate::{Answered, Asker, Brick, Refusal, Value};
+use crate::{Brick, Value};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{Effects, Instant, KeyHash, Status, TableId};
+use ramhold_base::{Instant, KeyHash, Status, TableId};
 use ramhold_log::{AppendRefusal, QuorumRecord, Unreadable};
 use ramhold_quorum::Ask;
 use ramhold_shard::{Found, LogSegments};
-use ramhold_wire::{Step, View};
+use ramhold_wire::Step;
 
 /// The most values that wait until they are durable. More are refused.
 const WAITING_COUNT_MAX: usize = 65_536;
@@ -19,22 +19,20 @@ const WAITING_COUNT_MAX: usize = 65_536;
 const STORE_TRIES: u32 = 4;
 
 impl Brick {
-    /// A session asks about a key. Its answer, now or when something is durable, is among those of `take_answers`; a
-    /// brick that is silent has none.
-    pub fn ask(
+    /// A session asks about a key. Its answer, now or when something is durable, goes out with `send_answers`; a brick that
+    /// is silent has none.
+    pub(crate) fn ask(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         (table, key): (TableId, &[u8]),
         ask: Ask<Value>,
         asker: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) -> Result<(), Refusal> {
         if self.phase != Phase::Serving {
             return Err(Refusal::NotReady);
         }
         check_limits(key, &ask)?;
-        let step = &mut Step { now, view, effects };
+        let now = step.now;
         let hash = self.tables.hash(table, key).ok_or(Refusal::UnknownTable)?;
         let bytes = match &ask {
             Ask::Write(write) => {
@@ -69,7 +67,7 @@ impl Brick {
             let Some(tablet) = self.tables.find(table, hash) else {
                 return self.answer_wrong_owner(time.earlier, table, asker);
             };
-            if !self.clock.is_known(&tablet.siblings) {
+            if !self.clock.is_known(&tablet.siblings) || !tablet.register.votes() {
                 return Err(Refusal::NotReady);
             }
             if matches!(ask, Ask::Write(_)) && store.waiting_count() >= WAITING_COUNT_MAX {
@@ -143,11 +141,6 @@ impl Brick {
                 "{segment} is damaged in memory where the device does not have it: start again"
             ));
         }
-    }
-
-    /// The answers since this was last asked.
-    pub fn take_answers(&mut self) -> Vec<Answered> {
-        std::mem::take(&mut self.answers)
     }
 
     /// Gives the answers that waited for what is durable now.

@@ -12,14 +12,16 @@
 //! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I6.
 
 use crate::clock::BrickClock;
+use crate::dropping::Sweep;
 use crate::phase::{Context, Phase};
+use crate::question::Answered;
 use crate::siblings::Siblings;
 use crate::start::Start;
-use crate::state::{BrickState, StreamState, TABLET_COUNT_MAX, TableState, TabletState};
+use crate::state::{BrickState, TabletState};
 use crate::state_file::StateFile;
 use crate::store::{Owns, SHARD, Store};
-use crate::tables::{Tables, check};
-use crate::{Answered, BrickConfig, FoundReplica};
+use crate::tables::{Tables, Tablet};
+use crate::{BrickConfig, FoundReplica};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
@@ -30,7 +32,7 @@ use ramhold_log::Log;
 use ramhold_replication::{Event, Replicator};
 use ramhold_shard::{CleaningCounters, LogSegments};
 use ramhold_wire::membership::{Durability, ReplicaName, ReplicaRead};
-use ramhold_wire::{CallRole, Calls, Header, Step, View, request};
+use ramhold_wire::{CallRole, Calls, Gone, Header, Step, View, decode, request};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -41,18 +43,8 @@ const SEGMENTS_SKIPPED: u64 = 1000;
 /// How often superseded stamps are forgotten that are older than the horizon.
 const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why tablets were not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotTaken {
-    /// The brick has no id, or is busy with its start.
-    NotReady,
-    TooMany,
-    /// They contradict each other, or what is here.
-    Wrong(&'static str),
-}
-
 pub struct Brick {
-    config: BrickConfig,
+    pub(crate) config: BrickConfig,
     pub(crate) phase: Phase,
     rng: Rng,
     pub(crate) clock: BrickClock,
@@ -64,6 +56,8 @@ pub struct Brick {
     pub(crate) calls: Calls<Context>,
     pub(crate) answers: Vec<Answered>,
     pub(crate) siblings: Siblings,
+    /// Tables that were dropped, and whose keys still leave the index.
+    pub(crate) sweeps: Vec<Sweep>,
     forget_at: Instant,
     /// Buffered streams rest on buffers that are gone.
     has_lost_buffers: bool,
@@ -86,6 +80,7 @@ impl Brick {
             calls: Calls::new(CallRole::Brick, rng.u64()),
             answers: Vec::new(),
             siblings: Siblings::default(),
+            sweeps: Vec::new(),
             forget_at: Instant::ZERO,
             has_lost_buffers: false,
             failure: None,
@@ -128,9 +123,10 @@ impl Brick {
         self.phase == Phase::Serving
     }
 
-    /// Whether every tablet votes.
+    /// Whether every tablet votes, and this brick knows the time.
     pub fn votes(&self) -> bool {
-        self.is_serving() && self.tables.all().all(|tablet| tablet.register.votes())
+        let votes = |tablet: &Tablet| tablet.register.votes() && self.clock.is_known(&tablet.siblings);
+        self.is_serving() && self.tables.all().all(votes)
     }
 
     pub fn log(&self) -> Option<&Log> {
@@ -144,16 +140,6 @@ impl Brick {
 
     pub fn replicator(&self) -> Option<&Replicator> {
         self.store.as_ref().map(|store| &store.shard.replicator)
-    }
-
-    /// A sibling's own clock shows this time just now, in microseconds.
-    pub fn hear_time(&mut self, now: Instant, sibling: ServerId, micros: u64) {
-        self.clock.hear(now, sibling, micros);
-    }
-
-    /// This brick's own clock, in microseconds, as its siblings are told.
-    pub fn own_time(&self, now: Instant) -> u64 {
-        self.clock.own(now)
     }
 
     /// The brick's time, in microseconds.
@@ -174,6 +160,8 @@ impl Brick {
             tablets: Vec::new(),
             lives: Vec::new(),
             streams: Vec::new(),
+            taken: 0,
+            place: self.config.place,
         };
         self.begin_life(state, effects);
     }
@@ -188,6 +176,14 @@ impl Brick {
         match self.state_file.durable().cloned() {
             None => self.phase = Phase::Unnamed,
             Some(mut state) => {
+                if self.is_moved(&state) {
+                    effects.report(
+                        Level::Warn,
+                        "the data directory is not where it was: it may be a copy, so everything is rebuilt",
+                    );
+                    let all = state.streams.iter().map(|stream| stream.stream).collect();
+                    forget(&mut state, &all, effects);
+                }
                 if has_lost_buffers && !planted(Defect::QuorumLossMarkedLate) {
                     let lost = streams_of(&state, Durability::Buffered);
                     forget(&mut state, &lost, effects);
@@ -202,8 +198,15 @@ impl Brick {
         self.state_file.is_read()
     }
 
+    /// Whether the directory is a copy of the one on which the brick ran last. A copy may lack what was acknowledged since.
+    fn is_moved(&self, state: &BrickState) -> bool {
+        let place = self.config.place;
+        state.place != 0 && place != 0 && state.place != place
+    }
+
     fn begin_life(&mut self, state: BrickState, effects: &mut Effects) {
-        let next = BrickState { life: state.life + 1, mark: self.rng.u64(), ..state };
+        let place = if self.config.place == 0 { state.place } else { self.config.place };
+        let next = BrickState { life: state.life + 1, mark: self.rng.u64(), place, ..state };
         self.phase = Phase::Beginning;
         self.state_file.want(next, effects);
     }
@@ -313,70 +316,6 @@ impl Brick {
         self.advance(step);
     }
 
-    /// Takes tables and tablets that nobody has written to yet. They are served when they are on the device
-    /// (`is_serving`). Tables and tablets that are here already stay as they are.
-    pub fn take(
-        &mut self,
-        new_tables: &[TableState],
-        new_tablets: &[TabletState],
-        effects: &mut Effects,
-    ) -> Result<(), NotTaken> {
-        let Some(before) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else {
-            return Err(NotTaken::NotReady);
-        };
-        let mut state = before.clone();
-        for table in new_tables {
-            match state.tables.iter().find(|known| known.table == table.table) {
-                Some(known) if known != table => {
-                    return Err(NotTaken::Wrong("the table is another one here"));
-                }
-                Some(_) => {}
-                None => state.tables.push(table.clone()),
-            }
-        }
-        for tablet in new_tablets {
-            let is_here =
-                |known: &&TabletState| (known.range(), known.epoch) == (tablet.range(), tablet.epoch);
-            if !state.tablets.iter().any(|known| is_here(&known)) {
-                state.tablets.push(tablet.clone());
-            }
-        }
-        check(state.brick, &state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
-        if state.tablets.len() > TABLET_COUNT_MAX || !state.fits() {
-            return Err(NotTaken::TooMany);
-        }
-        for table in &state.tables {
-            if state.streams.iter().all(|stream| stream.durability != table.durability) {
-                let number = state.streams.len() as u16 + 1;
-                state.streams.push(StreamState { stream: StreamId(number), durability: table.durability });
-            }
-        }
-        if &state != before {
-            self.state_file.want(state, effects);
-        }
-        Ok(())
-    }
-
-    /// Serves what has been added to the state and is on the device.
-    fn enter_new(&mut self, step: &mut Step<'_>) {
-        let Brick { state_file, store: Some(store), tables, .. } = self else { return };
-        let Some(state) = state_file.durable() else { return };
-        for stream in &state.streams {
-            if store.shard.class_of(stream.stream).is_none() {
-                if !store.shard.log.may_roll(1) {
-                    // Memory is short now: its tablets wait.
-                    store.clean_for_room(step, tables);
-                    return;
-                }
-                store.open_stream(stream);
-                store.roll(step, tables, stream.stream).expect("there is room for its opening");
-            }
-        }
-        for range in tables.enter(state) {
-            store.shard.log.track(range);
-        }
-    }
-
     /// An answer of the own backup to this brick's replication.
     pub fn on_replication_reply(
         &mut self,
@@ -408,6 +347,12 @@ impl Brick {
                 let Brick { store: Some(store), tables, .. } = self else { return };
                 store.shard.on_read_back(step, &Owns(tables), read, (header.status(), body));
             }
+            Context::Announce(sibling) => self.on_announced(step, sibling, header, body),
+            Context::Page { from, .. } if header.status() == Status::Fenced => self.end_as_old(from),
+            Context::Page { from, number } => {
+                let page = decode(body).ok().filter(|_| header.status() == Status::Ok);
+                self.on_page(step, from, number, page);
+            }
         }
         self.advance(step);
     }
@@ -420,8 +365,18 @@ impl Brick {
             _ => return self.start.ask_again(step.now),
         };
         let Brick { start, store: Some(store), tables, .. } = self else { return };
-        let hash_of = |table, key: &[u8]| tables.hash(table, key).unwrap_or_default();
+        let hash_of = |table, key: &[u8]| tables.held_hash(table, key);
         start.on_read(bytes, store, step.view.me, &hash_of, step.effects);
+    }
+
+    /// Nothing will answer these calls any more.
+    pub fn on_gone(&mut self, now: Instant, gone: Gone<'_>, view: &View, effects: &mut Effects) {
+        let step = &mut Step { now, view, effects };
+        for call in self.calls.end(gone) {
+            if let Context::Page { from, number } = call.context {
+                self.on_page(step, from, number, None);
+            }
+        }
     }
 
     pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
@@ -434,6 +389,8 @@ impl Brick {
                         store.shard.on_read_back_unanswered(now, read);
                     }
                 }
+                // Both are sent again in time.
+                Context::Announce(_) | Context::Page { .. } => {}
             }
         }
         if let Some(store) = self.store.as_mut().filter(|_| self.phase == Phase::Serving) {
@@ -468,6 +425,8 @@ impl Brick {
             shard.replicator.deadline(),
             self.calls.deadline(),
             self.siblings.deadline(),
+            self.announcing_deadline(),
+            self.dropping_deadline(),
             Some(self.forget_at),
         ];
         deadlines.into_iter().fold(None, earliest)
@@ -493,8 +452,10 @@ impl Brick {
         if store.shard.replicator.take_events().iter().any(|event| matches!(event, Event::Beyond(_))) {
             self.failure = Some("the log is damaged in memory where the device does not have it".into());
         }
-        self.tell_pages(step);
+        self.tell_waiting(step);
+        self.advance_announcing(step);
         self.advance_rebuilding(step);
+        self.advance_dropping(step);
         self.advance_repairs(step);
         self.release(step.now);
     }

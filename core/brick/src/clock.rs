@@ -33,6 +33,10 @@ impl BrickClock {
         self.told.insert(sibling, (micros, now));
     }
 
+    pub fn has_told(&self, sibling: ServerId) -> bool {
+        self.told.contains_key(&sibling)
+    }
+
     /// Whether half of these siblings have told their clocks.
     pub fn is_known(&self, siblings: &[ServerId]) -> bool {
         let told = siblings.iter().filter(|sibling| self.told.contains_key(sibling)).count();

@@ -1,10 +1,16 @@
 //! The configuration of a brick.
 
 use ramhold_log::Geometry;
+use ramhold_wire::control::Address;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct BrickConfig {
+    /// Where siblings and sessions reach this brick.
+    pub address: Address,
+    /// A number of the place of the data directory on its device; 0: not known. A directory that has another number than at
+    /// its last start was copied, or restored from a copy.
+    pub place: u64,
     pub geometry: Geometry,
     pub log_bytes: u64,
     pub index_bytes_max: u64,
@@ -26,12 +32,14 @@ pub struct BrickConfig {
 
 impl BrickConfig {
     /// `log_bytes` is rounded down to whole seglets.
-    pub fn new(geometry: Geometry, log_bytes: u64, index_bytes_max: u64) -> BrickConfig {
+    pub fn new(address: Address, geometry: Geometry, log_bytes: u64, index_bytes_max: u64) -> BrickConfig {
         let (seglet, segment) = (u64::from(geometry.seglet_bytes), u64::from(geometry.segment_bytes));
         let log_bytes = log_bytes / seglet * seglet;
         let cleaning_reserve_bytes =
             (log_bytes / 64).clamp(segment + segment / 4, 3 * segment).min(log_bytes / 4);
         BrickConfig {
+            address,
+            place: 0,
             geometry,
             log_bytes,
             index_bytes_max,

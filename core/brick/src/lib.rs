@@ -18,36 +18,40 @@
 //! - a tablet of which something may be missing neither answers nor stores;
 //! - everything that was found at the start is on the device before the first answer.
 //!
-//! Not built yet: processes that are bricks, changes of tablets.
+//! Not built yet: changes of a tablet's bricks.
 //! Not here: the rules of the register (core/quorum), frames and buffers (core/backup).
 //! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I6.
 
+mod announcing;
 mod asking;
 mod brick;
 mod cleaning;
 mod clock;
 mod config;
+mod dropping;
 mod pages;
 mod phase;
 mod question;
 mod rebuild;
 mod replica;
+mod requests;
 mod siblings;
 mod start;
 mod state;
 mod state_file;
 mod store;
 mod tables;
+mod taking;
 mod telling;
+mod words;
 
-pub use brick::{Brick, NotTaken};
+pub use brick::Brick;
 pub use config::BrickConfig;
-pub use pages::{Page, PageAsk, PageRecord, Wanted};
-pub use question::{Answered, Asker, Refusal, Value};
-pub use rebuild::Call;
+pub(crate) use question::Value;
 pub use replica::FoundReplica;
-pub use siblings::Told;
 pub use state::{
     BrickState, LifeState, SiblingState, StreamState, TABLET_COUNT_MAX, TableState, TabletState,
+    is_brick_directory,
 };
 pub use state_file::is_of_state;
+pub use taking::NotTaken;

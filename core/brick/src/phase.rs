@@ -1,5 +1,6 @@
-//! The phases of a brick's life, and the calls to its own backup.
+//! The phases of a brick's life, and its calls.
 
+use ramhold_base::ServerId;
 use ramhold_shard::ReadBack;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,4 +19,11 @@ pub(crate) enum Phase {
 pub(crate) enum Context {
     Adopt,
     ReadBack(ReadBack),
+    /// An announcement to this sibling.
+    Announce(ServerId),
+    /// A question to a sibling, with its number.
+    Page {
+        from: ServerId,
+        number: u64,
+    },
 }

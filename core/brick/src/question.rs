@@ -1,17 +1,22 @@
 //! A question about a key, its answer, and why there is none.
 //!
-//! Not here: the bytes of messages (core/wire). Catalogue: I1.
+//! Not here: the bytes of messages (core/wire), their words (`words`). Catalogue: I1.
 
-use ramhold_base::ClusterTime;
+use ramhold_base::{ClusterTime, ConnId, RpcId, ServerId, Status};
 use ramhold_quorum::Answer;
 
-/// Names who asked, for the caller.
+/// The connection and the number of a question: its answer goes there, with this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Asker(pub u64);
+pub(crate) struct Asker {
+    pub conn: ConnId,
+    pub rpc: RpcId,
+    /// The brick that asks; none: a session.
+    pub brick: ServerId,
+}
 
 /// A value as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Value {
+pub(crate) struct Value {
     pub bytes: Vec<u8>,
     /// The time from which it does not exist: milliseconds of the table's time.
     pub expires: Option<ClusterTime>,
@@ -21,14 +26,14 @@ pub(crate) type Key = Vec<u8>;
 
 /// An answer of a brick, and to whom it goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answered {
+pub(crate) struct Answered {
     pub asker: Asker,
     pub answer: Answer<Value>,
 }
 
 /// Why a question has no answer of the register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The brick has not taken over its log yet, or does not know the time.
     NotReady,
     /// The table is not one of this brick's.
@@ -45,4 +50,19 @@ pub enum Refusal {
     NotSibling,
     /// The life that asks is over, or another process has the same number: two processes run on copies of one directory.
     OldLife,
+}
+
+impl Refusal {
+    pub fn status(self) -> Status {
+        match self {
+            Refusal::NotReady => Status::NotReady,
+            Refusal::UnknownTable => Status::UnknownTable,
+            Refusal::BadRequest => Status::BadRequest,
+            Refusal::TooMany => Status::TooMany,
+            Refusal::Retry => Status::Retry,
+            Refusal::Corrupt => Status::Corrupt,
+            Refusal::NotSibling => Status::NotAllowed,
+            Refusal::OldLife => Status::Fenced,
+        }
+    }
 }

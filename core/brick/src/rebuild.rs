@@ -21,7 +21,7 @@
 //! Not here: telling pages (`pages`), the register. Catalogue: I6.
 
 use crate::Value;
-use crate::pages::{PAGE_KEYS_MAX, Page, PageAsk, Wanted, walk};
+use crate::pages::walk;
 use crate::question::Key;
 use crate::state::TabletState;
 use crate::store::Store;
@@ -32,6 +32,7 @@ use ramhold_log::{AppendRefusal, HashRange, Purpose, QuorumRecord};
 use ramhold_quorum::{REBUILT_BOUND, Rebuild};
 use ramhold_replication::FlushWish;
 use ramhold_wire::Step;
+use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageWanted, TabletPage, TabletPageTold};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -42,11 +43,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A question to a sibling, which is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Call {
+pub(crate) struct Call {
     pub to: ServerId,
     /// The answer is to come with it.
     pub number: u64,
-    pub ask: PageAsk,
+    pub ask: TabletPage,
 }
 
 /// The state of a tablet's rebuilding.
@@ -119,7 +120,7 @@ pub(crate) struct Rebuilding {
     siblings: Vec<ServerId>,
     reads: usize,
     phase: Phase,
-    pages: BTreeMap<ServerId, Page>,
+    pages: BTreeMap<ServerId, TabletPageTold>,
     asked: BTreeMap<ServerId, Asked>,
     number: u64,
     is_complete: bool,
@@ -152,7 +153,7 @@ impl Rebuilding {
     }
 
     /// A sibling's page. `None`: it has none now.
-    pub fn on_page(&mut self, now: Instant, from: ServerId, number: u64, page: Option<Page>) {
+    pub fn on_page(&mut self, now: Instant, from: ServerId, number: u64, page: Option<TabletPageTold>) {
         if self.asked.get(&from).is_none_or(|asked| asked.number != number) {
             return;
         }
@@ -241,32 +242,32 @@ impl Rebuilding {
     fn ask_stamps(&mut self, step: &Step<'_>, from: u64, me: Me, calls: &mut Vec<Call>) {
         for sibling in self.siblings.clone() {
             if !self.asked.contains_key(&sibling) && !self.pages.contains_key(&sibling) {
-                self.send(step, sibling, Wanted::Stamps { from }, me, calls);
+                self.send(step.now, sibling, PageWanted::Stamps { from }, me, calls);
             }
         }
     }
 
     fn ask_values(&mut self, step: &Step<'_>, me: Me, calls: &mut Vec<Call>) {
         let Phase::Fetching { stretch, .. } = &self.phase else { return };
-        let mut by_holder = BTreeMap::<ServerId, Vec<Key>>::new();
+        let mut by_holder = BTreeMap::<ServerId, Vec<PageKey>>::new();
         for (key, holder) in stretch.missing() {
-            by_holder.entry(holder).or_default().push(key.clone());
+            by_holder.entry(holder).or_default().push(PageKey(key.clone()));
         }
         for (holder, mut keys) in by_holder {
             if !self.asked.contains_key(&holder) {
                 keys.truncate(PAGE_KEYS_MAX);
-                self.send(step, holder, Wanted::Values { keys }, me, calls);
+                self.send(step.now, holder, PageWanted::Values { keys }, me, calls);
             }
         }
     }
 
-    fn send(&mut self, step: &Step<'_>, to: ServerId, wanted: Wanted, me: Me, calls: &mut Vec<Call>) {
+    fn send(&mut self, now: Instant, to: ServerId, wanted: PageWanted, me: Me, calls: &mut Vec<Call>) {
         self.number += 1;
-        let is_for_values = matches!(wanted, Wanted::Values { .. });
-        self.asked.insert(to, Asked { number: self.number, at: step.now, is_for_values });
+        let is_for_values = matches!(wanted, PageWanted::Values { .. });
+        self.asked.insert(to, Asked { number: self.number, at: now, is_for_values });
         let HashRange { table, first, last } = self.range;
-        let (asker, epoch) = (step.view.me, self.epoch);
-        let ask = PageAsk { table, first, last, epoch, asker, life: me.life, mark: me.mark, wanted };
+        let epoch = self.epoch;
+        let ask = TabletPage { table, first, last, epoch, life: me.life, mark: me.mark, wanted };
         calls.push(Call { to, number: self.number, ask });
     }
 
@@ -407,13 +408,14 @@ impl Stretch {
     }
 
     /// Values have come. False: one of them is not the one that was decided upon.
-    fn take(&mut self, page: Page) -> bool {
+    fn take(&mut self, page: TabletPageTold) -> bool {
         let newest: BTreeMap<&Key, Stamp> = self.keys.iter().map(|it| (&it.key, it.newest)).collect();
         let mut is_same = !page.records.is_empty();
         for record in page.records {
             is_same &= newest.get(&record.key) == Some(&record.stamp);
             if is_same {
-                self.values.insert(record.key, record.value);
+                let value = record.value.map(|bytes| Value { bytes, expires: record.expires });
+                self.values.insert(record.key, value);
             }
         }
         is_same

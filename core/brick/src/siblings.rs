@@ -1,26 +1,28 @@
 //! Questions and pages that are under way between a brick and its siblings.
 //!
-//! Not here: what is done with it (`telling`), what counts (`rebuild`). Catalogue: I6.
+//! Not here: what is done with it (`telling`, `announcing`), what counts (`rebuild`). Catalogue: I6.
 
-use crate::pages::{Page, PageAsk};
-use crate::rebuild::{Call, Rebuilding};
-use crate::{Asker, Refusal};
-use ramhold_base::Instant;
+use crate::question::Asker;
+use crate::rebuild::Rebuilding;
+use ramhold_base::{Instant, ServerId};
+use ramhold_wire::bricks::TabletPage;
+use std::collections::BTreeMap;
 
-/// A page that is told, and to whom.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
-    pub asker: Asker,
-    pub page: Result<Page, Refusal>,
+/// Something that is told when the asker's life is on the device.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Page(TabletPage),
+    Announcement,
 }
 
 /// Questions and pages between this brick and its siblings.
 #[derive(Debug, Default)]
 pub(crate) struct Siblings {
     /// Questions that wait until the asker's life is on the device.
-    pub waiting: Vec<(PageAsk, Asker)>,
-    pub told: Vec<Told>,
-    pub calls: Vec<Call>,
+    pub waiting: Vec<(Waiting, Asker)>,
+    /// When each sibling's newest life was last announced.
+    pub heard: BTreeMap<ServerId, Instant>,
+    pub announce_at: Instant,
     pub rebuilding: Option<Rebuilding>,
     /// The number of the last question to a sibling.
     pub number: u64,

@@ -19,8 +19,8 @@
 use crate::FoundReplica;
 use crate::store::Store;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Epoch, Instant, KeyHash, Level, SegmentId, ServerId, StreamId, TableId};
-use ramhold_log::{Alive, EntryReader, NotAdopted, opening};
+use ramhold_base::{Effects, Epoch, Instant, Level, SegmentId, ServerId, StreamId};
+use ramhold_log::{Alive, EntryReader, HeldHashOf, NotAdopted, opening};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl Start {
         bytes: Option<&[u8]>,
         store: &mut Store,
         me: ServerId,
-        hash_of: &dyn Fn(TableId, &[u8]) -> KeyHash,
+        hash_of: HeldHashOf<'_>,
         effects: &mut Effects,
     ) {
         let Some(asked) = self.asked.take() else { return };
@@ -296,7 +296,7 @@ mod tests {
         while let Some(wanted) = start.next(Instant::ZERO) {
             let bytes =
                 segments.iter().find(|(segment, ..)| *segment == wanted.segment).map(|it| it.1.as_slice());
-            start.on_read(bytes, &mut store, ME, &|_, _| KeyHash(9), &mut effects);
+            start.on_read(bytes, &mut store, ME, &|_, _| Some(KeyHash(9)), &mut effects);
         }
         assert!(start.is_over());
         (store, start)

@@ -13,14 +13,18 @@ use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{ClusterId, KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::HashRange;
 use ramhold_quorum::{NotAQuorum, Thresholds};
+use ramhold_wire::bricks::BrickTable;
 use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::quorum::{BrickTablet, WriteProtocol};
 
 /// The most tablets of a brick.
 pub const TABLET_COUNT_MAX: usize = 512;
 
 /// The bytes of one copy of the state, with its header.
 pub(crate) const COPY_BYTES: usize = 256 * 1024;
+/// Where the copies begin in the superblock file.
+pub(crate) const FIRST_COPY_AT: u64 = 64 * 1024;
 const MAGIC: &[u8; 8] = b"RHBRICK\0";
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 28;
@@ -50,6 +54,12 @@ pub struct BrickState {
     /// The streams of the log.
     #[n(8)]
     pub streams: Vec<StreamState>,
+    /// The version of the newest assignment that was taken; 0: none.
+    #[n(9)]
+    pub taken: u64,
+    /// The place of the data directory at the last start; 0: not known.
+    #[n(10)]
+    pub place: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -71,6 +81,9 @@ pub struct TableState {
     pub read_quorum: u8,
     #[n(7)]
     pub durability: Durability,
+    /// The phases of its puts, for sessions that ask.
+    #[n(8)]
+    pub protocol: WriteProtocol,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -120,13 +133,33 @@ pub struct StreamState {
 }
 
 impl BrickState {
-    /// Whether the state fits its place.
-    pub(crate) fn fits(&self) -> bool {
-        encode(0, self).is_some()
+    /// Whether the state fits its place, also when the lives of all siblings are known.
+    pub(crate) fn fits_with_lives(&self) -> bool {
+        let mut siblings: Vec<ServerId> =
+            self.tablets.iter().flat_map(|tablet| &tablet.siblings).map(|it| it.brick).collect();
+        siblings.sort_unstable();
+        siblings.dedup();
+        let lives = siblings.into_iter().map(|brick| LifeState { brick, life: u64::MAX, mark: u64::MAX });
+        let full = BrickState { lives: lives.collect(), ..self.clone() };
+        encode(0, &full).is_some()
     }
 }
 
 impl TableState {
+    pub fn of(table: &BrickTable) -> TableState {
+        TableState {
+            table: table.table,
+            name: table.name.clone(),
+            seed: table.seed,
+            slots: table.slots,
+            bricks: table.quorum.bricks,
+            write_quorum: table.quorum.write,
+            read_quorum: table.quorum.read,
+            durability: table.durability,
+            protocol: table.quorum.protocol,
+        }
+    }
+
     pub fn placement(&self) -> Placement {
         Placement { seed: self.seed, slots: self.slots }
     }
@@ -137,6 +170,19 @@ impl TableState {
 }
 
 impl TabletState {
+    /// A tablet that was just assigned to this brick. Nobody has written to it here.
+    pub fn of(tablet: &BrickTablet, me: ServerId) -> TabletState {
+        let others = tablet.bricks.iter().filter(|place| place.brick != me);
+        TabletState {
+            table: tablet.table,
+            first: tablet.first,
+            last: tablet.last,
+            epoch: tablet.epoch,
+            siblings: others.map(|it| SiblingState { brick: it.brick, address: it.address }).collect(),
+            votes: true,
+        }
+    }
+
     pub fn range(&self) -> HashRange {
         HashRange { table: self.table, first: self.first, last: self.last }
     }
@@ -198,6 +244,12 @@ fn decode_copy(bytes: &[u8]) -> Copy {
     read().unwrap_or(Copy::Damaged)
 }
 
+/// Whether the contents of a superblock file, as far as they are given, are those of a brick.
+pub fn is_brick_directory(file: &[u8]) -> bool {
+    let copies = (0..2).map(|copy| FIRST_COPY_AT as usize + copy * COPY_BYTES);
+    copies.into_iter().any(|at| file.get(at..at + MAGIC.len()) == Some(MAGIC.as_slice()))
+}
+
 /// Finds the newest copy. `bytes` are both copies, perhaps less.
 pub(crate) fn find(bytes: &[u8]) -> FoundState {
     let mut newest: Option<(u64, Box<BrickState>)> = None;
@@ -243,6 +295,8 @@ mod tests {
             tablets: Vec::new(),
             lives: Vec::new(),
             streams: Vec::new(),
+            taken: 0,
+            place: 0,
         }
     }
 
@@ -300,6 +354,7 @@ mod tests {
             write_quorum: 2,
             read_quorum: 2,
             durability: Durability::Buffered,
+            protocol: WriteProtocol::Adaptive,
         });
         assert_eq!(encode(1, &BrickState { tables: tables.collect(), ..example(1) }), None, "too large");
     }

@@ -8,11 +8,9 @@
 //!
 //! Not here: the contents (`state`). Bytes: docs/formats/brick.md. Catalogue: I6.
 
-use crate::state::{BrickState, COPY_BYTES, FoundState, encode, find};
+use crate::state::{BrickState, COPY_BYTES, FIRST_COPY_AT, FoundState, encode, find};
 use ramhold_base::{DiskError, DiskFile, DiskToken, Effect, Effects};
 
-/// Where the copies begin in the superblock file.
-const FIRST_COPY_AT: u64 = 64 * 1024;
 /// The tokens of a brick have this bit; those of its backup do not.
 const TOKENS: u64 = 1 << 63;
 const READ: DiskToken = DiskToken(TOKENS);

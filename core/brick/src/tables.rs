@@ -2,9 +2,9 @@
 //!
 //! Not here: their durable description (`state`), changes of a tablet's bricks. Catalogue: I1.
 
-use crate::question::Key;
+use crate::Value;
+use crate::question::{Asker, Key};
 use crate::state::{BrickState, TableState, TabletState};
-use crate::{Asker, Value};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::HashRange;
@@ -39,6 +39,26 @@ impl Tables {
         tables
     }
 
+    pub fn count(&self) -> usize {
+        self.tablets.len()
+    }
+
+    /// Removes the tablets that are not in a state any more. Returns their ranges. Their keys can still be hashed.
+    pub fn leave(&mut self, state: &BrickState) -> Vec<HashRange> {
+        if state.tablets.len() >= self.tablets.len() {
+            return Vec::new();
+        }
+        let is_gone = |known: &mut Tablet| !state.tablets.iter().any(|tablet| tablet.range() == known.range);
+        self.tablets.extract_if(.., is_gone).map(|tablet| tablet.range).collect()
+    }
+
+    /// No key of the table has to be hashed any more, unless it has tablets here.
+    pub fn forget(&mut self, table: TableId) {
+        if self.tablets.iter().all(|tablet| tablet.range.table != table) {
+            self.hashers.remove(&table);
+        }
+    }
+
     /// Enters the tablets of a state that are not here yet. Returns their ranges.
     pub fn enter(&mut self, state: &BrickState) -> Vec<HashRange> {
         if state.tablets.len() == self.tablets.len() {
@@ -71,6 +91,12 @@ impl Tables {
 
     pub fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
         Some(self.hashers.get(&table)?.hash(key))
+    }
+
+    /// The placement hash of a key that a tablet here holds.
+    pub fn held_hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
+        let hash = self.hash(table, key)?;
+        self.tablets.iter().any(|tablet| tablet.range.contains(table, hash)).then_some(hash)
     }
 
     /// The tablet that holds a hash of a table.

@@ -6,107 +6,122 @@
 //!
 //! Not here: what counts (`rebuild`), messages. Protocol: docs/protocols/quorum.md, rules 10, 16. Catalogue: I6.
 
-use crate::pages::{Page, PageAsk, tell};
-use crate::phase::Phase;
+use crate::Brick;
+use crate::announcing::is_sibling;
+use crate::pages::tell;
+use crate::phase::{Context, Phase};
+use crate::question::{Asker, Refusal};
 use crate::rebuild::{Call, Me, Outcome, Rebuilding};
-use crate::siblings::Told;
-use crate::state::{BrickState, LifeState, TabletState};
-use crate::tables::number;
-use crate::{Asker, Brick, Refusal};
+use crate::siblings::Waiting;
+use crate::state::{BrickState, TabletState};
+use crate::words::{answer_refused, answer_told};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Level, ServerId};
+use ramhold_base::{Level, Peer, ServerId};
 use ramhold_log::HashRange;
-use ramhold_quorum::Life;
-use ramhold_wire::Step;
+use ramhold_wire::bricks::{Announced, TabletPage, TabletPageTold};
+use ramhold_wire::{Step, request};
+use std::time::Duration;
 
 /// The most pages that wait for the state to be on the device.
 const WAITING_COUNT_MAX: usize = 64;
 
+/// When nothing is heard of a question to a sibling any more. It is asked again before.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
 impl Brick {
-    /// A sibling that is rebuilt asks for a page. The answer is among those of `take_told`.
-    pub fn ask_page(&mut self, step: &mut Step<'_>, ask: PageAsk, asker: Asker) {
-        match self.hear_life(step, &ask) {
-            Ok(()) if self.siblings.waiting.len() < WAITING_COUNT_MAX => {
-                self.siblings.waiting.push((ask, asker));
-                self.tell_pages(step);
-            }
-            Ok(()) => self.siblings.told.push(Told { asker, page: Err(Refusal::TooMany) }),
-            Err(refusal) => self.siblings.told.push(Told { asker, page: Err(refusal) }),
-        }
-    }
-
-    /// Notes the life of a brick that asks, if it may ask.
-    fn hear_life(&mut self, step: &mut Step<'_>, ask: &PageAsk) -> Result<(), Refusal> {
+    /// A sibling that is rebuilt asks for a page.
+    pub(crate) fn on_tablet_page(&mut self, step: &mut Step<'_>, ask: TabletPage, asker: Asker) {
         let state = self.state_file.newest().filter(|_| self.phase == Phase::Serving);
-        let state = state.ok_or(Refusal::NotReady)?;
-        tablet_of(state, ask).ok_or(Refusal::NotSibling)?;
-        let known = state.lives.iter().find(|known| known.brick == ask.asker);
-        let (life, mark) = known.map_or((0, 0), |known| (known.life, known.mark));
-        if ask.life < life || (ask.life == life && ask.mark != mark) {
-            return Err(Refusal::OldLife);
-        }
-        if ask.life > life {
-            let mut next = state.clone();
-            next.lives.retain(|known| known.brick != ask.asker);
-            next.lives.push(LifeState { brick: ask.asker, life: ask.life, mark: ask.mark });
-            self.state_file.want(next, step.effects);
-            self.tables.hear_of(number(ask.asker), Life(ask.life));
-        }
-        Ok(())
+        let checked = match state {
+            None => Err(Refusal::NotReady),
+            Some(state) if tablet_of(state, &ask, asker.brick).is_none() => Err(Refusal::NotSibling),
+            Some(_) => self.hear_life(step, asker.brick, (ask.life, ask.mark), None),
+        };
+        self.wait_for_state(step, checked, Waiting::Page(ask), asker);
     }
 
-    /// Tells the pages that wait for nothing any more.
-    pub(crate) fn tell_pages(&mut self, step: &mut Step<'_>) {
-        let Brick { siblings, state_file, store: Some(store), tables, .. } = self else { return };
+    /// Tells something when the state, with the life that asks, is on the device.
+    pub(crate) fn wait_for_state(
+        &mut self,
+        step: &mut Step<'_>,
+        checked: Result<(), Refusal>,
+        waiting: Waiting,
+        asker: Asker,
+    ) {
+        let opcode = match &waiting {
+            Waiting::Page(_) => ramhold_wire::Opcode::TabletPage,
+            Waiting::Announcement => ramhold_wire::Opcode::Announce,
+        };
+        match checked {
+            Ok(()) if self.siblings.waiting.len() < WAITING_COUNT_MAX => {
+                self.siblings.waiting.push((waiting, asker));
+                self.tell_waiting(step);
+            }
+            Ok(()) => answer_refused(step, opcode, asker, Refusal::TooMany),
+            Err(refusal) => answer_refused(step, opcode, asker, refusal),
+        }
+    }
+
+    /// Tells whatever waits for nothing any more.
+    pub(crate) fn tell_waiting(&mut self, step: &mut Step<'_>) {
+        let Brick { siblings, state_file, store: Some(store), tables, clock, .. } = self else { return };
         if !state_file.is_durable() && !planted(Defect::QuorumToldBeforeLife) {
             return;
         }
+        let Some(state) = state_file.durable() else { return };
         let mut damaged = false;
-        for (ask, asker) in std::mem::take(&mut siblings.waiting) {
-            let tablet = state_file.durable().and_then(|state| tablet_of(state, &ask));
-            let page = match tablet {
+        for (waiting, asker) in std::mem::take(&mut siblings.waiting) {
+            let ask = match waiting {
+                Waiting::Page(ask) => ask,
+                Waiting::Announcement => {
+                    let told = Announced { clock: clock.own(step.now), life: state.life };
+                    answer_told(step, ramhold_wire::Opcode::Announce, asker, &told);
+                    continue;
+                }
+            };
+            let range = HashRange { table: ask.table, first: ask.first, last: ask.last };
+            let page = match tablet_of(state, &ask, asker.brick) {
                 None => Err(Refusal::NotSibling),
                 Some(tablet) => {
-                    let range = HashRange { table: ask.table, first: ask.first, last: ask.last };
                     let told = tell(store, tables, range, &ask.wanted);
                     damaged |= told.is_none();
-                    let page = told.map(|(records, next)| Page {
-                        epoch: ask.epoch,
-                        votes: tablet.votes && tables.votes(range),
-                        records,
-                        next,
-                    });
+                    let votes = tablet.votes && tables.votes(range);
+                    let page =
+                        told.map(|(records, next)| TabletPageTold { epoch: ask.epoch, votes, records, next });
                     page.ok_or(Refusal::Retry)
                 }
             };
-            siblings.told.push(Told { asker, page });
+            let opcode = ramhold_wire::Opcode::TabletPage;
+            match page {
+                Ok(page) => answer_told(step, opcode, asker, &page),
+                Err(refusal) => answer_refused(step, opcode, asker, refusal),
+            }
         }
         if damaged {
             self.advance_repairs(step);
         }
     }
 
-    /// The pages since this was last asked.
-    pub fn take_told(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.siblings.told)
-    }
-
-    /// The questions to siblings since this was last asked. They may be lost: they are asked again.
-    pub fn take_calls(&mut self) -> Vec<Call> {
-        std::mem::take(&mut self.siblings.calls)
+    /// Asks siblings. Questions that are lost are asked again by the rebuilding.
+    fn ask_siblings(&mut self, step: &mut Step<'_>, calls: Vec<Call>) {
+        for Call { to, number, ask } in calls {
+            let Some(address) = self.address(to) else { continue };
+            let context = Context::Page { from: to, number };
+            let rpc = self.calls.open(address, step.now, step.now + CALL_TIMEOUT, context);
+            request(step.effects, Peer::Addr(address), &step.view.to_server(to), rpc, &ask);
+        }
     }
 
     /// The answer to a question to a sibling.
-    pub fn on_page(&mut self, step: &mut Step<'_>, from: ServerId, number: u64, page: Result<Page, Refusal>) {
-        if page == Err(Refusal::OldLife) {
-            let text = format!(
-                "{from} knows a later life of this brick: another process runs on a copy of its directory"
-            );
-            self.failure.get_or_insert(text);
-            return;
-        }
+    pub(crate) fn on_page(
+        &mut self,
+        step: &mut Step<'_>,
+        from: ServerId,
+        number: u64,
+        page: Option<TabletPageTold>,
+    ) {
         if let Some(rebuilding) = &mut self.siblings.rebuilding {
-            rebuilding.on_page(step.now, from, number, page.ok());
+            rebuilding.on_page(step.now, from, number, page);
         }
         self.advance_rebuilding(step);
     }
@@ -133,13 +148,15 @@ impl Brick {
             return;
         }
         let me = Me { life, mark, time: clock.now(step.now).later };
-        let outcome = rebuilding.advance(step, (store, tables), me, &mut siblings.calls);
+        let mut calls = Vec::new();
+        let outcome = rebuilding.advance(step, (store, tables), me, &mut calls);
         siblings.number = rebuilding.number();
         let range = rebuilding.range;
         if let Outcome::Rebuilt { is_complete } = outcome {
             siblings.rebuilding = None;
             self.finish_rebuilding(step, range, is_complete);
         }
+        self.ask_siblings(step, calls);
         self.advance_appended(step);
     }
 
@@ -169,9 +186,8 @@ impl Brick {
 }
 
 /// The tablet that a question is about, if its asker is one of the siblings.
-fn tablet_of<'a>(state: &'a BrickState, ask: &PageAsk) -> Option<&'a TabletState> {
+fn tablet_of<'a>(state: &'a BrickState, ask: &TabletPage, asker: ServerId) -> Option<&'a TabletState> {
     let range = HashRange { table: ask.table, first: ask.first, last: ask.last };
     let is_it = |tablet: &&TabletState| tablet.range() == range && tablet.epoch == ask.epoch;
-    let tablet = state.tablets.iter().find(is_it)?;
-    tablet.siblings.iter().any(|sibling| sibling.brick == ask.asker).then_some(tablet)
+    state.tablets.iter().find(is_it).filter(|tablet| is_sibling(tablet, asker))
 }

@@ -16,7 +16,6 @@
 use crate::index::bucket::What;
 use crate::log::Log;
 use crate::memory::Floor;
-use crate::moving::HashOf;
 use crate::profile::Counted;
 use crate::segment::NewSegment;
 use crate::{Entry, EntryReader, QuorumRecord, Reference, opening};
@@ -47,6 +46,9 @@ struct Contents {
     stamp_newest: u64,
 }
 
+/// The placement hash of a table's key. `None`: the key is not held here.
+pub type HeldHashOf<'a> = &'a dyn Fn(TableId, &[u8]) -> Option<KeyHash>;
+
 impl Log {
     /// Makes sure that no id up to this one is given out.
     pub fn skip_segments(&mut self, up_to: SegmentId) {
@@ -54,14 +56,15 @@ impl Log {
     }
 
     /// Adds a closed segment of this log to a stream that has no head yet. `bytes` are all its bytes. `superseded` hears
-    /// of each stamp to which the index does not refer after this segment. The bound rises to that of the segment.
+    /// of each stamp to which the index does not refer after this segment. `hash_of` has no hash for keys that the brick
+    /// does not hold any more: their records are dead. The bound rises to that of the segment.
     /// Returns the number of records.
     pub fn adopt(
         &mut self,
         stream: StreamId,
         id: SegmentId,
         bytes: &[u8],
-        hash_of: HashOf<'_>,
+        hash_of: HeldHashOf<'_>,
         superseded: &mut dyn FnMut(TableId, KeyHash, Stamp),
     ) -> Result<u64, NotAdopted> {
         assert!(self.head_segment(stream).is_none(), "segments are adopted before the first head");
@@ -91,7 +94,8 @@ impl Log {
             match &entry {
                 Entry::QuorumRecord(record) => {
                     let at = self.memory.reference(slot, offset as u32);
-                    self.adopt_record(at, hash_of(record.table, record.key), record, superseded)?;
+                    let Some(hash) = hash_of(record.table, record.key) else { continue };
+                    self.adopt_record(at, hash, record, superseded)?;
                 }
                 Entry::SafeVersion(bound) => self.raise_bound(bound.0),
                 _ => {}

@@ -59,7 +59,7 @@ mod sweep;
 mod tombstones;
 mod will;
 
-pub use adopt::NotAdopted;
+pub use adopt::{HeldHashOf, NotAdopted};
 pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
 pub use combine::Combined;
 pub use commit::Change;

@@ -10,18 +10,21 @@
 //! - what was forgotten is marked in the brick's state before the backup forgets that buffers were lost;
 //! - nothing is read from the backup before it serves.
 //!
-//! Not here: the roles. Not built yet: messages of sessions, of other bricks and of the coordinator. Catalogue: I6.
+//! Not here: the roles, the words with the coordinator (`hello`), requests that come over the network (`requests`). Catalogue: I6.
 
+mod hello;
+mod requests;
+
+use hello::Hello;
 use ramhold_backup::{Backup, BackupConfig};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ClusterId, ClusterTime, ConnId, DiskData, Effect, Effects, Input, Instant, Level, Machine, Peer, Rng,
-    ServerId,
+    ClusterTime, ConnId, DiskData, Effect, Effects, Input, Instant, Level, Machine, Peer, Rng,
 };
 use ramhold_brick::{Brick, BrickConfig, FoundReplica, is_of_state};
 use ramhold_wire::control::Address;
-use ramhold_wire::membership::{ServerEntry, ServerListUpdate, ServerState};
-use ramhold_wire::{Addressee, CallRole, Kind, View, frame};
+use ramhold_wire::membership::{Label, ServerEntry, ServerListUpdate, ServerState};
+use ramhold_wire::{Addressee, CallRole, Gone, Kind, Step, View, frame};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The exit code of a brick that cannot go on.
@@ -32,36 +35,54 @@ const OWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFI
 /// The connection over which the brick's questions come to its own backup.
 const OWN_CONN: ConnId = ConnId(u64::MAX);
 
+#[derive(Clone, Debug)]
 pub struct BrickNodeConfig {
     pub brick: BrickConfig,
     pub backup: BackupConfig,
+    pub coordinator: SocketAddr,
+    pub labels: Vec<Label>,
+    /// `--memory`: the bytes of log, index and buffers together; shown in the status.
+    pub memory_bytes: u64,
+    /// The program's version, shown in the status.
+    pub version: String,
 }
 
 /// One brick as a machine.
 pub struct BrickNode {
+    config: BrickNodeConfig,
     pub brick: Brick,
     pub backup: Backup,
     view: View,
+    hello: Hello,
     has_enlisted: bool,
+    has_served: bool,
+    /// The directory is of another kind.
+    foreign: Option<String>,
     is_stopping: bool,
     has_ended: bool,
+    bad_frames: u64,
+    started: Instant,
 }
 
 impl BrickNode {
     /// `region` is the log's memory, zeroed, `config.brick.log_bytes` long. `seed` must differ from life to life.
     pub fn new(config: BrickNodeConfig, region: Vec<u8>, seed: u64) -> BrickNode {
         let mut rng = Rng::new(seed);
-        let backup = Backup::new(
-            BackupConfig { is_own: true, buffers_survive_power: false, ..config.backup },
-            rng.u64(),
-        );
+        let backup_config =
+            BackupConfig { is_own: true, buffers_survive_power: false, ..config.backup.clone() };
         BrickNode {
-            brick: Brick::new(config.brick, region, rng.u64()),
-            backup,
+            brick: Brick::new(config.brick.clone(), region, rng.u64()),
+            backup: Backup::new(backup_config, rng.u64()),
             view: View::new(OWN),
+            hello: Hello::new(rng.id(), rng.u64()),
             has_enlisted: false,
+            has_served: false,
+            foreign: None,
             is_stopping: false,
             has_ended: false,
+            bad_frames: 0,
+            started: Instant::ZERO,
+            config,
         }
     }
 
@@ -69,31 +90,8 @@ impl BrickNode {
         &self.view
     }
 
-    /// A brick that is new gets its id.
-    pub fn name(
-        &mut self,
-        now: Instant,
-        (cluster, brick): (ClusterId, ServerId),
-        index_secret: u64,
-        effects: &mut Effects,
-    ) {
-        self.brick.name(cluster, brick, index_secret, effects);
-        self.settle(now, effects);
-    }
-
-    /// Lets a caller use the brick within a step. Messages of the brick to its backup are delivered.
-    pub fn with_brick<T>(
-        &mut self,
-        now: Instant,
-        effects: &mut Effects,
-        act: impl FnOnce(&mut Brick, &View, &mut Effects) -> T,
-    ) -> T {
-        let done = act(&mut self.brick, &self.view, effects);
-        self.settle(now, effects);
-        done
-    }
-
-    /// Delivers what the roles have sent each other, and takes the start as far as it goes.
+    /// Delivers what the roles have sent each other, takes the start as far as it goes, and sends the answers that have
+    /// become due.
     fn settle(&mut self, now: Instant, effects: &mut Effects) {
         loop {
             let is_delivered = self.deliver(now, effects);
@@ -102,6 +100,21 @@ impl BrickNode {
                 break;
             }
         }
+        self.brick.send_answers(&mut Step { now, view: &self.view, effects });
+        if !self.has_served && self.brick.is_serving() {
+            self.has_served = true;
+            let state = self.brick.state().expect("a life has begun");
+            let text = format!(
+                "serving as brick {} in cluster {} at {}, life {}, {} tablets",
+                state.brick,
+                state.cluster,
+                self.config.brick.address.0,
+                state.life,
+                state.tablets.len()
+            );
+            effects.report(Level::Info, text);
+        }
+        self.greet(now, effects);
         self.end_if_due(effects);
     }
 
@@ -128,7 +141,7 @@ impl BrickNode {
                 }
                 _ => self.brick.on_reply(now, &header, body, &self.view, effects),
             },
-            // The brick asks its backup and nobody else here.
+            // Only the brick and its backup ask each other here.
             (Kind::Request, _) => {}
         }
         true
@@ -146,9 +159,18 @@ impl BrickNode {
             self.brick.begin(has_lost_buffers, effects);
         }
         let identity = self.backup.identity();
+        if self.brick.is_unnamed()
+            && let Some(server) = identity.and_then(|identity| identity.last)
+        {
+            self.foreign = Some(format!(
+                "the directory {} is that of {server}, which is no brick; start it without --brick, or give another --dir",
+                self.config.backup.directory
+            ));
+            return false;
+        }
         if self.brick.has_begun() && !self.has_enlisted && identity.is_some() {
             self.has_enlisted = true;
-            self.enlist(now);
+            self.enlist(now, effects);
             self.backup.enlisted(now, &self.view, effects);
         }
         // Replicas that were found in buffers are on the device before anything is told.
@@ -181,9 +203,10 @@ impl BrickNode {
     }
 
     /// Makes the view of this brick's log.
-    fn enlist(&mut self, now: Instant) {
+    fn enlist(&mut self, now: Instant, effects: &mut Effects) {
         let state = self.brick.state().expect("a life has begun");
         (self.view.cluster, self.view.me) = (state.cluster, state.brick);
+        effects.push(Effect::Named { server: state.brick });
         let entry = ServerEntry {
             id: state.brick,
             address: Address(OWN),
@@ -220,7 +243,9 @@ impl BrickNode {
             return;
         }
         let failed = self.backup.has_failed().then(|| "the device has failed".to_owned());
-        let reason = self.brick.failure().or(self.backup.start_error()).map(str::to_owned).or(failed);
+        let foreign = self.foreign.as_deref();
+        let reason =
+            foreign.or(self.brick.failure()).or(self.backup.start_error()).map(str::to_owned).or(failed);
         if let Some(reason) = reason {
             self.has_ended = true;
             effects.report(Level::Error, reason.clone());
@@ -259,10 +284,12 @@ impl Machine for BrickNode {
         self.backup.resume(now);
         match input {
             Input::Start { wall_millis } => {
+                self.started = now;
                 self.brick.start(now, wall_millis, effects);
                 self.backup.start(now, effects);
             }
             Input::Tick => {
+                self.tick_hello(now);
                 self.brick.tick(now, &self.view, effects);
                 self.backup.tick(now, &self.view, effects);
             }
@@ -274,12 +301,13 @@ impl Machine for BrickNode {
                 self.is_stopping = true;
                 self.backup.stop(now, effects);
             }
-            Input::Frame { .. }
-            | Input::Met { .. }
-            | Input::Bytes { .. }
-            | Input::Lost { .. }
-            | Input::Closed { .. }
-            | Input::Store { .. } => {}
+            Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
+            Input::Lost { addr, .. } => {
+                self.hello.on_lost(now, addr);
+                self.brick.on_gone(now, Gone::Address(addr), &self.view, effects);
+            }
+            // A brick does not speak Redis's protocol, and has no store.
+            Input::Met { .. } | Input::Bytes { .. } | Input::Closed { .. } | Input::Store { .. } => {}
         }
         self.settle(now, effects);
     }
@@ -288,6 +316,6 @@ impl Machine for BrickNode {
         if self.has_ended {
             return None;
         }
-        earliest(self.brick.deadline(), self.backup.deadline())
+        earliest(earliest(self.brick.deadline(), self.backup.deadline()), self.hello_deadline())
     }
 }

@@ -23,8 +23,7 @@ mod telling;
 pub use brick::{BrickNode, BrickNodeConfig, EXIT_BRICK_FAILED};
 pub use config::ServerConfig;
 pub use ramhold_brick::{
-    Answered, Asker, Brick, BrickConfig, BrickState, Call, NotTaken, Page, PageAsk, Refusal, SiblingState,
-    TableState, TabletState, Told, Value, Wanted,
+    Brick, BrickConfig, BrickState, NotTaken, TableState, TabletState, is_brick_directory,
 };
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig, Rebuild, term_record};
 pub use ramhold_resp::{CrossSlot, Process, RespConfig};

@@ -14,7 +14,7 @@ use super::server::device::{FRAMES_MIN, FRAMES_MIN_BYTES, held_bytes};
 use crate::cross_slot::{cross_slot_text, parse_cross_slot};
 use crate::failure::Failure;
 use crate::local::{Output, Plan, check_free, is_free, tail};
-use crate::memory::check_available;
+use crate::memory::{BRICK_MEMORY_MIN, check_available};
 use crate::output;
 use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
@@ -57,6 +57,8 @@ Examples:
       as many copies as three servers can keep
   ramhold dev --servers 12 --placement copyset
       replicas in few sets of servers
+  ramhold dev --servers 3 --replicas 2 --bricks 3
+      then: ramhold table create carts --quorum 3
   ramhold dev --servers 6 --topology zones --placement zone-local
   ramhold dev --servers 9 --topology bcube:3,1 --placement multiring
       three zones, and servers are recovered in their own
@@ -80,6 +82,10 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_SERVERS", default_value_t = 5, value_name = "COUNT",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     servers: u16,
+    /// Number of bricks, for tables with --quorum; each a process of its own.
+    #[arg(long, env = "RAMHOLD_BRICKS", default_value_t = 0, value_name = "COUNT",
+        value_parser = clap::value_parser!(u16).range(0..=64))]
+    bricks: u16,
     /// Copies of a table that is created without --replicas, each on another server than its data: 0 to 7. A
     /// new number applies to new tables only [default: 3, or the number of other servers if that is less]
     #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
@@ -137,6 +143,15 @@ pub struct Dev {
     detached: bool,
 }
 
+impl Dev {
+    fn members_text(&self) -> String {
+        match self.bricks {
+            0 => format!("{} servers", self.servers),
+            bricks => format!("{} servers and {bricks} bricks", self.servers),
+        }
+    }
+}
+
 pub fn run(arguments: Dev) -> Result<(), Failure> {
     if arguments.detach && !arguments.detached {
         return detach(&arguments);
@@ -168,10 +183,11 @@ fn directory(named: Option<&Path>) -> Result<(PathBuf, bool), Failure> {
 }
 
 fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
-    let last = u32::from(arguments.port) + u32::from(arguments.servers);
+    let members = u32::from(arguments.servers) + u32::from(arguments.bricks);
+    let last = u32::from(arguments.port) + members;
     let Ok(last) = u16::try_from(last) else {
         return Err(Failure::usage(format!(
-            "--port {} leaves no ports above it for the servers; give a lower --port",
+            "--port {} leaves no ports above it for the servers and bricks; give a lower --port",
             arguments.port
         )));
     };
@@ -201,11 +217,22 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
             usize::from(arguments.servers) + more
         )));
     }
+    let bricks = usize::from(arguments.bricks);
+    let more = (bricks + 1..).take_while(|brick| dir.join(crate::local::brick_name(*brick)).exists()).count();
+    if more > 0 {
+        return Err(Failure::usage(format!(
+            "{} has the data of {count} bricks; give --bricks {count}, or another --dir",
+            dir.display(),
+            count = bricks + more
+        )));
+    }
+    let brick_memory = arguments.memory.max(BRICK_MEMORY_MIN);
     let memory = arguments.memory.saturating_mul(u64::from(arguments.servers));
+    let memory = memory.saturating_add(brick_memory.saturating_mul(u64::from(arguments.bricks)));
     check_available(memory, 0, ramhold_runtime::memory_available()).map_err(|text| {
         Failure::usage(format!(
-            "{} servers with {} each: {text}",
-            arguments.servers,
+            "{} with {} each: {text}",
+            arguments.members_text(),
             bytes_text(arguments.memory)
         ))
     })?;
@@ -220,12 +247,16 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let admin_ports = admin_port.into_iter().flat_map(|first| (first..).take(ports.len()));
     let ours: Vec<u16> = ours.iter().copied().chain(admin_ports).collect();
     let usual_cluster_port = ports[1].checked_add(CLUSTER_PORT_STEP);
-    let cluster_ports =
-        Row { option: "--resp-cluster-port", count: ports.len() - 1, usual: usual_cluster_port };
+    let cluster_ports = Row {
+        option: "--resp-cluster-port",
+        count: usize::from(arguments.servers),
+        usual: usual_cluster_port,
+    };
     let resp_cluster_port = cluster_ports.choose(arguments.resp_cluster_port, &ours)?;
     Ok(Plan {
         dir: dir.to_owned(),
         ports,
+        brick_count: bricks,
         memory_bytes: arguments.memory,
         buffer_bytes: None,
         disk_bytes,
@@ -245,10 +276,11 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
 /// cluster holds already counts as room, and one that holds something starts however full the file system is.
 fn disk_of_each(dir: &Path, arguments: &Dev) -> Result<u64, Failure> {
     let free = ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error))?;
-    let servers = 1..=usize::from(arguments.servers);
-    let held: u64 = servers.map(|member| held_bytes(&dir.join(crate::local::name(member)))).sum();
+    let servers = (1..=usize::from(arguments.servers)).map(crate::local::name);
+    let bricks = (1..=usize::from(arguments.bricks)).map(crate::local::brick_name);
+    let held: u64 = servers.chain(bricks).map(|name| held_bytes(&dir.join(name))).sum();
     let wanted = arguments.memory.saturating_mul(DISK_PER_MEMORY);
-    let room = Room { free, held, servers: u64::from(arguments.servers) };
+    let room = Room { free, held, servers: u64::from(arguments.servers) + u64::from(arguments.bricks) };
     room.share(arguments.disk, wanted)
         .map_err(|text| Failure::usage(format!("the file system of {} {text}", dir.display())))
 }
@@ -369,6 +401,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(["dev", "--detach", "--detached", "--dir"]).arg(&dir);
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
+    command.args(["--bricks", &arguments.bricks.to_string()]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
     command.args(["--placement", &plan.placement.to_string()]);
     command.args(["--topology", &plan.topology.to_string()]);

@@ -5,6 +5,7 @@
 //! cluster or a signal ends it.
 
 mod arguments;
+mod brick;
 mod buffers;
 pub mod device;
 mod forget;
@@ -31,6 +32,9 @@ pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
         process::end_with(parent)?;
     }
     process::abort_on_panic();
+    if arguments.brick {
+        return brick::run(&arguments);
+    }
     let door = arguments.admin.open(arguments.insecure_network)?;
     let admin = door.as_ref().map(Door::address);
     let prepared = Prepared::new(&arguments)?;

@@ -1,7 +1,7 @@
 //! Waits until a local cluster has reached a given state.
 
 use super::child::tail;
-use super::{LOOK_INTERVAL, LocalCluster, name};
+use super::{LOOK_INTERVAL, LocalCluster};
 use crate::failure::Failure;
 use crate::interrupt;
 use ramhold_client::{Client, ClusterStatus, Options, ServerState};
@@ -98,7 +98,7 @@ fn check_running(cluster: &mut LocalCluster) -> Result<(), Failure> {
     match cluster.take_ended().first() {
         None => Ok(()),
         Some((member, status)) => {
-            let name = name(*member);
+            let name = cluster.plan.name(*member);
             let last = tail(&logs.join(format!("{name}.log")));
             Err(Failure::usage(format!("{name} ended ({status}) while the cluster was starting: {last}")))
         }

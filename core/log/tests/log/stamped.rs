@@ -202,7 +202,7 @@ impl Rig {
         log.skip_segments(self.replicas.keys().next_back().copied().unwrap_or_default());
         for id in &named {
             let bytes = if *id == durable.segment { &head } else { &self.replicas[id] };
-            log.adopt(STREAM, *id, bytes, &hash_of, &mut |_, hash, stamp| _ = applied.insert((stamp, hash)))
+            log.adopt(STREAM, *id, bytes, &held, &mut |_, hash, stamp| _ = applied.insert((stamp, hash)))
                 .unwrap();
         }
         self.replicas.retain(|id, _| named.contains(id));
@@ -275,7 +275,7 @@ fn random_histories_with_restarts_find_every_record_and_every_stamp() {
 
 fn adopted(bytes: &[u8], id: SegmentId, config: LogConfig) -> Result<u64, NotAdopted> {
     let mut log = empty_log(config);
-    let adopted = log.adopt(STREAM, id, bytes, &hash_of, &mut |_, _, _| {});
+    let adopted = log.adopt(STREAM, id, bytes, &held, &mut |_, _, _| {});
     if adopted.is_err() {
         assert_eq!((log.segments().count(), log.key_count()), (0, 0), "nothing has changed");
     }

@@ -5,13 +5,17 @@
 
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{DiskFile, DiskToken};
-use ramhold_base::{Effect, Effects, Input, Instant, Level, Machine, Rng, ServerId};
+use ramhold_base::{Effect, Effects, Input, Instant, Level, Machine, Peer, Rng, ServerId};
 use ramhold_log::Geometry;
-use ramhold_node::{Answered, BrickConfig, BrickNode, BrickNodeConfig};
+use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig};
+use ramhold_wire::control::Address;
 use ramhold_world::disk::Disks;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 pub const SEGMENT_BYTES: u32 = 16 * 1024;
+/// Where bricks look for the coordinator.
+pub const COORDINATOR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 6000);
 /// The bricks' date when a run begins, in milliseconds.
 pub const DATE_MILLIS: u64 = 1_700_000_000_000;
 
@@ -40,12 +44,17 @@ pub struct Host {
     pub log_bytes: u64,
     pub reports: Vec<String>,
     pub exit: Option<String>,
+    pub address: SocketAddr,
+    /// The place of its data directory.
+    pub place: u64,
+    /// Frames that the process has sent in this step.
+    pub sent: Vec<(Peer, Vec<u8>)>,
 }
 
-pub fn brick_config(log_bytes: u64) -> BrickConfig {
+fn brick_config(address: SocketAddr, place: u64, log_bytes: u64) -> BrickConfig {
     let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: 1024 };
-    let config = BrickConfig::new(geometry, log_bytes, 1 << 20);
-    BrickConfig { scrub_round_min: Duration::from_secs(1), ..config }
+    let config = BrickConfig::new(Address(address), geometry, log_bytes, 1 << 20);
+    BrickConfig { place, scrub_round_min: Duration::from_secs(1), ..config }
 }
 
 fn backup_config(log_bytes: u64) -> BackupConfig {
@@ -66,9 +75,12 @@ fn backup_config(log_bytes: u64) -> BackupConfig {
 }
 
 impl Host {
-    pub fn new(id: ServerId, log_bytes: u64, clock_off: i64) -> Host {
+    pub fn new(id: ServerId, address: SocketAddr, log_bytes: u64, clock_off: i64) -> Host {
         Host {
             id,
+            address,
+            place: id.raw(),
+            sent: Vec::new(),
             disks: Disks::default(),
             node: None,
             life: 0,
@@ -83,8 +95,14 @@ impl Host {
     pub fn start(&mut self, now: Instant, rng: &mut Rng) -> Vec<Pending> {
         assert!(self.node.is_none());
         self.life += 1;
-        let config =
-            BrickNodeConfig { brick: brick_config(self.log_bytes), backup: backup_config(self.log_bytes) };
+        let config = BrickNodeConfig {
+            brick: brick_config(self.address, self.place, self.log_bytes),
+            backup: backup_config(self.log_bytes),
+            coordinator: COORDINATOR,
+            labels: Vec::new(),
+            memory_bytes: self.log_bytes,
+            version: "test".into(),
+        };
         self.node = Some(BrickNode::new(config, vec![0; self.log_bytes as usize], rng.u64()));
         let millis = (now.0 / 1_000_000).saturating_add(DATE_MILLIS).saturating_add_signed(self.clock_off);
         self.step(now, Input::Start { wall_millis: millis })
@@ -111,22 +129,6 @@ impl Host {
         let Some(node) = &mut self.node else { return Vec::new() };
         node.step(now, input, &mut effects);
         self.carry_out(now, effects)
-    }
-
-    /// Lets the caller use the brick. Returns the operations that this has begun on devices.
-    pub fn act<T>(
-        &mut self,
-        now: Instant,
-        act: impl FnOnce(&mut BrickNode, &mut Effects) -> T,
-    ) -> (Option<T>, Vec<Pending>) {
-        let mut effects = Effects::new();
-        let Some(node) = &mut self.node else { return (None, Vec::new()) };
-        let done = act(node, &mut effects);
-        (Some(done), self.carry_out(now, effects))
-    }
-
-    pub fn answers(&mut self) -> Vec<Answered> {
-        self.node.as_mut().map(|node| node.brick.take_answers()).unwrap_or_default()
     }
 
     fn carry_out(&mut self, now: Instant, first: Effects) -> Vec<Pending> {
@@ -161,10 +163,13 @@ impl Host {
                     }
                     Effect::DiskReserve { token, file, bytes } => begin(token, Work::Reserve { file, bytes }),
                     Effect::Report { level, text } => {
-                        let is_loss = text.contains("rebuilt from what is left");
+                        let is_loss = text.contains("rebuilt from what is left")
+                            || text.contains("later life of this brick");
                         assert!(level < Level::Error || is_loss, "{text}");
                         self.reports.push(text);
                     }
+                    Effect::Send { to, frame } => self.sent.push((to, frame.of(&effects.bytes).into_owned())),
+                    Effect::Close { .. } => {}
                     Effect::Exit { reason, .. } => self.exit = Some(reason),
                     Effect::Mark(_) | Effect::Named { .. } => {}
                     other => panic!("a brick alone does not {other:?}"),

@@ -9,6 +9,7 @@
 
 mod history;
 mod host;
+mod network;
 mod rig;
 mod runs;
 mod sessions;

@@ -2,13 +2,11 @@
 
 use crate::history::{Operation, is_linearizable};
 use crate::host::{Host, Pending};
+use crate::network::{Party, address};
 use crate::sessions::{Client, Doing};
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
-use ramhold_base::{ClusterId, Instant, KeyHash, Rng, ServerId, Stamp, TableId};
-use ramhold_node::{Asker, Page, PageAsk, Refusal, SiblingState, TableState, TabletState, Told, Value};
-use ramhold_quorum::{Answer, Ask};
-use ramhold_wire::Step;
-use ramhold_wire::control::Address;
+use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
+use ramhold_wire::Header;
 use ramhold_wire::membership::Durability;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,50 +15,12 @@ pub const TABLE: TableId = TableId(7);
 pub const MILLI: u64 = 1_000_000;
 
 pub(crate) enum Event {
-    Disk {
-        host: usize,
-        number: u64,
-    },
-    Tick {
-        host: usize,
-        life: u64,
-    },
-    Start {
-        host: usize,
-    },
-    Ask {
-        to: usize,
-        asker: (usize, u64, u32),
-        key: usize,
-        ask: Ask<Value>,
-    },
-    Answer {
-        client: usize,
-        number: u64,
-        attempt: u32,
-        answer: Answer<Value>,
-    },
-    /// The bricks tell each other their clocks.
-    Clocks,
-    Page {
-        to: usize,
-        asker: (usize, u64, u64),
-        ask: PageAsk,
-    },
-    Told {
-        to: usize,
-        life: u64,
-        from: usize,
-        number: u64,
-        page: Result<Page, Refusal>,
-    },
-    Begin {
-        client: usize,
-    },
-    Wake {
-        client: usize,
-        number: u64,
-    },
+    Disk { host: usize, number: u64 },
+    Tick { host: usize, life: u64 },
+    Start { host: usize },
+    Frame { from: Party, to: Party, bytes: Vec<u8> },
+    Begin { client: usize },
+    Wake { client: usize, number: u64 },
 }
 
 /// The properties of a rig.
@@ -85,12 +45,15 @@ pub struct Rig {
     pub hosts: Vec<Host>,
     pub(crate) pending: BTreeMap<u64, (usize, Pending)>,
     pub(crate) clients: Vec<Client>,
-    /// Which question of which brick, in which life of it, an asker is.
-    pub(crate) page_askers: BTreeMap<u64, (usize, u64, u64)>,
+    /// Answers to the frames of `Party::Test`.
+    pub told: Vec<(Header, Vec<u8>)>,
+    /// Questions of siblings for pages that have come.
     pub pages: u32,
-    pub(crate) told: Vec<Told>,
-    /// Which question of which client an asker is.
+    /// The question of a client by the number of its frame: client, operation, attempt.
     pub(crate) askers: BTreeMap<u64, (usize, u64, u32)>,
+    pub(crate) rpc_last: u64,
+    /// The bricks have their tablet.
+    pub is_founded: bool,
     pub(crate) histories: Vec<Vec<Operation>>,
     pub(crate) value_last: u64,
     /// Operations that clients may still begin.
@@ -109,7 +72,7 @@ impl Rig {
             .map(|at| {
                 let hour = if rng.chance(1, 2) { 3_600_000 } else { -3_600_000 };
                 let off = if setting.has_wrong_clock && at == wrong { hour } else { rng.below(40) as i64 };
-                Host::new(ServerId(at as u64 + 1), setting.log_bytes, off)
+                Host::new(ServerId(at as u64 + 1), address(at), setting.log_bytes, off)
             })
             .collect();
         let mut rig = Rig {
@@ -122,10 +85,11 @@ impl Rig {
             hosts,
             pending: BTreeMap::new(),
             clients: Vec::new(),
-            page_askers: BTreeMap::new(),
-            pages: 0,
             told: Vec::new(),
+            pages: 0,
             askers: BTreeMap::new(),
+            rpc_last: 0,
+            is_founded: false,
             histories: vec![Vec::new(); setting.keys],
             value_last: 0,
             left: 0,
@@ -143,53 +107,9 @@ impl Rig {
         for host in 0..self.hosts.len() {
             self.start(host);
         }
-        self.run_until(|rig| rig.hosts.iter().all(|host| host.node.as_ref().unwrap().brick.is_unnamed()));
-        for at in 0..self.hosts.len() {
-            let (now, id) = (self.instant(), self.hosts[at].id);
-            let named = |node: &mut ramhold_node::BrickNode, effects: &mut ramhold_base::Effects| {
-                node.name(now, (ClusterId(9), id), 77, effects);
-            };
-            let (_, begun) = self.hosts[at].act(now, named);
-            self.begin_disk(at, begun);
-        }
-        self.run_until(Rig::all_serve);
-        let table = TableState {
-            table: TABLE,
-            name: "carts".into(),
-            seed: PlacementSeed(5),
-            slots: false,
-            bricks: 3,
-            write_quorum: 2,
-            read_quorum: 2,
-            durability: self.setting.durability,
-        };
-        for at in 0..self.hosts.len() {
-            let others = self.hosts.iter().map(|host| host.id).filter(|id| *id != self.hosts[at].id);
-            let address = Address("127.0.0.1:1".parse().unwrap());
-            let tablet = TabletState {
-                table: TABLE,
-                first: KeyHash(0),
-                last: KeyHash(u64::MAX),
-                epoch: 1,
-                siblings: others.map(|brick| SiblingState { brick, address }).collect(),
-                votes: true,
-            };
-            let now = self.instant();
-            let (taken, begun) = self.hosts[at].act(now, |node, effects| {
-                node.with_brick(now, effects, |brick, _, effects| {
-                    brick.take(std::slice::from_ref(&table), std::slice::from_ref(&tablet), effects)
-                })
-            });
-            assert_eq!(taken, Some(Ok(())));
-            self.begin_disk(at, begun);
-        }
-        self.tell_clocks();
-        self.run_until(|rig| {
-            rig.hosts.iter().all(|host| {
-                let state = host.node.as_ref().unwrap().brick.state();
-                state.is_some_and(|state| state.tablets.len() == 1)
-            })
-        });
+        self.run_until(|rig| rig.hosts.iter().all(|host| host.node.as_ref().unwrap().brick.taken() == 1));
+        self.is_founded = true;
+        self.run_until(Rig::all_vote);
     }
 
     pub fn all_vote(&self) -> bool {
@@ -211,36 +131,13 @@ impl Rig {
     }
 
     /// Devices answer in 20 microseconds to 4 milliseconds.
-    fn begin_disk(&mut self, host: usize, begun: Vec<Pending>) {
+    pub(crate) fn begin_disk(&mut self, host: usize, begun: Vec<Pending>) {
         for pending in begun {
             let at = self.now + self.rng.between(MILLI / 50, 4 * MILLI);
             self.at(at, Event::Disk { host, number: self.last + 1 });
             self.pending.insert(self.last, (host, pending));
         }
-        // The answers of this step, and the next deadline.
-        for answered in self.hosts[host].answers() {
-            let Some((client, number, attempt)) = self.askers.remove(&answered.asker.0) else { continue };
-            let at = self.now + self.delay();
-            self.at(at, Event::Answer { client, number, attempt, answer: answered.answer });
-        }
-        let life = self.hosts[host].life;
-        let (calls, told) = match &mut self.hosts[host].node {
-            Some(node) => (node.brick.take_calls(), node.brick.take_told()),
-            None => Default::default(),
-        };
-        for call in calls {
-            let at = self.now + self.delay();
-            let (to, asker) = (call.to.raw() as usize - 1, (host, life, call.number));
-            self.at(at, Event::Page { to, asker, ask: call.ask });
-        }
-        for told in told {
-            let Some((to, life, number)) = self.page_askers.remove(&told.asker.0) else {
-                self.told.push(told);
-                continue;
-            };
-            let at = self.now + self.delay();
-            self.at(at, Event::Told { to, life, from: host, number, page: told.page });
-        }
+        self.send_all(host);
         if let Some(node) = &self.hosts[host].node
             && let Some(deadline) = ramhold_base::Machine::deadline(node)
         {
@@ -337,79 +234,11 @@ impl Rig {
                     self.start(host);
                 }
             }
-            Event::Ask { to, asker, key, ask } => self.arrive(to, asker, key, ask),
-            Event::Clocks => self.tell_clocks(),
-            Event::Page { to, asker, ask } => {
-                self.last += 1;
-                let id = self.last;
-                self.page_askers.insert(id, asker);
-                self.pages += 1;
-                self.ask_page(to, ask, Asker(id));
-            }
-            Event::Told { to, life, from, number, page } => {
-                if self.hosts[to].life == life {
-                    let from = self.hosts[from].id;
-                    let (_, begun) = self.hosts[to].act(now, |node, effects| {
-                        node.with_brick(now, effects, |brick, view, effects| {
-                            brick.on_page(&mut Step { now, view, effects }, from, number, page);
-                        });
-                    });
-                    self.begin_disk(to, begun);
-                }
-            }
-            Event::Answer { client, number, attempt, answer } => {
-                self.answered(client, number, attempt, answer);
-            }
+            Event::Frame { from, to, bytes } => self.on_frame(from, to, bytes),
             Event::Begin { client } => self.begin(client),
             Event::Wake { client, number } => self.wake(client, number),
         }
         true
-    }
-
-    pub fn ask_page(&mut self, to: usize, ask: PageAsk, asker: Asker) {
-        let now = self.instant();
-        let (_, begun) = self.hosts[to].act(now, |node, effects| {
-            node.with_brick(now, effects, |brick, view, effects| {
-                brick.ask_page(&mut Step { now, view, effects }, ask, asker);
-            });
-        });
-        self.begin_disk(to, begun);
-    }
-
-    /// The pages that were told to nobody here.
-    pub fn told_pages(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.told)
-    }
-
-    fn tell_clocks(&mut self) {
-        let now = self.instant();
-        let own = |host: &Host| Some((host.id, host.node.as_ref()?.brick.own_time(now)));
-        let told: Vec<_> = self.hosts.iter().filter_map(own).collect();
-        for host in &mut self.hosts {
-            for (id, micros) in told.iter().filter(|(id, _)| *id != host.id) {
-                host.node.iter_mut().for_each(|node| node.brick.hear_time(now, *id, *micros));
-            }
-        }
-        self.at(self.now + 100 * MILLI, Event::Clocks);
-    }
-
-    fn arrive(&mut self, to: usize, asker: (usize, u64, u32), key: usize, ask: Ask<Value>) {
-        let now = self.instant();
-        let id = self.last + 1;
-        self.last = id;
-        self.askers.insert(id, asker);
-        let key = key_of(key);
-        let (asked, begun) = self.hosts[to].act(now, |node, effects| {
-            node.with_brick(now, effects, |brick, view, effects| {
-                brick.ask(now, (TABLE, &key), ask, Asker(id), view, effects)
-            })
-        });
-        match asked {
-            Some(Ok(())) | None => {}
-            Some(Err(Refusal::NotReady | Refusal::TooMany | Refusal::Retry)) => self.refused += 1,
-            Some(Err(refusal)) => panic!("{refusal:?}"),
-        }
-        self.begin_disk(to, begun);
     }
 
     /// Values that were acknowledged so far may be lost from here on.
@@ -470,6 +299,6 @@ impl Rig {
     }
 }
 
-fn key_of(number: usize) -> Vec<u8> {
+pub fn key_of(number: usize) -> Vec<u8> {
     format!("key{number}").into_bytes()
 }

@@ -2,7 +2,6 @@
 
 use crate::history::Operation;
 use crate::rig::{Event, MILLI, Rig};
-use ramhold_node::Value;
 use ramhold_quorum::{
     Answer, BrickId, Get, Got, Out, Phases, Put, SessionClock, SessionId, Thresholds, Written,
 };
@@ -11,6 +10,9 @@ use std::time::Duration;
 const PUT_WITHIN: Duration = Duration::from_millis(400);
 const GET_WITHIN: Duration = Duration::from_millis(400);
 const AGAIN: Duration = Duration::from_millis(60);
+
+/// A value as sessions write it.
+pub type Value = Vec<u8>;
 
 pub(crate) enum Doing {
     Nothing,
@@ -79,7 +81,7 @@ impl Rig {
         if is_put {
             // Some values are nothing: a tombstone.
             let bytes = [&value.to_le_bytes()[..], &vec![7; padding]].concat();
-            let stored = (!value.is_multiple_of(9)).then_some(Value { bytes, expires: None });
+            let stored = (!value.is_multiple_of(9)).then_some(bytes);
             if stored.is_none() {
                 self.histories[key].last_mut().unwrap().value = 0;
             }
@@ -112,11 +114,7 @@ impl Rig {
         let number = self.clients[client].number;
         for out in outs {
             match out {
-                Out::Send { to, attempt, ask } => {
-                    let at = self.now + self.delay();
-                    let (asker, key) = ((client, number, attempt), self.clients[client].key);
-                    self.at(at, Event::Ask { to: to.0 as usize - 1, asker, key, ask });
-                }
+                Out::Send { to, attempt, ask } => self.ask(client, number, (to, attempt), &ask),
                 Out::WakeAt(at) => self.at(at.0, Event::Wake { client, number }),
             }
         }
@@ -168,8 +166,7 @@ impl Rig {
             }
             End::Put(Written::WrongOwner(_) | Written::Never) => panic!("nobody moves or resumes"),
             End::Get(Got::Found(_, value)) => {
-                operation.value =
-                    value.map_or(0, |value| u64::from_le_bytes(*value.bytes.first_chunk().unwrap()));
+                operation.value = value.map_or(0, |value| u64::from_le_bytes(*value.first_chunk().unwrap()));
                 (operation.ended, self.done) = (now, self.done + 1);
             }
             End::Get(Got::NoQuorum(_) | Got::Contended) => self.failed += 1,

@@ -64,6 +64,7 @@ impl Scene {
         let plan = Plan {
             dir: work_dir.clone(),
             ports: find_free(SERVER_COUNT + 1)?,
+            brick_count: 0,
             memory_bytes: MEMORY_BYTES,
             buffer_bytes: None,
             disk_bytes: DISK_BYTES,

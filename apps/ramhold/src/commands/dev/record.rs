@@ -1,7 +1,7 @@
 //! The information of a `dev` cluster for other programs: a lock that it holds while it runs, and a file.
 
 use crate::failure::Failure;
-use crate::local::{LocalCluster, name};
+use crate::local::LocalCluster;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl Record {
     pub fn of(cluster: &LocalCluster, healthy: bool) -> Record {
         let plan = &cluster.plan;
         let members = (0..plan.ports.len()).map(|member| Member {
-            name: name(member),
+            name: plan.name(member),
             pid: cluster.child(member).map(crate::local::Child::id),
             address: SocketAddr::new(plan.coordinator().ip(), plan.ports[member]),
             dir: plan.data_dir(member),

@@ -3,7 +3,7 @@
 use super::record::{Held, Record};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::local::{LocalCluster, Plan, name, wait_until_healthy, wait_until_redis_is_served};
+use crate::local::{LocalCluster, Plan, wait_until_healthy, wait_until_redis_is_served};
 use crate::output;
 use crate::size::bytes_text;
 use ramhold_client::{Client, ClusterStatus, ServerState};
@@ -91,15 +91,19 @@ fn check_frames(client: &mut Client) -> Result<(), Failure> {
 /// Until somebody wants the end.
 fn supervise(cluster: &mut LocalCluster, dead: Dead) -> Result<(), Failure> {
     let mut respawn: BTreeMap<usize, Instant> = BTreeMap::new();
+    // When members were started again.
+    let mut started: BTreeMap<usize, Instant> = BTreeMap::new();
     while !interrupt::take() {
         std::thread::sleep(LOOK_INTERVAL);
         let ended = cluster.take_ended();
         let is_changed = !ended.is_empty();
         for (member, status) in ended {
-            tell_death(member, status, dead);
+            let lived = started.get(&member).map(Instant::elapsed);
+            let wait = respawn_after(&cluster.plan, member, lived);
+            tell_death(&cluster.plan.name(member), status, dead, wait);
             match dead {
                 Dead::StartAgain => {
-                    respawn.insert(member, Instant::now() + RESPAWN_AFTER);
+                    respawn.insert(member, Instant::now() + wait);
                 }
                 Dead::Leave => {}
             }
@@ -109,6 +113,7 @@ fn supervise(cluster: &mut LocalCluster, dead: Dead) -> Result<(), Failure> {
             respawn.iter().filter(|(_, at)| **at <= now).map(|(member, _)| *member).collect();
         for member in &due {
             respawn.remove(member);
+            started.insert(*member, now);
             cluster.start(*member)?;
         }
         if is_changed || !due.is_empty() {
@@ -121,17 +126,27 @@ fn supervise(cluster: &mut LocalCluster, dead: Dead) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell_death(member: usize, status: ExitStatus, dead: Dead) {
+/// A brick is back at once: nobody recovers it meanwhile. One that keeps dying must not take all of a processor.
+fn respawn_after(plan: &Plan, member: usize, lived: Option<Duration>) -> Duration {
+    if plan.is_brick(member) && lived.is_none_or(|lived| lived >= RESPAWN_AFTER) {
+        Duration::ZERO
+    } else {
+        RESPAWN_AFTER
+    }
+}
+
+fn tell_death(name: &str, status: ExitStatus, dead: Dead, wait: Duration) {
     let then = match dead {
         Dead::Leave => "it stays dead (--no-respawn)".to_owned(),
-        Dead::StartAgain => format!("starting it again in {} s", RESPAWN_AFTER.as_secs()),
+        Dead::StartAgain if wait.is_zero() => "starting it again".to_owned(),
+        Dead::StartAgain => format!("starting it again in {} s", wait.as_secs()),
     };
-    output::tell(&format!("ramhold: {} has ended ({status}); {then}", name(member)));
+    output::tell(&format!("ramhold: {name} has ended ({status}); {then}"));
 }
 
 pub fn banner(plan: &Plan) -> String {
     let first = plan.ports[1];
-    let last = plan.ports[plan.ports.len() - 1];
+    let last = plan.ports[plan.server_count()];
     let cluster = if plan.ports[0] == COORDINATOR_PORT {
         String::new()
     } else {
@@ -164,10 +179,18 @@ pub fn banner(plan: &Plan) -> String {
         ),
         None => "off: the usual ports are in use; give --admin-port".to_owned(),
     };
+    let bricks = match plan.brick_count {
+        0 => String::new(),
+        _ => {
+            let (first, last) = (plan.ports[plan.server_count() + 1], plan.ports[plan.ports.len() - 1]);
+            format!("  bricks       127.0.0.1:{first} to {last}, for tables with --quorum\n")
+        }
+    };
     format!(
         "ramhold dev: {count} servers with {memory} each are up\n\
          \x20 coordinator  {coordinator}\n\
          \x20 servers      127.0.0.1:{first} to {last}\n\
+         {bricks}\
          \x20 redis        {redis_cluster}\n\
          \x20 admin        {admin}\n\
          \x20 directory    {dir}\n\

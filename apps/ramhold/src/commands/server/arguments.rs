@@ -22,6 +22,9 @@ Examples:
   ramhold server --coordinator 10.0.0.1 --bind 10.0.0.2:7401 \\
       --insecure-network --dir /srv/ramhold --memory 64GiB --disk 400GiB \\
       --label host=b --label rack=1
+  ramhold server --brick --coordinator 10.0.0.1 --bind 10.0.0.2:7501 \\
+      --insecure-network --dir /srv/ramhold-brick --memory 16GiB \\
+      --label zone=a
   ramhold server --config /etc/ramhold/server.toml
   ramhold server forget s5
 
@@ -42,7 +45,9 @@ Exit codes:
   3  the cluster has declared it dead
   4  it cannot serve: the directory is damaged or belongs to another cluster
   5  its memory is damaged where no backup has the data yet. No acknowledged
-     write is lost; start it again";
+     write is lost; start it again
+  7  a brick cannot go on: its directory is a copy of another one's that is in
+     use, or damaged; the last line says what to do";
 
 /// Run a storage server, or forget one that is gone for good.
 #[derive(Args, Debug)]
@@ -138,6 +143,13 @@ pub struct Server {
         value_parser = parse_neighbour_timeout
     )]
     pub neighbour_timeout: Duration,
+    /// Be a brick: hold quorum tables alone, in a process that may be killed at any moment. A brick has a data
+    /// directory of its own and no other role, and does not hear Redis clients.
+    #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_BRICK",
+        conflicts_with_all = ["no_backup", "no_master", "allow_local_backup", "buffers_survive_power", "link",
+            "disk_expansion", "copy_rate", "buffers", "neighbour_timeout", "resp_port", "resp_cluster_port", "resp_table",
+            "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug", "resp_stdin"])]
+    pub brick: bool,
     /// Hold no replicas of other servers.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_BACKUP")]
     pub no_backup: bool,

@@ -26,6 +26,38 @@ pub fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
     dir.canonicalize().map_err(failed)
 }
 
+/// The two kinds of data directories. A directory is of one kind for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Server,
+    Brick,
+}
+
+/// Refuses a directory of a brick for a server. A brick finds a directory of a server by itself.
+pub fn check_kind(dir: &Path, wanted: Kind) -> Result<(), Failure> {
+    let bytes = match File::open(dir.join("superblock")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::local(dir, &error).about("--dir")),
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            let read = file.take(BRICK_STATE_END).read_to_end(&mut bytes);
+            read.map_err(|error| Failure::local(dir, &error).about("--dir"))?;
+            bytes
+        }
+    };
+    let is_brick = ramhold_node::is_brick_directory(&bytes);
+    if wanted == Kind::Server && is_brick {
+        return Err(Failure::usage(format!(
+            "{} is the directory of a brick; start it with --brick, or give another --dir",
+            dir.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The end of a brick's state in the file `superblock`.
+const BRICK_STATE_END: u64 = 1 << 20;
+
 /// Frames without which a backup is of little use. When every server is a master, each backup holds, on average, R replicas
 /// of open heads and R of the heads that follow them.
 pub const FRAMES_MIN: u32 = 2 * REPLICA_COUNT_DEFAULT as u32;

@@ -2,7 +2,7 @@
 
 use super::arguments::{PollMode, Server};
 use super::buffers::{self, BufferPlace};
-use super::device;
+use super::device::{self, Kind};
 use super::redis::{check_resp_ports, handed, redis_line, resp_config};
 use crate::admin;
 use crate::failure::Failure;
@@ -28,11 +28,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
-const FRAMES_GROW_BY: u32 = 16;
-const NEEDED_INTERVAL: Duration = Duration::from_secs(1);
+pub const FRAMES_GROW_BY: u32 = 16;
+pub const NEEDED_INTERVAL: Duration = Duration::from_secs(1);
 const ENLIST_INTERVAL: Duration = Duration::from_millis(250);
 /// How often another port is tried when somebody else takes the one that was just found free.
-const PORT_ATTEMPT_COUNT: u32 = 16;
+pub const PORT_ATTEMPT_COUNT: u32 = 16;
 
 /// Everything that was found and chosen before the start.
 pub struct Prepared {
@@ -83,6 +83,7 @@ impl Prepared {
         raise_file_limit();
 
         let dir = device::make_dir(arguments.dir())?;
+        device::check_kind(&dir, Kind::Server)?;
         let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
         let memory = MemoryPlan::new(arguments.memory, roles, arguments.buffers).map_err(Failure::usage)?;
         if let Some(told) = buffers::abandoned() {
@@ -285,7 +286,7 @@ fn check_links(links: &[(String, SocketAddr)]) -> Result<(), Failure> {
 }
 
 /// An address with a port: the given one, or one that is free now.
-fn settle(bind: SocketAddr) -> Result<SocketAddr, Failure> {
+pub fn settle(bind: SocketAddr) -> Result<SocketAddr, Failure> {
     if bind.port() != 0 {
         return Ok(bind);
     }

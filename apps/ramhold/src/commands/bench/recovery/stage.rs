@@ -94,6 +94,7 @@ impl Stage {
         let plan = Plan {
             dir: work_dir.clone(),
             ports: find_free(setting.servers + 1)?,
+            brick_count: 0,
             memory_bytes,
             buffer_bytes,
             disk_bytes,

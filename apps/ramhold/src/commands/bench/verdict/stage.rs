@@ -57,6 +57,7 @@ impl Stage {
         let plan = Plan {
             dir: work_dir.clone(),
             ports: find_free(setting.servers + 1)?,
+            brick_count: 0,
             memory_bytes: MEMORY_BYTES,
             buffer_bytes: None,
             disk_bytes: DISK_BYTES,

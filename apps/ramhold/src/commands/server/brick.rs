@@ -1,0 +1,203 @@
+//! `ramhold server --brick`: one brick, with its own backup, in a process that may be killed at any moment.
+//!
+//! Not here: what a brick does (core/brick). Catalogue: I6.
+
+use super::arguments::{PollMode, Server};
+use super::buffers::{self, BufferPlace};
+use super::device::{self, Kind};
+use super::start::{FRAMES_GROW_BY, NEEDED_INTERVAL, PORT_ATTEMPT_COUNT, settle};
+use crate::admin::Admin;
+use crate::failure::Failure;
+use crate::memory::{MemoryPlan, PLACE_BYTES, check_available};
+use crate::process;
+use crate::size::bytes_text;
+use ramhold_backup::{BackupConfig, Buffers};
+use ramhold_base::limits::{LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
+use ramhold_base::processor;
+use ramhold_client::parse_addresses;
+use ramhold_log::Geometry;
+use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig};
+use ramhold_runtime::{
+    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
+};
+use ramhold_wire::control::Address;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+
+/// Frames beyond those of the log: heads, and segments that are being cleaned.
+const FRAMES_SPARE: u64 = 16;
+
+pub fn run(arguments: &Server) -> Result<(), Failure> {
+    let prepared = PreparedBrick::new(arguments)?;
+    let mut runtime = prepared.start(arguments)?;
+    process::stop_on_signal(runtime.stop_handle())?;
+    prepared.tell(arguments, runtime.local_addr());
+    let exit = runtime.run();
+    let is_flushed = runtime.machine().backup.is_stopped();
+    // This unlocks the directories before anything in them is removed.
+    drop(runtime);
+    if is_flushed && exit.code == 0 {
+        prepared.buffers.give_back();
+    }
+    process::ended(exit)
+}
+
+/// Everything that was found and chosen before the start.
+struct PreparedBrick {
+    coordinator: SocketAddr,
+    memory: MemoryPlan,
+    buffers: BufferPlace,
+    frames_max: u32,
+    /// The place of the data directory on its device.
+    place: u64,
+}
+
+impl PreparedBrick {
+    fn new(arguments: &Server) -> Result<PreparedBrick, Failure> {
+        let mut addresses = vec![arguments.bind];
+        addresses.extend(arguments.advertise);
+        process::check_exposure(&addresses, arguments.insecure_network)?;
+        if arguments.admin != Admin::Off {
+            return Err(Failure::usage("--admin is not built for bricks yet; leave it out with --brick"));
+        }
+        if arguments.label.len() > LABEL_COUNT_MAX {
+            return Err(Failure::usage(format!(
+                "a brick has at most {LABEL_COUNT_MAX} labels; give fewer --label"
+            )));
+        }
+        if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
+            let text = format!(
+                "others cannot reach {}; give an address at which they can with --advertise",
+                arguments.bind
+            );
+            return Err(Failure::usage(text));
+        }
+        let coordinator = *parse_addresses(arguments.coordinator.as_deref().expect("the parser requires it"))
+            .map_err(|error| Failure::from(error).about("--coordinator"))?
+            .first()
+            .expect("a list of addresses is not empty");
+        raise_file_limit();
+
+        let dir = device::make_dir(arguments.dir())?;
+        device::check_kind(&dir, Kind::Brick)?;
+        let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
+        let memory = MemoryPlan::for_brick(arguments.memory).map_err(Failure::usage)?;
+        if let Some(told) = buffers::abandoned() {
+            crate::output::tell(&format!("ramhold: {told}"));
+        }
+        check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
+            .map_err(Failure::usage)?;
+        let frames_max = device::frames_max(&dir, arguments.disk)?;
+        let needed = memory.log_bytes / u64::from(SEGMENT_BYTES) + FRAMES_SPARE;
+        if u64::from(frames_max) < needed {
+            return Err(Failure::usage(format!(
+                "--disk {} is too little for the log of --memory {}: a brick needs at least {}",
+                bytes_text(arguments.disk),
+                bytes_text(arguments.memory),
+                bytes_text(needed * PLACE_BYTES)
+            )));
+        }
+        if buffers.reserve(&memory)? == Buffers::InFrames {
+            return Err(Failure::usage(format!(
+                "a brick needs {} of memory for buffers in {}; free memory there, or name another place with --buffer-dir",
+                bytes_text(memory.buffer_bytes),
+                buffers.path().display()
+            )));
+        }
+        let place = fs::metadata(&dir).map_err(|error| Failure::local(&dir, &error).about("--dir"))?.ino();
+        Ok(PreparedBrick { coordinator, memory, buffers, frames_max, place })
+    }
+
+    /// Opens everything. The address must be known before the machine is made, so a port of 0 is settled here.
+    fn start(&self, arguments: &Server) -> Result<Runtime<BrickNode>, Failure> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let listen = settle(arguments.bind)?;
+            let address = arguments.advertise.unwrap_or(listen);
+            let region_bytes = usize::try_from(self.memory.log_bytes).expect("memory fits the address space");
+            // The kernel supplies zeroed pages when they are first touched.
+            let region = vec![0; region_bytes];
+            let seed = RandomState::new().hash_one(std::process::id());
+            let node = BrickNode::new(self.node_config(arguments, address), region, seed);
+            let config = RuntimeConfig {
+                listen: Some(listen),
+                poll: match arguments.poll {
+                    PollMode::Adaptive => Poll::ADAPTIVE,
+                    PollMode::Busy => Poll::Busy,
+                },
+                disk: Some(DiskConfig {
+                    data_dir: arguments.dir().to_owned(),
+                    buffer_dir: self.buffers.path().to_owned(),
+                }),
+                read_memory_bytes: self.memory.recovery_cache_bytes,
+                ..RuntimeConfig::default()
+            };
+            match Runtime::new(node, config) {
+                Ok(runtime) => return Ok(runtime),
+                Err(StartError::Listen { .. })
+                    if arguments.bind.port() == 0 && attempt < PORT_ATTEMPT_COUNT => {}
+                Err(error) => return Err(Failure::usage(error.to_string())),
+            }
+        }
+    }
+
+    fn node_config(&self, arguments: &Server, address: SocketAddr) -> BrickNodeConfig {
+        let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
+        let (log_bytes, index_bytes) = (self.memory.log_bytes, self.memory.index_bytes);
+        let brick = BrickConfig::new(Address(address), geometry, log_bytes, index_bytes);
+        let count = self.memory.buffer_count;
+        BrickNodeConfig {
+            brick: BrickConfig {
+                place: self.place,
+                scrub_bytes_per_second: arguments.scrub_rate,
+                disk_bytes_max: (u64::from(self.frames_max) - FRAMES_SPARE / 2) * u64::from(SEGMENT_BYTES),
+                ..brick
+            },
+            backup: BackupConfig {
+                is_own: true,
+                segment_bytes: SEGMENT_BYTES,
+                frames_max: self.frames_max,
+                frames_grow_by: FRAMES_GROW_BY,
+                buffers: Buffers::Reserved { count },
+                buffers_survive_power: false,
+                flush_interval: arguments.flush_interval,
+                recovery_cache_bytes: self.memory.recovery_cache_bytes,
+                found_cache_bytes: 0,
+                needed_interval: NEEDED_INTERVAL,
+                directory: arguments.dir().display().to_string(),
+                mode: format!("{count} buffers in {}", self.buffers.path().display()),
+            },
+            coordinator: self.coordinator,
+            labels: arguments.label.clone(),
+            memory_bytes: self.memory.total_bytes,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// Prints the facts that an operator must know about this process.
+    fn tell(&self, arguments: &Server, listens: Option<SocketAddr>) {
+        let interval = arguments.flush_interval;
+        let lines = [
+            format!("ramhold server --brick {}", env!("CARGO_PKG_VERSION")),
+            format!("  coordinator  {}", self.coordinator),
+            format!("  listens      {}", listens.expect("a brick always listens")),
+            format!("  data         {}", arguments.dir().display()),
+            format!("  memory       {}", self.memory.text()),
+            format!("  processor    {}", processor::path()),
+            format!(
+                "  disk         {} frames, {}",
+                self.frames_max,
+                bytes_text(u64::from(self.frames_max) * PLACE_BYTES)
+            ),
+            format!("  buffers      {} in {}", self.memory.buffer_count, self.buffers.path().display()),
+            format!(
+                "  promise      an acknowledged write survives the kill of all bricks at once; in a buffered table \
+                 also a power cut of all but a read quorum, and after more of them it may lack its last {interval:?}"
+            ),
+        ];
+        crate::output::show(&lines.join("\n"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Announcements: each brick tells its siblings twice a second that it lives, and which life this is.
+//!
+//! The answer to an announcement proves that the sibling has this life on its device, and tells the sibling's clock. A brick
+//! that has had no such answer does not vote (`clock`).
+//!
+//! Two processes may run on copies of one directory. The sibling takes the higher life, and of two with one number the one
+//! that it heard first; the other one ends. A higher life at another address counts only when the life before it has been
+//! silent for a while: the copy of a directory does not end the brick that still runs on the original.
+//!
+//! Not here: what is announced of tablets; missed announcements restart nobody yet. Protocol: docs/protocols/quorum.md,
+//! rules 3, 10. Source: DSTORE04 5.1. Catalogue: I4.
+
+use crate::Brick;
+use crate::phase::{Context, Phase};
+use crate::question::{Asker, Refusal};
+use crate::siblings::Waiting;
+use crate::state::{BrickState, LifeState, TabletState};
+use crate::tables::number;
+use ramhold_base::{Effects, Instant, Peer, ServerId, Status};
+use ramhold_quorum::Life;
+use ramhold_wire::bricks::{Announce, Announced};
+use ramhold_wire::control::Address;
+use ramhold_wire::quorum::BrickPlace;
+use ramhold_wire::{Header, Step, decode, request};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The pause between two announcements.
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a life must have been silent before a later one at another address counts.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Whether a brick is one of the others of a tablet.
+pub(crate) fn is_sibling(tablet: &TabletState, brick: ServerId) -> bool {
+    tablet.siblings.iter().any(|sibling| sibling.brick == brick)
+}
+
+/// Where a sibling listens, as the state knows.
+fn address_of(state: &BrickState, brick: ServerId) -> Option<SocketAddr> {
+    let mut siblings = state.tablets.iter().flat_map(|tablet| &tablet.siblings);
+    siblings.find(|sibling| sibling.brick == brick).map(|sibling| sibling.address.0)
+}
+
+/// Enters a sibling's address wherever it stands.
+fn set_address(state: &mut BrickState, brick: ServerId, address: Address) {
+    let siblings = state.tablets.iter_mut().flat_map(|tablet| &mut tablet.siblings);
+    siblings.filter(|sibling| sibling.brick == brick).for_each(|sibling| sibling.address = address);
+}
+
+impl Brick {
+    pub(crate) fn address(&self, brick: ServerId) -> Option<SocketAddr> {
+        address_of(self.state_file.newest()?, brick)
+    }
+
+    /// The other bricks of all tablets.
+    fn siblings(&self) -> BTreeSet<ServerId> {
+        self.tables.all().flat_map(|tablet| &tablet.siblings).copied().collect()
+    }
+
+    pub(crate) fn announcing_deadline(&self) -> Option<Instant> {
+        let has_siblings = self.tables.all().any(|tablet| !tablet.siblings.is_empty());
+        has_siblings.then_some(self.siblings.announce_at)
+    }
+
+    pub(crate) fn advance_announcing(&mut self, step: &mut Step<'_>) {
+        if self.siblings.announce_at > step.now {
+            return;
+        }
+        self.siblings.announce_at = step.now + ANNOUNCE_INTERVAL;
+        let Some(state) = self.state_file.durable() else { return };
+        let message = Announce { life: state.life, mark: state.mark, address: self.config.address };
+        for sibling in self.siblings() {
+            let Some(address) = self.address(sibling) else { continue };
+            let until = step.now + ANNOUNCE_INTERVAL * 4;
+            let rpc = self.calls.open(address, step.now, until, Context::Announce(sibling));
+            request(step.effects, Peer::Addr(address), &step.view.to_server(sibling), rpc, &message);
+        }
+    }
+
+    pub(crate) fn on_announce(&mut self, step: &mut Step<'_>, announce: &Announce, asker: Asker) {
+        let life = (announce.life, announce.mark);
+        let checked = self.hear_life(step, asker.brick, life, Some(announce.address));
+        if checked.is_ok() && !self.clock.has_told(asker.brick) {
+            // It may not have known its tablet when it was last announced to.
+            self.siblings.announce_at = step.now;
+        }
+        self.wait_for_state(step, checked, Waiting::Announcement, asker);
+    }
+
+    /// Notes the life of a brick that asks, if it may ask.
+    pub(crate) fn hear_life(
+        &mut self,
+        step: &mut Step<'_>,
+        brick: ServerId,
+        (life, mark): (u64, u64),
+        address: Option<Address>,
+    ) -> Result<(), Refusal> {
+        let state = self.state_file.newest().filter(|_| self.phase == Phase::Serving);
+        let state = state.ok_or(Refusal::NotReady)?;
+        if !state.tablets.iter().any(|tablet| is_sibling(tablet, brick)) {
+            return Err(Refusal::NotSibling);
+        }
+        let known = state.lives.iter().find(|known| known.brick == brick);
+        let (known_life, known_mark) = known.map_or((0, 0), |known| (known.life, known.mark));
+        if life < known_life || (life == known_life && mark != known_mark) {
+            return Err(Refusal::OldLife);
+        }
+        let address = address.unwrap_or_else(|| self.address(brick).map_or(self.config.address, Address));
+        let is_elsewhere = self.address(brick).is_some_and(|before| before != address.0);
+        let is_silent = self.siblings.heard.get(&brick).is_none_or(|heard| *heard + SILENCE <= step.now);
+        if life > known_life && is_elsewhere && !is_silent {
+            return Err(Refusal::Retry);
+        }
+        self.siblings.heard.insert(brick, step.now);
+        if life > known_life || is_elsewhere {
+            let mut next = state.clone();
+            next.lives.retain(|known| known.brick != brick);
+            next.lives.push(LifeState { brick, life, mark });
+            set_address(&mut next, brick, address);
+            self.state_file.want(next, step.effects);
+            self.tables.hear_of(number(brick), Life(life));
+        }
+        Ok(())
+    }
+
+    /// The answer to an announcement.
+    pub(crate) fn on_announced(
+        &mut self,
+        step: &mut Step<'_>,
+        sibling: ServerId,
+        header: &Header,
+        body: &[u8],
+    ) {
+        if header.status() == Status::Fenced {
+            return self.end_as_old(sibling);
+        }
+        if let (Status::Ok, Ok(told)) = (header.status(), decode::<Announced>(body)) {
+            self.clock.hear(step.now, sibling, told.clock);
+        }
+    }
+
+    pub(crate) fn end_as_old(&mut self, sibling: ServerId) {
+        let text = format!(
+            "{sibling} knows a later life of this brick, or another process with its id: its directory was copied, or \
+             restored from a copy; keep the original, and start a new brick on an empty directory"
+        );
+        self.failure.get_or_insert(text);
+    }
+
+    /// The coordinator tells where siblings listen now.
+    pub fn hear_places(&mut self, places: &[BrickPlace], effects: &mut Effects) {
+        let Some(state) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else { return };
+        let mut next = state.clone();
+        places.iter().for_each(|place| set_address(&mut next, place.brick, place.address));
+        if &next != state {
+            self.state_file.want(next, effects);
+            self.siblings.announce_at = Instant::ZERO;
+        }
+    }
+}

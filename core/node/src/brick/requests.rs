@@ -1,0 +1,154 @@
+//! Frames that come to a brick over the network.
+//!
+//! A brick describes the tables of which it has all tablets, so that sessions can begin while the coordinator is away.
+//!
+//! Not here: questions about keys (core/brick). Catalogue: I1, I4.
+
+use crate::BrickNode;
+use ramhold_base::{ConnId, Effects, Instant, Peer, Status};
+use ramhold_brick::TableState;
+use ramhold_wire::control::decode;
+use ramhold_wire::quorum::BrickTablet;
+use ramhold_wire::status::{Pong, ProcessStatus};
+use ramhold_wire::table::{TableDescribe, TableDescription, TableOptions};
+use ramhold_wire::{
+    Addressee, CallRole, ForCoordinator, ForProcess, Header, Kind, Step, frame, reply, reply_with,
+};
+
+impl BrickNode {
+    pub(super) fn on_frame(&mut self, now: Instant, from: ConnId, bytes: &[u8], effects: &mut Effects) {
+        let (header, body) = match frame::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(bad) => {
+                self.bad_frames += 1;
+                ramhold_wire::refuse_malformed(effects, from, bad);
+                return;
+            }
+        };
+        match (header.kind, CallRole::of(header.rpc)) {
+            (Kind::Request, _) => {
+                if let Err(status) = self.on_request(now, &header, body, from, effects) {
+                    reply(effects, Peer::Conn(from), &header, status);
+                }
+            }
+            (Kind::Reply, Some(CallRole::Process)) => self.on_welcome(now, &header, body, effects),
+            (Kind::Reply, Some(CallRole::Brick)) => {
+                self.brick.on_reply(now, &header, body, &self.view, effects);
+            }
+            // Nobody here asked that of another process.
+            (Kind::Reply, _) => {}
+        }
+    }
+
+    /// `Err`: the request is refused with this status.
+    fn on_request(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) -> Result<(), Status> {
+        let to = Peer::Conn(from);
+        let opcode = header.opcode().ok_or(Status::UnknownOpcode)?;
+        match opcode.addressee() {
+            Addressee::ForProcess(ForProcess::Ping) => {
+                let pong = Pong { server: self.view.me, list_version: 0, time_micros: None };
+                reply_with(effects, to, header, Status::Ok, &pong);
+                Ok(())
+            }
+            Addressee::ForProcess(ForProcess::ProcessStatus) => {
+                reply_with(effects, to, header, Status::Ok, &self.status(now));
+                Ok(())
+            }
+            Addressee::ForBrick(request) => {
+                if !self.has_enlisted {
+                    return Err(Status::NotReady);
+                }
+                self.view.check_target(header)?;
+                let step = &mut Step { now, view: &self.view, effects };
+                self.brick.on_request(step, request, header, body, from);
+                Ok(())
+            }
+            Addressee::ForCoordinator(ForCoordinator::TableDescribe) => {
+                let description = self.describe(&decode(body)?)?;
+                reply_with(effects, to, header, Status::Ok, &description);
+                Ok(())
+            }
+            Addressee::ForProcess(ForProcess::StateRead)
+            | Addressee::ForCoordinator(_)
+            | Addressee::ForSender(_) => Err(Status::NotCoordinator),
+            // The sender takes this brick for a server. Its own backup is nobody else's.
+            Addressee::ForObject(_) | Addressee::ForMaster(_) => Err(Status::WrongOwner),
+            Addressee::ForBackup(_) | Addressee::ForServer(_) => Err(Status::NotAllowed),
+        }
+    }
+
+    /// The table that is asked for, if all its tablets are here.
+    fn describe(&self, asked: &TableDescribe) -> Result<TableDescription, Status> {
+        let is_meant = |table: &TableState| {
+            if asked.name.is_empty() { table.table == asked.table } else { table.name == asked.name }
+        };
+        let (table, tablets) = self.brick.describe(is_meant).ok_or(Status::NotCoordinator)?;
+        if !covers_all(&tablets) {
+            return Err(Status::NotCoordinator);
+        }
+        Ok(TableDescription {
+            table: table.table,
+            name: table.name,
+            options: TableOptions {
+                durability: table.durability,
+                replicas: 0,
+                tablets: u32::try_from(tablets.len()).unwrap_or(u32::MAX),
+                slots: table.slots,
+                zone: None,
+                quorum: Some(table.quorum),
+            },
+            seed: table.seed,
+            tablets: Vec::new(),
+            reclassing: 0,
+            shortage: None,
+            outside: None,
+            quorum: Some(tablets),
+        })
+    }
+
+    pub(super) fn status(&self, now: Instant) -> ProcessStatus {
+        let config = &self.config;
+        let mut status = ProcessStatus {
+            server: self.view.me,
+            version: config.version.clone(),
+            uptime_millis: u64::try_from(now.since(self.started).as_millis()).unwrap_or(u64::MAX),
+            memory_bytes: config.memory_bytes,
+            log_bytes: config.brick.log_bytes,
+            index_bytes_max: config.brick.index_bytes_max,
+            backup: Some(self.backup.status(now)),
+            bad_frames: self.bad_frames,
+            ..ProcessStatus::default()
+        };
+        if let Some(log) = self.brick.log() {
+            let usage = log.usage();
+            status.log_used_bytes = usage.log_bytes - usage.free_bytes;
+            status.log_live_bytes = log.stats().map(|stat| stat.bytes).sum();
+            status.index_bytes = usage.index_bytes;
+        }
+        status.tablets = self.brick.state().map_or(0, |state| state.tablets.len() as u64);
+        status.buffer_bytes = status
+            .memory_bytes
+            .saturating_sub(config.brick.log_bytes)
+            .saturating_sub(config.brick.index_bytes_max);
+        status
+    }
+}
+
+/// Whether tablets, in order of hashes, cover all hashes.
+fn covers_all(tablets: &[BrickTablet]) -> bool {
+    let mut next = Some(0);
+    for tablet in tablets {
+        if next != Some(tablet.first.0) {
+            return false;
+        }
+        next = tablet.last.0.checked_add(1);
+    }
+    !tablets.is_empty() && next.is_none()
+}

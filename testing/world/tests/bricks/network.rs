@@ -1,0 +1,210 @@
+//! The network of a rig: frames between bricks, clients and a coordinator, each after a delay of its own.
+//!
+//! A frame reaches whatever life its receiver has by then, or nobody.
+
+use crate::host::COORDINATOR;
+use crate::rig::{Event, Rig, TABLE, key_of};
+use crate::sessions::Value;
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{ClusterId, ClusterTime, ConnId, Input, KeyHash, Peer, RpcId, ServerId, Status};
+use ramhold_quorum::{Answer, Ask, BrickId, Life, Said};
+use ramhold_wire::ask::{AskReply, AskRequest, AskSaid, AskWhat, AskedWrite, StampedValue};
+use ramhold_wire::bricks::{BrickAssignment, BrickHello, BrickTable, BrickWelcome};
+use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
+use ramhold_wire::{Header, Kind, Message, Opcode, decode, frame};
+use std::net::SocketAddr;
+
+pub const CLUSTER: ClusterId = ClusterId(9);
+
+/// Somebody who sends and gets frames.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Party {
+    Host(usize),
+    Coordinator,
+    Client(usize),
+    /// A test that speaks for itself.
+    Test,
+}
+
+impl Party {
+    /// The connection over which this party's frames come to others.
+    fn conn(self) -> ConnId {
+        ConnId(match self {
+            Party::Host(host) => host as u64,
+            Party::Coordinator => 50,
+            Party::Test => 51,
+            Party::Client(client) => 100 + client as u64,
+        })
+    }
+
+    fn of(to: Peer) -> Party {
+        match to {
+            Peer::Addr(COORDINATOR) => Party::Coordinator,
+            Peer::Addr(address) => Party::Host(usize::from(address.port()) - 7000),
+            Peer::Conn(ConnId(50)) => Party::Coordinator,
+            Peer::Conn(ConnId(51)) => Party::Test,
+            Peer::Conn(ConnId(conn)) if conn >= 100 => Party::Client(conn as usize - 100),
+            Peer::Conn(ConnId(conn)) => Party::Host(conn as usize),
+        }
+    }
+}
+
+/// Where the brick of a host listens.
+pub fn address(host: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7000 + host as u16))
+}
+
+/// The frame of a request to a brick.
+pub fn request<M: Message>(rpc: u64, (sender, target): (ServerId, ServerId), message: &M) -> Vec<u8> {
+    let header = Header { cluster: CLUSTER, sender, target, ..Header::request(M::OPCODE, RpcId(rpc)) };
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, &header, |out| encode_into(out, message));
+    bytes
+}
+
+impl Rig {
+    pub fn send(&mut self, from: Party, to: Party, bytes: Vec<u8>) {
+        let at = self.now + self.delay();
+        self.at(at, Event::Frame { from, to, bytes });
+    }
+
+    /// Sends what a host's process has sent in its step.
+    pub(crate) fn send_all(&mut self, host: usize) {
+        for (to, bytes) in std::mem::take(&mut self.hosts[host].sent) {
+            self.send(Party::Host(host), Party::of(to), bytes);
+        }
+    }
+
+    pub(crate) fn on_frame(&mut self, from: Party, to: Party, bytes: Vec<u8>) {
+        match to {
+            Party::Host(host) => {
+                let is_page =
+                    frame::peek(&bytes).is_some_and(|(_, opcode)| opcode == Some(Opcode::TabletPage));
+                self.pages += u32::from(is_page);
+                let input = Input::Frame { from: from.conn(), bytes: &bytes };
+                let now = self.instant();
+                let begun = self.hosts[host].step(now, input);
+                self.begin_disk(host, begun);
+            }
+            Party::Coordinator => self.coordinate(from, &bytes),
+            Party::Client(client) => self.on_asked(client, &bytes),
+            Party::Test => {
+                let (header, body) = frame::parse(&bytes).unwrap();
+                self.told.push((header, body.to_vec()));
+            }
+        }
+    }
+
+    /// The coordinator names bricks and gives each the whole table. Afterwards it is away: nobody needs it.
+    fn coordinate(&mut self, from: Party, bytes: &[u8]) {
+        if self.is_founded {
+            return;
+        }
+        let (header, body) = frame::parse(bytes).unwrap();
+        assert_eq!((header.kind, header.opcode()), (Kind::Request, Some(Opcode::BrickHello)));
+        let hello: BrickHello = decode(body).unwrap();
+        let Party::Host(host) = from else { panic!("only bricks speak to the coordinator") };
+        let me = self.hosts[host].id;
+        assert!(hello.brick.is_none_or(|brick| brick == me) && hello.address.0 == address(host));
+        let bricks: Vec<BrickPlace> = (0..self.hosts.len())
+            .map(|host| BrickPlace { brick: self.hosts[host].id, address: Address(address(host)) })
+            .collect();
+        let assignment = BrickAssignment {
+            version: 1,
+            tables: vec![BrickTable {
+                table: TABLE,
+                name: "carts".into(),
+                seed: PlacementSeed(5),
+                slots: false,
+                durability: self.setting.durability,
+                quorum: QuorumOptions { bricks: 3, write: 2, read: 2, protocol: WriteProtocol::Adaptive },
+            }],
+            tablets: vec![BrickTablet {
+                table: TABLE,
+                first: KeyHash(0),
+                last: KeyHash(u64::MAX),
+                epoch: 1,
+                bricks: bricks.clone(),
+            }],
+            dropped: Vec::new(),
+        };
+        let welcome = BrickWelcome {
+            cluster: CLUSTER,
+            brick: me,
+            index_secret: 77,
+            time: ClusterTime(0),
+            assignment: Some(assignment).filter(|assignment| hello.taken != assignment.version),
+            siblings: bricks.into_iter().filter(|place| place.brick != me).collect(),
+        };
+        let mut reply = Vec::new();
+        frame::write(&mut reply, &header.answer(Status::Ok), |out| encode_into(out, &welcome));
+        self.send(Party::Coordinator, from, reply);
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        client: usize,
+        number: u64,
+        (to, attempt): (BrickId, u32),
+        ask: &Ask<Value>,
+    ) {
+        let key = key_of(self.clients[client].key);
+        let what = match ask {
+            Ask::Value => AskWhat::Value,
+            Ask::Stamp => AskWhat::Stamp,
+            Ask::Write(write) => AskWhat::Write(AskedWrite {
+                stamp: write.stamp,
+                begun: write.begun,
+                is_repair: write.is_repair,
+                value: write.value.as_ref().map(|bytes| StampedValue { bytes, expires: None }),
+            }),
+        };
+        self.rpc_last += 1;
+        self.askers.insert(self.rpc_last, (client, number, attempt));
+        let header = Header {
+            cluster: CLUSTER,
+            target: ServerId(to.0),
+            ..Header::request(Opcode::Ask, RpcId(self.rpc_last))
+        };
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &header, |out| AskRequest { table: TABLE, key: &key, what }.encode(out));
+        self.send(Party::Client(client), Party::Host(to.0 as usize - 1), bytes);
+    }
+
+    fn on_asked(&mut self, client: usize, bytes: &[u8]) {
+        let (header, body) = frame::parse(bytes).unwrap();
+        let Some((_, number, attempt)) = self.askers.remove(&header.rpc.raw()) else {
+            panic!("a brick answers once");
+        };
+        match header.status() {
+            Status::Ok => {
+                let reply = AskReply::decode(body).unwrap();
+                self.answered(client, number, attempt, answer_of(header.sender, &reply));
+            }
+            Status::NotReady | Status::TooMany | Status::Retry => self.refused += 1,
+            status => panic!("{status}"),
+        }
+    }
+}
+
+fn answer_of(from: ServerId, reply: &AskReply<'_>) -> Answer<Value> {
+    let value = |it: StampedValue<'_>| it.bytes.to_vec();
+    let said = match reply.said {
+        AskSaid::Value(stamp, it) => Said::Value(stamp, it.map(value)),
+        AskSaid::Stamp(stamp) => Said::Stamp(stamp),
+        AskSaid::Applied => Said::Applied,
+        AskSaid::Rejected(stamp) => Said::Rejected(stamp),
+        AskSaid::Unknown(stamp) => Said::Unknown(stamp),
+        AskSaid::WrongOwner => Said::WrongOwner,
+    };
+    let siblings = reply.siblings.iter().map(|(brick, life)| (BrickId(brick.raw()), Life(*life)));
+    Answer {
+        from: BrickId(from.raw()),
+        life: Life(reply.life),
+        siblings: siblings.collect(),
+        epoch: reply.epoch,
+        clock: reply.clock,
+        said,
+    }
+}
