@@ -24,6 +24,8 @@ pub enum MarkUse {
     CoordinatorCrash,
     /// A coordinator may be ended here, but a run of some hundred seeds need not have done it.
     FurtherCoordinatorCrash,
+    /// The same in clusters with bricks. Others never pass here, and their crashes are drawn without it.
+    BricksCoordinatorCrash,
 }
 
 impl MarkUse {
@@ -34,6 +36,7 @@ impl MarkUse {
                 | MarkUse::ZonesServerCrash
                 | MarkUse::LinksServerCrash
                 | MarkUse::FurtherCoordinatorCrash
+                | MarkUse::BricksCoordinatorCrash
         )
     }
 }
@@ -167,6 +170,10 @@ marks! {
     CoordinatorCommittedLoss = "coordinator_committed_loss", FurtherCoordinatorCrash;
     CoordinatorCommitsGone = "coordinator_commits_gone", FurtherCoordinatorCrash;
     CoordinatorCommittedGone = "coordinator_committed_gone", FurtherCoordinatorCrash;
+    CoordinatorCommitsBrick = "coordinator_commits_brick", BricksCoordinatorCrash;
+    CoordinatorCommittedBrick = "coordinator_committed_brick", BricksCoordinatorCrash;
+    CoordinatorCommitsQuorumTable = "coordinator_commits_quorum_table", BricksCoordinatorCrash;
+    CoordinatorCommittedQuorumTable = "coordinator_committed_quorum_table", BricksCoordinatorCrash;
     TableDivided = "table_divided", FurtherCoordinatorCrash;
     TabletOfPieces = "tablet_of_pieces", FurtherCoordinatorCrash;
     DivisionToldAgain = "division_told_again", FurtherCoordinatorCrash;

@@ -170,6 +170,15 @@ impl Desk {
         self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, message);
     }
 
+    /// The secret of the index hash is made with the first server or brick. It is stored together with that record, before
+    /// anybody is told.
+    pub fn make_index_secret(&mut self) {
+        if self.state.meta.index_secret == 0 {
+            self.state.meta.index_secret = self.rng.id();
+            self.outbox.touch(Key::Meta);
+        }
+    }
+
     // Notes.
 
     /// A server has come or gone, or is proven to be silent: tablets may wait for that.

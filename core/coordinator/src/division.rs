@@ -34,6 +34,9 @@ pub(crate) fn divide_table(
     message: &TableDivide,
     weights: &[TabletStat],
 ) -> Result<UpdateResult, Status> {
+    if desk.state.has_quorum_table(message.table) {
+        return Err(Status::Unsupported);
+    }
     let table = desk.state.tables.get(&message.table).filter(|t| !t.dropping);
     let table = table.ok_or(Status::UnknownTable)?;
     if !concerned(&table.tablets, message.division).all(|t| t.taken && desk.state.is_up(t.owner)) {

@@ -8,6 +8,7 @@
 //! Not here: which servers are dead (`verify`), what a death brings about (`death`), what servers record about
 //! themselves (`streams`). Protocol: docs/protocols/membership.md. Catalogue: B1, F8.
 
+use crate::claims::{are_labels, is_address};
 use crate::death::Affected;
 use crate::desk::Desk;
 use crate::gone;
@@ -15,12 +16,11 @@ use crate::links::Links;
 use crate::records::ServerRecord;
 use crate::streams::CEILING_STEP;
 use crate::verify::Verification;
-use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, LINK_COUNT_MAX, SERVER_COUNT_MAX};
+use ramhold_base::limits::{LABEL_BYTES_MAX, LINK_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{Instant, Level, Peer, ServerId, Status, Version};
 use ramhold_placement::{check_domain, check_labels, check_links, share_place};
 use ramhold_wire::Header;
-use ramhold_wire::control::Address;
-use ramhold_wire::membership::{Enlist, Enlisted, Label, LabelRefusal, PlaceFault, ServerEntry, ServerState};
+use ramhold_wire::membership::{Enlist, Enlisted, LabelRefusal, PlaceFault, ServerEntry, ServerState};
 
 pub(crate) fn on_enlist(
     now: Instant,
@@ -127,10 +127,7 @@ fn refused_place(
 fn enter_server(desk: &mut Desk, links: &mut Links, message: &Enlist) -> ServerId {
     let id = desk.state.meta.servers.next();
     desk.state.meta.servers = id;
-    if desk.state.meta.index_secret == 0 {
-        // The secret is stored together with the server's record, before anybody is told.
-        desk.state.meta.index_secret = desk.rng.id();
-    }
+    desk.make_index_secret();
     desk.state.meta.departed.retain(|d| d.directory != message.directory);
     gone::is_back(desk, message.directory, id);
     let entry = ServerEntry {
@@ -185,11 +182,7 @@ fn answer_enlisted(now: Instant, desk: &mut Desk, to: Peer, header: &Header, id:
 }
 
 fn check_enlist(message: &Enlist) -> Result<(), Status> {
-    let fits = |label: &Label| {
-        !label.name.is_empty() && label.name.len() <= LABEL_BYTES_MAX && label.value.len() <= LABEL_BYTES_MAX
-    };
-    let labels = message.labels.len() <= LABEL_COUNT_MAX && message.labels.iter().all(fits);
-    let is_address = |address: &Address| address.0.port() != 0 && !address.0.ip().is_unspecified();
+    let labels = are_labels(&message.labels);
     let links = message.links.as_deref().unwrap_or_default();
     let mut names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
     names.sort_unstable();

@@ -15,6 +15,7 @@
 // The base of all others, lowest first.
 mod asked;
 mod choosing;
+mod claims;
 mod clock;
 mod config;
 mod retry;
@@ -76,6 +77,12 @@ mod tablets;
 mod updates;
 mod weighing;
 
+// Bricks.
+mod assignment;
+mod bricks;
+mod quorum_tables;
+mod taking;
+
 // Servers.
 mod copies;
 mod death;
@@ -101,8 +108,8 @@ pub use prove::{
     Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,
 };
 pub use records::{
-    EndRecord, Key, LeaseRecord, Meta, RecoveryRecord, ServerRecord, StreamRecord, TableRecord, TabletRecord,
-    UpdateRecord, UpdateResult,
+    BrickRecord, EndRecord, Key, LeaseRecord, Meta, QuorumTableRecord, QuorumTabletRecord, RecoveryRecord,
+    ServerRecord, StreamRecord, TableRecord, TabletRecord, UpdateRecord, UpdateResult,
 };
 pub use seen::CoordinatorSeen;
 pub use state::{LoadError, State, term_record};

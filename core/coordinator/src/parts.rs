@@ -6,6 +6,7 @@
 //! Not here: which part answers a request (`requests`) or takes an answer (`replies`), the reign (`reign`).
 
 use crate::accept::Acceptance;
+use crate::bricks::Bricks;
 use crate::confirmed::Confirmed;
 use crate::copies::Copies;
 use crate::death::Affected;
@@ -23,7 +24,7 @@ use crate::recovery::Surroundings;
 use crate::status::Sight;
 use crate::verify::Verification;
 use crate::weighing::Weighings;
-use ramhold_base::{Instant, ServerId};
+use ramhold_base::{Instant, ServerId, TableId};
 
 #[derive(Default)]
 pub(crate) struct Parts {
@@ -35,6 +36,7 @@ pub(crate) struct Parts {
     pub full_disks: FullDisks,
     pub full_store: FullStore,
     pub progress: Progress,
+    pub bricks: Bricks,
     pub leases: Leases,
     pub read_leases: ReadLeases,
     pub confirmed: Confirmed,
@@ -56,6 +58,7 @@ impl Parts {
         self.progress.resume(desk);
         self.progress.resume_divisions(desk);
         self.progress.resume_reclassing(desk);
+        self.bricks.resume(desk, &mut self.progress);
         gone::resume(desk);
         let up: Vec<ServerId> = desk.state.all_up().map(|s| s.entry.id).collect();
         desk.list = ListHistory::new(desk.state.meta.list_version);
@@ -73,6 +76,7 @@ impl Parts {
         self.advance_recoveries(now, desk);
         self.recoveries.watches.advance(now, desk, &self.recoveries.open);
         self.weighings.advance(now, desk, &mut self.leases, &mut self.progress);
+        self.bricks.advance(now, desk, &mut self.progress);
         self.progress.advance(now, desk, &self.recoveries);
         self.links.advance(now, desk);
         self.copies.advance(now, desk, &mut self.links);
@@ -115,6 +119,7 @@ impl Parts {
             self.weighings.wake(),
             self.acceptance.wake(),
             self.leases.wake(),
+            self.bricks.wake_at,
         ];
         wakes.into_iter().filter(|at| *at != Instant::FAR).min()
     }
@@ -129,6 +134,7 @@ impl Parts {
             full_disks: &self.full_disks,
             full_store: &self.full_store,
             progress: &self.progress,
+            bricks: &self.bricks,
             recoveries: &self.recoveries,
         }
     }
@@ -143,6 +149,12 @@ impl Parts {
         let is_at_work = |id| self.recoveries.open.contains_key(id);
         assert!(open.map(|r| &r.id).all(is_at_work), "every open recovery is at work");
         let is_kept = |id: ServerId| desk.state.servers.get(&id).is_some_and(|s| s.entry.kept);
+        let is_quorum = |id: &TableId, dropping| {
+            desk.state.quorum_tables.get(id).is_some_and(|table| table.dropping == dropping)
+        };
+        let Progress { untaken, undropped, .. } = &self.progress;
+        assert!(untaken.iter().all(|id| is_quorum(id, false)), "only tables that are there are to be taken");
+        assert!(undropped.iter().all(|id| is_quorum(id, true)), "only dropping tables are to be dropped");
         let mut working = self.recoveries.open.keys().filter_map(|id| desk.state.recoveries.get(id));
         assert!(working.all(|r| !r.done || is_kept(r.crashed)), "what is over is at work for others alone");
     }

@@ -6,7 +6,7 @@ use crate::records::UpdateResult;
 use crate::retry::Retry;
 use ramhold_base::{ConnId, DivisionId, Instant, KeyHash, ServerId, TableId};
 use ramhold_wire::Header;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An owner that has not answered, and the number of the division that it has to answer for.
 #[derive(Debug)]
@@ -38,6 +38,10 @@ pub(crate) struct Progress {
     pub telling: Tellings,
     /// Owners that have tablets to move to other streams.
     pub movers: Movers,
+    /// Quorum tables that too few bricks have taken.
+    pub untaken: BTreeSet<TableId>,
+    /// Dropping quorum tables that a brick may still have which was heard lately.
+    pub undropped: BTreeSet<TableId>,
     waiting: BTreeMap<TableId, Vec<Waiting>>,
     pub wake_at: Instant,
 }
@@ -49,6 +53,8 @@ impl Default for Progress {
             dropping: BTreeMap::new(),
             telling: Tellings::new(),
             movers: Movers::new(),
+            untaken: BTreeSet::new(),
+            undropped: BTreeSet::new(),
             waiting: BTreeMap::new(),
             wake_at: Instant::FAR,
         }

@@ -432,6 +432,9 @@ fn begin_with(desk: &mut Desk, found: Found) -> (StoreToken, Records) {
         meta.leases = LeaseId(meta.leases.0.saturating_add(LEASE_STEP));
         meta.losses = meta.losses.saturating_add(ID_STEP.into());
         meta.list_version = meta.list_version.saturating_add(ID_STEP.into());
+        if meta.assignments > 0 {
+            meta.assignments = meta.assignments.saturating_add(ID_STEP.into());
+        }
         meta.time_ceiling = ClusterTime(meta.time_ceiling.0.saturating_add(TIME_STEP_MILLIS));
     }
     let meta = state.encode(Key::Meta).expect("there is always a record of it");

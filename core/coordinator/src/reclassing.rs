@@ -38,6 +38,9 @@ pub(crate) fn alter_table(
     progress: &mut Progress,
     message: &TableAlter,
 ) -> Result<UpdateResult, Status> {
+    if desk.state.has_quorum_table(message.table) {
+        return Err(Status::Unsupported);
+    }
     let table = desk.state.tables.get(&message.table).filter(|t| !t.dropping);
     let table = table.ok_or(Status::UnknownTable)?;
     if message.zone != table.options.zone {

@@ -1,4 +1,4 @@
-//! The records of the coordinator's state: one per server, table, recovery, loss, lease, and one for all numbers.
+//! The records of the coordinator's state: one per server, brick, table, recovery, loss, lease, and one for all numbers.
 //!
 //! Each record is stored under a key of its own, as a format version and one CBOR item (`state`).
 //!
@@ -6,8 +6,11 @@
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
 
+mod bricks;
 mod lease;
 
+pub use bricks::{BrickRecord, QuorumTableRecord, QuorumTabletRecord};
+pub(crate) use bricks::{is_durable, is_quorum};
 pub(crate) use lease::UPDATE_COUNT_MAX;
 pub use lease::{LeaseRecord, UpdateRecord, UpdateResult};
 use minicbor::{Decode, Encode};
@@ -65,6 +68,15 @@ pub struct Meta {
     /// The name of the last placement of replicas; none: by `copyset_rings`.
     #[n(12)]
     pub placement: Option<String>,
+    /// The last version of bricks' assignments; 0: no brick was ever named, and there are no quorum tables.
+    #[n(13)]
+    #[cbor(skip_if = "is_zero")]
+    pub assignments: u64,
+}
+
+/// A field that came later is left out where it says nothing.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -350,6 +362,8 @@ pub enum Key {
     Lease(LeaseId),
     /// A server that is gone.
     Gone(ServerId),
+    Brick(ServerId),
+    QuorumTable(TableId),
 }
 
 impl Key {
@@ -363,6 +377,10 @@ impl Key {
             Key::Loss(_) => (Mark::CoordinatorCommitsLoss, Mark::CoordinatorCommittedLoss),
             Key::Lease(_) => (Mark::CoordinatorCommitsLease, Mark::CoordinatorCommittedLease),
             Key::Gone(_) => (Mark::CoordinatorCommitsGone, Mark::CoordinatorCommittedGone),
+            Key::Brick(_) => (Mark::CoordinatorCommitsBrick, Mark::CoordinatorCommittedBrick),
+            Key::QuorumTable(_) => {
+                (Mark::CoordinatorCommitsQuorumTable, Mark::CoordinatorCommittedQuorumTable)
+            }
         };
         CommitMarks { commits, committed }
     }
@@ -386,6 +404,8 @@ impl fmt::Display for Key {
             Key::Loss(id) => write!(f, "loss/{id:020}"),
             Key::Lease(id) => write!(f, "lease/{:020}", id.raw()),
             Key::Gone(id) => write!(f, "gone/{:020}", id.raw()),
+            Key::Brick(id) => write!(f, "brick/{:020}", id.raw()),
+            Key::QuorumTable(id) => write!(f, "quorum/{:020}", id.raw()),
         }
     }
 }

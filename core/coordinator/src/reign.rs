@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::rebuild::{Rebuilding, Records};
 use crate::records::Key;
-use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
+use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term, may_have_bricks};
 use ramhold_base::{
     ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
 };
@@ -26,6 +26,8 @@ use ramhold_wire::{Header, ReplicaPlacement};
 const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
 /// The folders that are read from the store, in this order.
 const FOLDERS: [&str; 8] = ["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease", "gone"];
+/// The folders that are read as well if there were ever bricks.
+const FOLDERS_OF_BRICKS: [&str; 2] = ["brick", "quorum"];
 
 const EXIT_STOPPED: u8 = 0;
 const EXIT_STORE: u8 = 1;
@@ -147,12 +149,16 @@ impl Reign {
                 }
             }
             Phase::Loading { token: expected, rest, records } if *expected == token => {
-                let (mut records, rest) = (std::mem::take(records), std::mem::take(rest));
+                let (mut records, mut rest) = (std::mem::take(records), std::mem::take(rest));
                 let StoreResult::Found(found) = result else {
                     self.end(desk, Ending::Store("the store does not answer what it was asked".into()));
                     return Stored::Taken;
                 };
+                let begins = records.is_empty();
                 records.extend(found.into_iter().map(|(key, _, value)| (key, value)));
+                if begins && may_have_bricks(&records) {
+                    rest.extend(FOLDERS_OF_BRICKS);
+                }
                 if rest.is_empty() {
                     return self.on_loaded(now, desk, records);
                 }
@@ -254,7 +260,7 @@ impl Reign {
             desk.state.meta.cluster,
             desk.term,
             desk.state.servers.len(),
-            desk.state.tables.len(),
+            desk.state.table_count(),
             desk.state.recoveries.values().filter(|r| !r.done).count(),
         );
         desk.outbox.report(Level::Info, text);

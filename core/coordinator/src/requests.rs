@@ -7,8 +7,9 @@
 use crate::desk::Desk;
 use crate::parts::{Parts, surroundings};
 use crate::streams::{self, Registration};
-use crate::{copies, enlist, gone, losses, reclassing, status, tables, updates};
+use crate::{copies, enlist, gone, losses, quorum_tables, reclassing, status, tables, updates};
 use ramhold_base::{ConnId, Instant, Peer, Status};
+use ramhold_wire::table::{TableCreate, TableDrop, TableTruncate};
 use ramhold_wire::{Addressee, ForCoordinator, ForProcess, Gate, Header, Opcode, decode};
 
 impl Parts {
@@ -64,7 +65,7 @@ impl Parts {
         from: ConnId,
     ) -> Result<(), Status> {
         let to = Peer::Conn(from);
-        let Parts { leases, progress, recoveries, .. } = &mut *self;
+        let Parts { leases, progress, recoveries, bricks, .. } = &mut *self;
         match request {
             ForCoordinator::ClusterStatus => self.answer_cluster_status(now, desk, to, header),
             ForCoordinator::Recoveries => {
@@ -81,21 +82,37 @@ impl Parts {
                 self.read_leases.on_read_lease(now, desk, &mut self.confirmed, to, header)
             }
             ForCoordinator::TableCreate => {
-                let message = decode(body)?;
-                updates::on_update(desk, leases, progress, from, header, |desk, progress| {
-                    tables::create_table(desk, progress, &message)
+                let message: TableCreate = decode(body)?;
+                let quorum = message.options.quorum;
+                let is_new = quorum.is_some() && updates::is_first(desk, header);
+                if is_new && quorum_tables::is_too_early(now, desk, bricks) {
+                    return Err(Status::NotReady);
+                }
+                updates::on_update(desk, leases, progress, from, header, |desk, progress| match quorum {
+                    Some(quorum) => {
+                        quorum_tables::create_quorum_table(now, desk, progress, bricks, &message, quorum)
+                    }
+                    None => tables::create_table(desk, progress, &message),
                 })
             }
             ForCoordinator::TableDrop => {
-                let message = decode(body)?;
+                let message: TableDrop = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
-                    tables::drop_table(desk, progress, recoveries, &message)
+                    if desk.state.quorum_tables.contains_key(&message.table) {
+                        quorum_tables::drop_quorum_table(desk, progress, bricks, &message)
+                    } else {
+                        tables::drop_table(desk, progress, recoveries, &message)
+                    }
                 })
             }
             ForCoordinator::TableTruncate => {
-                let message = decode(body)?;
+                let message: TableTruncate = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
-                    tables::truncate_table(desk, progress, recoveries, &message)
+                    if desk.state.quorum_tables.contains_key(&message.table) {
+                        quorum_tables::truncate_quorum_table(desk, progress, bricks, &message)
+                    } else {
+                        tables::truncate_table(desk, progress, recoveries, &message)
+                    }
                 })
             }
             ForCoordinator::TableDivide => self.weighings.on_table_divide(
@@ -132,7 +149,7 @@ impl Parts {
             }
             ForCoordinator::TableList => tables::answer_table_list(desk, to, header),
             ForCoordinator::TableDescribe => tables::answer_table_describe(desk, to, header, &decode(body)?),
-            ForCoordinator::BrickHello => Err(Status::Unsupported),
+            ForCoordinator::BrickHello => self.bricks.on_hello(now, desk, to, header, &decode(body)?),
             ForCoordinator::Enlist => {
                 let message = decode(body)?;
                 let (verification, mut affected) = self.verifying();

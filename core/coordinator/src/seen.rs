@@ -48,7 +48,8 @@ pub struct CoordinatorSeen {
 impl Sight<'_> {
     /// `reason`: why the coordinator does not answer yet, or any more.
     pub(crate) fn seen(&self, now: Instant, reason: Option<(&'static str, &'static str)>) -> CoordinatorSeen {
-        let tablets = || self.desk.state.live_tablets();
+        let live_tablets = || self.desk.state.live_tablets();
+        let (tables, tablets) = self.desk.state.live_counts();
         let in_state = |state: ServerState| {
             let servers = self.desk.state.servers.values().map(|server| &server.entry);
             servers.filter(|entry| entry.state == state && !entry.kept).count() as u64
@@ -75,9 +76,9 @@ impl Sight<'_> {
             servers_expected: self.desk.state.expected_count(),
             servers_gone: self.desk.state.gone.len() as u64,
             gone: gone::reports(self.desk),
-            tables: self.desk.state.tables.values().filter(|t| !t.dropping).count() as u64,
-            tablets: tablets().count() as u64,
-            tablets_recovering: tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()
+            tables,
+            tablets,
+            tablets_recovering: live_tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()
                 as u64,
             recoveries,
             last_recovery: last.and_then(|record| Some((record.done_millis?, record.bytes))),

@@ -24,6 +24,7 @@ pub(crate) fn shortage(desk: &Desk, replicas: u8) -> Option<Shortage> {
         up,
         level: DomainLevel::of(backups),
         own_counts: desk.config.allow_local_backup,
+        bricks: false,
     })
 }
 

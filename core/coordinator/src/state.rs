@@ -6,12 +6,16 @@
 //! Invariants:
 //! - a record that cannot be read in full, or is of a newer format, stops the start: nothing is loaded in part;
 //! - the tablets of a table are in order and cover all hashes, and those that are joined may be joined;
+//! - the bricks of a quorum table are known, and are to take its last change;
 //! - ids are taken from `meta` and never given out twice.
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
 
 use crate::pieces::may_stay_joined;
-use crate::records::{Key, LeaseRecord, Meta, RecoveryRecord, ServerRecord, TableRecord, TabletRecord};
+use crate::records::{
+    BrickRecord, Key, LeaseRecord, Meta, QuorumTableRecord, RecoveryRecord, ServerRecord, TableRecord,
+    TabletRecord,
+};
 use minicbor::{Decode, Encode};
 use ramhold_base::{LeaseId, RecoveryId, ServerId, TableId, Term};
 use ramhold_wire::copies::Lineage;
@@ -59,6 +63,9 @@ pub struct State {
     pub lineage: Lineage,
     /// Servers that are dead, recovered and expected back.
     pub gone: BTreeMap<ServerId, GoneReport>,
+    pub bricks: BTreeMap<ServerId, BrickRecord>,
+    /// Tables whose tablets are held by quorums of bricks.
+    pub quorum_tables: BTreeMap<TableId, QuorumTableRecord>,
 }
 
 impl State {
@@ -103,6 +110,17 @@ impl State {
                     named(key, Key::Gone(record.server))?;
                     state.gone.insert(record.server, record);
                 }
+                "brick" => {
+                    let record: BrickRecord = decode(key, value)?;
+                    named(key, Key::Brick(record.id))?;
+                    state.bricks.insert(record.id, record);
+                }
+                "quorum" => {
+                    let record: QuorumTableRecord = decode(key, value)?;
+                    named(key, Key::QuorumTable(record.id))?;
+                    record.check().map_err(|what| corrupt(key, what))?;
+                    state.quorum_tables.insert(record.id, record);
+                }
                 _ => return Err(corrupt(key, "its kind is unknown")),
             }
         }
@@ -121,9 +139,13 @@ impl State {
         let recoveries = self.recoveries.keys().next_back().is_some_and(|id| *id > self.meta.recoveries);
         let leases = self.leases.keys().next_back().is_some_and(|id| *id > self.meta.leases);
         let gone = self.gone.keys().next_back().is_some_and(|id| *id > self.meta.servers);
-        if servers || tables || recoveries || leases || gone || self.meta.cluster.is_none() {
+        let bricks = self.bricks.keys().next_back().is_some_and(|id| *id > self.meta.servers);
+        let quorums = self.quorum_tables.keys().next_back().is_some_and(|id| *id > self.meta.tables);
+        let is_unknown = servers || tables || recoveries || leases || gone || bricks || quorums;
+        if is_unknown || self.meta.cluster.is_none() {
             return Err(corrupt("meta", "it does not know ids that are in use"));
         }
+        self.check_bricks()?;
         for (id, table) in &self.tables {
             if table.dropping {
                 continue;
@@ -154,6 +176,27 @@ impl State {
         Ok(())
     }
 
+    /// Ids are of one kind, and each brick is to take the last change of its tables.
+    fn check_bricks(&self) -> Result<(), LoadError> {
+        for (id, brick) in &self.bricks {
+            let is_sound = !self.servers.contains_key(id) && !self.gone.contains_key(id);
+            if !is_sound || brick.assigned > self.meta.assignments {
+                let what = "it is a server as well, or has an assignment that nobody gave";
+                return Err(corrupt(&Key::Brick(*id).to_string(), what));
+            }
+        }
+        for (id, table) in &self.quorum_tables {
+            let assigned = |brick| self.bricks.get(&brick).map_or(0, |record| record.assigned);
+            let is_assigned =
+                table.version > 0 && table.bricks().all(|brick| assigned(brick) >= table.version);
+            if self.tables.contains_key(id) || !is_assigned {
+                let what = "its bricks are not there or know an older one, or it is a masters' table as well";
+                return Err(corrupt(&Key::QuorumTable(*id).to_string(), what));
+            }
+        }
+        Ok(())
+    }
+
     /// The bytes of a record; none if there is no such record any more.
     pub fn encode(&self, key: Key) -> Option<Vec<u8>> {
         match key {
@@ -164,6 +207,8 @@ impl State {
             Key::Loss(id) => self.losses.get(&id).map(encode),
             Key::Lease(id) => self.leases.get(&id).map(encode),
             Key::Gone(id) => self.gone.get(&id).map(encode),
+            Key::Brick(id) => self.bricks.get(&id).map(encode),
+            Key::QuorumTable(id) => self.quorum_tables.get(&id).map(encode),
         }
     }
 
@@ -208,14 +253,49 @@ impl State {
         counts
     }
 
-    /// The table that clients know by this name.
+    /// The table of masters that clients know by this name.
     pub fn table_named(&self, name: &str) -> Option<&TableRecord> {
         self.tables.values().find(|t| !t.dropping && t.name == name)
+    }
+
+    /// The quorum table that clients know by this name.
+    pub fn quorum_table_named(&self, name: &str) -> Option<&QuorumTableRecord> {
+        self.quorum_tables.values().find(|t| !t.dropping && t.name == name)
+    }
+
+    /// Whether clients know a quorum table by this id.
+    pub fn has_quorum_table(&self, id: TableId) -> bool {
+        self.quorum_tables.get(&id).is_some_and(|t| !t.dropping)
+    }
+
+    /// Whether a table of either kind has this name.
+    pub fn has_table_named(&self, name: &str) -> bool {
+        self.table_named(name).is_some() || self.quorum_table_named(name).is_some()
+    }
+
+    /// The number of tables of both kinds, those that are being dropped included.
+    pub fn table_count(&self) -> usize {
+        self.tables.len() + self.quorum_tables.len()
+    }
+
+    /// The numbers of tables that clients know and of their tablets, of both kinds.
+    pub fn live_counts(&self) -> (u64, u64) {
+        let tables = self.tables.values().filter(|t| !t.dropping).count();
+        let quorums = || self.quorum_tables.values().filter(|t| !t.dropping);
+        let tablets: usize = quorums().map(|t| t.tablets.len()).sum();
+        ((tables + quorums().count()) as u64, (self.live_tablets().count() + tablets) as u64)
     }
 
     pub fn recovery_of(&self, crashed: ServerId) -> Option<&RecoveryRecord> {
         self.recoveries.values().rev().find(|r| r.crashed == crashed)
     }
+}
+
+/// Whether the records, `meta` among them, may be accompanied by records of bricks and of quorum tables.
+pub fn may_have_bricks(records: &[(String, Vec<u8>)]) -> bool {
+    let meta = records.iter().find(|(key, _)| key == "meta");
+    // A record that cannot be read ends the start anyway.
+    meta.is_some_and(|(key, value)| decode::<Meta>(key, value).is_ok_and(|meta| meta.assignments > 0))
 }
 
 /// The record of the term, for a store that is made of other records.

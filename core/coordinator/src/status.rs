@@ -3,6 +3,8 @@
 //! Catalogue: B1, J5 (as far as built).
 
 use crate::accept;
+use crate::assignment::tablets_by_brick;
+use crate::bricks::Bricks;
 use crate::clock::millis;
 use crate::copies::Copies;
 use crate::desk::Desk;
@@ -11,7 +13,7 @@ use crate::gone;
 use crate::links::Links;
 use crate::neighbours::Neighbourhoods;
 use crate::progress::Progress;
-use crate::records::RecoveryRecord;
+use crate::records::{BrickRecord, RecoveryRecord};
 use crate::recoveries::Recoveries;
 use crate::recovery::Recovery;
 use crate::shortage;
@@ -20,7 +22,8 @@ use crate::watching;
 use ramhold_base::{ClusterTime, Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
 use ramhold_wire::status::{
-    ClusterStatus, Pong, ProcessStatus, Recoveries as RecoveryReports, RecoveryPhase, RecoveryReport,
+    BrickReport, ClusterStatus, Pong, ProcessStatus, Recoveries as RecoveryReports, RecoveryPhase,
+    RecoveryReport,
 };
 
 /// The most missing parts that one report tells.
@@ -46,6 +49,7 @@ pub(crate) struct Sight<'a> {
     pub full_disks: &'a FullDisks,
     pub full_store: &'a FullStore,
     pub progress: &'a Progress,
+    pub bricks: &'a Bricks,
     pub recoveries: &'a Recoveries,
 }
 
@@ -77,7 +81,8 @@ pub(crate) fn answer_process_status(
 impl Sight<'_> {
     /// The status of the cluster; `time` is the cluster time.
     pub fn cluster_status(&self, now: Instant, time: ClusterTime) -> ClusterStatus {
-        let tablets = || self.desk.state.live_tablets();
+        let live_tablets = || self.desk.state.live_tablets();
+        let (tables, tablets) = self.desk.state.live_counts();
         // A kept log is asked for again when an owner of parts of it has died, so its recovery is told of, too.
         let open = self
             .desk
@@ -90,9 +95,9 @@ impl Sight<'_> {
             term: self.desk.term,
             time,
             servers: self.desk.state.servers.values().map(|s| s.entry.clone()).collect(),
-            tables: self.desk.state.tables.values().filter(|t| !t.dropping).count() as u64,
-            tablets: tablets().count() as u64,
-            tablets_recovering: tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()
+            tables,
+            tablets,
+            tablets_recovering: live_tablets().filter(|t| t.taken && !self.desk.state.is_up(t.owner)).count()
                 as u64,
             recoveries: open.take(RECOVERY_COUNT_MAX).map(|r| self.recovery_report(r)).collect(),
             losses: self.desk.state.losses.values().cloned().collect(),
@@ -105,7 +110,27 @@ impl Sight<'_> {
             expected: Some(self.desk.state.expected_count()),
             gone: Some(gone::reports(self.desk)),
             outages: self.neighbours.standing(now),
+            bricks: self.brick_reports(now),
         }
+    }
+
+    fn brick_reports(&self, now: Instant) -> Vec<BrickReport> {
+        let tablets = tablets_by_brick(&self.desk.state);
+        let report = |record: &BrickRecord| {
+            let heard = self.bricks.heard(record.id);
+            BrickReport {
+                brick: record.id,
+                address: record.address,
+                labels: record.labels.clone(),
+                life: heard.map_or(0, |heard| heard.life),
+                heard_millis: heard.map(|heard| heard.silence_millis(now)),
+                tablets: tablets.get(&record.id).copied().unwrap_or(0),
+                rebuilding: heard.map_or(0, |heard| heard.rebuilding),
+                log_bytes: record.log_bytes,
+                used_bytes: heard.map_or(0, |heard| heard.used_bytes),
+            }
+        };
+        self.desk.state.bricks.values().map(report).collect()
     }
 
     /// All recoveries that are remembered, newest first.

@@ -6,13 +6,15 @@
 //! taken. A dropped table is stored as dropping, which frees its name. Its record goes when no owner serves it any
 //! more.
 //!
-//! Not here: cutting and joining tablets (`division`); telling masters (`tablets`); that each update has its effect
+//! Not here: tables that bricks hold (`quorum_tables`); cutting and joining tablets (`division`); telling masters (`tablets`); that each update has its effect
 //! once, and its answer in time (`updates`).
 //! Catalogue: A1, B3.
 
+use crate::claims::check_table_name;
 use crate::desk::Desk;
 use crate::home::{check_zone, is_at, least_loaded, outside_count};
 use crate::progress::Progress;
+use crate::quorum_tables;
 use crate::reclassing;
 use crate::records::{Key, ServerRecord, TableRecord, TabletRecord, UpdateResult};
 use crate::recoveries::Recoveries;
@@ -20,7 +22,7 @@ use crate::shortage;
 use crate::streams::check_durability;
 use crate::weight::{part, part_at_slots};
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
-use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
+use ramhold_base::limits::{TABLE_COUNT_MAX, TABLET_COUNT_MAX};
 use ramhold_base::{
     DivisionId, KeyHash, Level, Mark, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version,
 };
@@ -39,12 +41,12 @@ pub(crate) fn create_table(
     message: &TableCreate,
 ) -> Result<UpdateResult, Status> {
     check_create(message)?;
-    if desk.state.table_named(&message.name).is_some() {
+    if desk.state.has_table_named(&message.name) {
         return Err(Status::TableExists);
     }
     let options = settle(message, desk.config.default_replicas)?;
     check_zone(desk, options.zone.as_deref())?;
-    if desk.state.tables.len() >= TABLE_COUNT_MAX {
+    if desk.state.table_count() >= TABLE_COUNT_MAX {
         return Err(Status::TooManyTables);
     }
     let mut masters = desk.state.tablets_by_master();
@@ -140,7 +142,7 @@ pub(crate) fn truncate_table(
 ) -> Result<UpdateResult, Status> {
     let old = message.table;
     let table = desk.state.tables.get(&old).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
-    if desk.state.tables.len() >= TABLE_COUNT_MAX {
+    if desk.state.table_count() >= TABLE_COUNT_MAX {
         return Err(Status::TooManyTables);
     }
     let mut masters = desk.state.tablets_by_master();
@@ -180,8 +182,10 @@ pub(crate) fn answer_table_list(desk: &mut Desk, to: Peer, header: &Header) -> R
         tablets: t.whole_tablets().count() as u32,
         losses: losses.get(&t.id).copied().unwrap_or(0),
     };
-    let tables = Tables { tables: live.map(summary).collect() };
-    desk.outbox.reply_with(to, header, &tables);
+    let mut tables: Vec<TableSummary> = live.map(summary).collect();
+    tables.extend(quorum_tables::summaries(&desk.state));
+    tables.sort_by_key(|summary| summary.table);
+    desk.outbox.reply_with(to, header, &Tables { tables });
     Ok(())
 }
 
@@ -191,13 +195,23 @@ pub(crate) fn answer_table_describe(
     header: &Header,
     message: &TableDescribe,
 ) -> Result<(), Status> {
-    let table = if message.name.is_empty() {
-        desk.state.tables.get(&message.table)
+    let state = &desk.state;
+    let (table, quorum_table) = if message.name.is_empty() {
+        (state.tables.get(&message.table), state.quorum_tables.get(&message.table))
     } else {
-        desk.state.table_named(&message.name)
+        (state.table_named(&message.name), state.quorum_table_named(&message.name))
     };
-    let table = table.ok_or(Status::UnknownTable)?;
-    let description = TableDescription {
+    let description = match (table, quorum_table) {
+        (Some(table), _) => describe_table(desk, table),
+        (None, Some(table)) => quorum_tables::describe(state, table),
+        (None, None) => return Err(Status::UnknownTable),
+    };
+    desk.outbox.reply_with(to, header, &description);
+    Ok(())
+}
+
+fn describe_table(desk: &Desk, table: &TableRecord) -> TableDescription {
+    TableDescription {
         table: table.id,
         name: table.name.clone(),
         options: table.options.clone(),
@@ -207,9 +221,7 @@ pub(crate) fn answer_table_describe(
         shortage: shortage::shortage(desk, table.options.replicas),
         outside: outside_count(desk, table),
         quorum: None,
-    };
-    desk.outbox.reply_with(to, header, &description);
-    Ok(())
+    }
 }
 
 /// Only a server that serves the tablet is named with an address: a tablet that is not yet taken may still move.
@@ -252,9 +264,7 @@ fn untaken((first, last): (u64, u64), owner: ServerId) -> TabletRecord {
 }
 
 fn check_create(message: &TableCreate) -> Result<(), Status> {
-    if message.name.is_empty() || message.name.len() > TABLE_NAME_BYTES_MAX {
-        return Err(Status::NameTooLong);
-    }
+    check_table_name(&message.name)?;
     if message.options.tablets > TABLET_COUNT_MAX {
         return Err(Status::BadRequest);
     }

@@ -64,6 +64,13 @@ pub(crate) fn on_update(
     Ok(())
 }
 
+/// Whether nothing is known of an update, as far as this can be told before it is carried out; the update itself looks
+/// again.
+pub(crate) fn is_first(desk: &Desk, header: &Header) -> bool {
+    let lease = desk.state.leases.get(&header.lease);
+    lease.is_some_and(|lease| header.sequence >= lease.floor && lease.find(header.sequence).is_err())
+}
+
 fn recall(desk: &mut Desk, leases: &mut Leases, header: &Header) -> Result<Recalled, Status> {
     let record = desk.state.leases.get_mut(&header.lease).ok_or(Status::LeaseOver)?;
     if header.unacknowledged > record.floor {
@@ -114,10 +121,16 @@ fn remember(desk: &mut Desk, leases: &mut Leases, header: &Header, result: Updat
 fn unfinished(desk: &Desk, progress: &Progress, result: UpdateResult) -> Option<TableId> {
     match result {
         UpdateResult::TableCreated(id) => {
-            let table = desk.state.tables.get(&id)?;
-            (!table.dropping && table.tablets.iter().any(|t| !t.taken)).then_some(id)
+            let is_untaken = match desk.state.tables.get(&id) {
+                Some(table) => !table.dropping && table.tablets.iter().any(|t| !t.taken),
+                None => progress.untaken.contains(&id),
+            };
+            is_untaken.then_some(id)
         }
-        UpdateResult::TableDropped(id) => desk.state.tables.contains_key(&id).then_some(id),
+        UpdateResult::TableDropped(id) => {
+            let is_there = desk.state.tables.contains_key(&id) || progress.undropped.contains(&id);
+            is_there.then_some(id)
+        }
         UpdateResult::TableTruncated(old, new) => unfinished(desk, progress, UpdateResult::TableDropped(old))
             .or_else(|| unfinished(desk, progress, UpdateResult::TableCreated(new))),
         UpdateResult::TableDivided(id, division, _) => progress.is_being_told(id, division).then_some(id),

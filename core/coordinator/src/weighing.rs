@@ -52,7 +52,7 @@ impl Weighings {
     ) -> Result<(), Status> {
         let is_even = matches!(message.division, Division::Parts { .. });
         let table = desk.state.tables.get(&message.table).filter(|table| !table.dropping);
-        let (Some(table), true) = (table, is_even && is_first(desk, header)) else {
+        let (Some(table), true) = (table, is_even && updates::is_first(desk, header)) else {
             return updates::on_update(desk, leases, progress, from, header, |desk, progress| {
                 division::divide_table(desk, progress, &message, &[])
             });
@@ -129,10 +129,4 @@ impl Weighings {
         };
         *told = Some(weighed.rows.into_iter().filter(|row| row.table == table).collect());
     }
-}
-
-/// Whether nothing is known of an update, as far as this can be told here; the update itself looks again.
-fn is_first(desk: &Desk, header: &Header) -> bool {
-    let lease = desk.state.leases.get(&header.lease);
-    lease.is_some_and(|lease| header.sequence >= lease.floor && lease.find(header.sequence).is_err())
 }

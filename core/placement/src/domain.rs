@@ -8,7 +8,7 @@
 
 use ramhold_base::ServerId;
 use ramhold_wire::View;
-use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::membership::{Label, ServerEntry};
 use ramhold_wire::shortage::{DomainLevel, Shortage};
 use std::fmt;
 
@@ -58,23 +58,40 @@ impl fmt::Display for SpreadLevel {
 }
 
 pub fn domain(entry: &ServerEntry) -> Domain<'_> {
-    match (label(entry, "host"), rack(entry)) {
+    domain_of(entry.id, &entry.labels)
+}
+
+/// The failure domain of a server or brick with these labels.
+pub(crate) fn domain_of(id: ServerId, labels: &[Label]) -> Domain<'_> {
+    match (value_of(labels, "host"), rack_of(labels)) {
         (Some(host), _) => Domain::Host(host),
         (None, Some(rack)) => Domain::Rack(rack),
-        (None, None) => Domain::Server(entry.id),
+        (None, None) => Domain::Server(id),
     }
 }
 
 pub fn zone(entry: &ServerEntry) -> Option<&str> {
-    label(entry, "zone")
+    zone_of(&entry.labels)
+}
+
+pub(crate) fn zone_of(labels: &[Label]) -> Option<&str> {
+    value_of(labels, "zone")
 }
 
 pub fn rack(entry: &ServerEntry) -> Option<Rack<'_>> {
-    label(entry, "rack").map(|name| Rack { zone: zone(entry), name })
+    rack_of(&entry.labels)
+}
+
+pub(crate) fn rack_of(labels: &[Label]) -> Option<Rack<'_>> {
+    value_of(labels, "rack").map(|name| Rack { zone: zone_of(labels), name })
 }
 
 pub(crate) fn label<'a>(entry: &'a ServerEntry, name: &str) -> Option<&'a str> {
-    entry.labels.iter().find(|l| l.name == name).map(|l| l.value.as_str())
+    value_of(&entry.labels, name)
+}
+
+fn value_of<'a>(labels: &'a [Label], name: &str) -> Option<&'a str> {
+    labels.iter().find(|label| label.name == name).map(|label| label.value.as_str())
 }
 
 /// How many of these copies are in the zone of a server, and how many in its rack: the fewer, the better it serves for
@@ -129,5 +146,6 @@ pub fn shortage(view: &View, replicas: u8, local_allowed: bool) -> Option<Shorta
         up,
         level: DomainLevel::of(view.list.up().filter(|e| e.backup)),
         own_counts: local_allowed,
+        bricks: false,
     })
 }

@@ -15,6 +15,7 @@
 //!
 //! Not here: what happens to a replica afterwards (replication). Catalogue: D3, D4, C6, H3.
 
+mod bricks;
 mod check;
 mod copysets;
 mod domain;
@@ -25,6 +26,7 @@ mod topology;
 mod traffic;
 mod wiring;
 
+pub use bricks::{BrickCandidate, BrickChoice};
 pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};

@@ -385,6 +385,10 @@ pub struct ClusterStatus {
     /// Outages of the network, as servers see their neighbours. None: there are none, or nobody has neighbours.
     #[n(17)]
     pub outages: Option<Vec<StandingOutage>>,
+    /// All bricks of the cluster, in order of ids.
+    #[n(18)]
+    #[cbor(skip_if = "Vec::is_empty")]
+    pub bricks: Vec<BrickReport>,
 }
 
 impl ClusterStatus {
@@ -392,6 +396,34 @@ impl ClusterStatus {
     pub fn replica_placement(&self) -> ReplicaPlacement {
         ReplicaPlacement::of(self.copyset_rings, self.placement.as_deref())
     }
+}
+
+/// A brick, as the coordinator knows it and as it last told.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickReport {
+    #[n(0)]
+    pub brick: ServerId,
+    #[n(1)]
+    pub address: Address,
+    #[n(2)]
+    pub labels: Vec<Label>,
+    /// The number of its starts. 0: it was not heard since the coordinator's start.
+    #[n(3)]
+    pub life: u64,
+    /// Time since it was last heard. Absent: not since the coordinator's start.
+    #[n(4)]
+    pub heard_millis: Option<u64>,
+    /// Tablets that it is to hold.
+    #[n(5)]
+    pub tablets: u32,
+    /// Tablets of it that do not vote: they are being rebuilt.
+    #[n(6)]
+    pub rebuilding: u32,
+    /// Memory of its log.
+    #[n(7)]
+    pub log_bytes: u64,
+    #[n(8)]
+    pub used_bytes: u64,
 }
 
 /// A server that was declared dead and recovered, and whose data directory has not enlisted again.

@@ -492,6 +492,7 @@ impl Cluster {
             topology,
             expected: Some(if self.is_forgotten { 3 } else { 4 }),
             gone: Some(if self.is_forgotten { vec![] } else { vec![gone_report()] }),
+            bricks: vec![],
         }
     }
 

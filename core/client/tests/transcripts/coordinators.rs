@@ -290,7 +290,7 @@ fn the_cluster_is_asked_for_where_answers_do_not_tell_it() {
 // A1, D3
 #[test]
 fn a_creation_that_lacks_backups_ends_at_once_with_what_is_missing() {
-    let missing = Shortage { replicas: 3, up: 2, level: DomainLevel::Host, own_counts: false };
+    let missing = Shortage { replicas: 3, up: 2, level: DomainLevel::Host, own_counts: false, bricks: false };
     let mut body = Vec::new();
     encode_into(&mut body, &missing);
     for operation in [create(), Operation::TruncateTable { table: TABLE }] {
@@ -317,7 +317,8 @@ fn a_creation_that_lacks_backups_ends_at_once_with_what_is_missing() {
 // A1, B5: nothing is recovered where a tablet is only being made.
 #[test]
 fn a_write_to_a_tablet_that_nobody_has_taken_says_what_the_table_lacks() {
-    let missing = Shortage { replicas: 3, up: 1, level: DomainLevel::Server, own_counts: false };
+    let missing =
+        Shortage { replicas: 3, up: 1, level: DomainLevel::Server, own_counts: false, bricks: false };
     for (shortage, wanted) in [(None, Status::NotReady), (Some(missing), Status::TooFewBackups)] {
         let mut fake = Fake::new();
         fake.start(write(b"a", b"1"));

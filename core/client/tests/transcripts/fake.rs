@@ -361,6 +361,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
         topology: Default::default(),
         expected: None,
         gone: None,
+        bricks: Vec::new(),
     }
 }
 

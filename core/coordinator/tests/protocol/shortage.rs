@@ -27,7 +27,7 @@ fn anew<M: Message>(world: &mut World, message: &M) -> Option<Shortage> {
 }
 
 fn lacks(replicas: u8, up: u32) -> Option<Shortage> {
-    Some(Shortage { replicas, up, level: DomainLevel::Server, own_counts: false })
+    Some(Shortage { replicas, up, level: DomainLevel::Server, own_counts: false, bricks: false })
 }
 
 // A1, D3
@@ -63,7 +63,8 @@ fn what_the_replicas_need_is_counted_in_failure_domains() {
         world.enlist_labelled(port, vec![label]);
     }
     world.run(Duration::from_millis(500));
-    let shortage = Shortage { replicas: 3, up: 2, level: DomainLevel::Rack, own_counts: false };
+    let shortage =
+        Shortage { replicas: 3, up: 2, level: DomainLevel::Rack, own_counts: false, bricks: false };
     assert_eq!(anew(&mut world, &create("users", 3)), Some(shortage));
     world.create("users", buffered(2, 0));
     world.config.allow_local_backup = true;

@@ -11,7 +11,7 @@ use ramhold_world::resp::Answer;
 use ramhold_world::stage::{Setting, Stage};
 
 fn lacks(replicas: u8, up: u32) -> Shortage {
-    Shortage { replicas, up, level: DomainLevel::Host, own_counts: false }
+    Shortage { replicas, up, level: DomainLevel::Host, own_counts: false, bricks: false }
 }
 
 fn shortage_of(outcome: &Outcome) -> Option<Shortage> {

@@ -1,0 +1,98 @@
+//! What a brick is to have: its tablets of quorum tables, and the bricks that share them with it.
+//!
+//! Nothing of this is stored: it follows from the records of bricks and tables. Each change of a table takes a new
+//! version, and every brick of the table is noted with that version. So a brick that has taken its version has taken all
+//! that was ever changed for it. A dropped table is named until all its bricks have taken that.
+//!
+//! Not here: which bricks have taken it (`taking`), how they ask (`bricks`). Protocol: docs/protocols/quorum.md.
+//! Catalogue: I1, I4.
+
+use crate::desk::Desk;
+use crate::records::{BrickRecord, Key, QuorumTableRecord, QuorumTabletRecord};
+use crate::state::State;
+use ramhold_base::{ServerId, TableId};
+use ramhold_wire::bricks::{BrickAssignment, BrickTable};
+use ramhold_wire::quorum::{BrickPlace, BrickTablet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Notes that a table has changed for all its bricks.
+pub(crate) fn reassign(desk: &mut Desk, table: TableId) {
+    let state = &mut desk.state;
+    let Some(record) = state.quorum_tables.get_mut(&table) else { return };
+    state.meta.assignments += 1;
+    record.version = state.meta.assignments;
+    let bricks: BTreeSet<ServerId> = record.bricks().collect();
+    for id in bricks {
+        let brick = state.bricks.get_mut(&id).expect("the bricks of a table are known");
+        brick.assigned = record.version;
+        desk.outbox.touch(Key::Brick(id));
+    }
+    desk.outbox.touch(Key::Meta);
+    desk.outbox.touch(Key::QuorumTable(table));
+}
+
+pub(crate) fn assignment(state: &State, brick: &BrickRecord) -> BrickAssignment {
+    let mut told = BrickAssignment { version: brick.assigned, ..BrickAssignment::default() };
+    for table in state.quorum_tables.values() {
+        let held: Vec<BrickTablet> =
+            held(table, brick.id).map(|tablet| tablet_of(state, table, tablet)).collect();
+        if held.is_empty() {
+            continue;
+        }
+        if table.dropping {
+            told.dropped.push(table.id);
+        } else {
+            told.tables.push(BrickTable {
+                table: table.id,
+                name: table.name.clone(),
+                seed: table.seed,
+                slots: table.options.slots,
+                durability: table.options.durability,
+                quorum: table.quorum(),
+            });
+            told.tablets.extend(held);
+        }
+    }
+    told
+}
+
+/// The bricks that share a tablet with this one.
+pub(crate) fn siblings(state: &State, brick: ServerId) -> BTreeSet<ServerId> {
+    let live = state.quorum_tables.values().filter(|table| !table.dropping);
+    let shared = live.flat_map(|table| held(table, brick)).flat_map(|tablet| &tablet.bricks);
+    shared.copied().filter(|other| *other != brick).collect()
+}
+
+/// The number of tablets of each brick, those of tables that are being dropped included.
+pub(crate) fn tablets_by_brick(state: &State) -> BTreeMap<ServerId, u32> {
+    let mut counts = BTreeMap::new();
+    for brick in state.quorum_tables.values().flat_map(QuorumTableRecord::bricks) {
+        *counts.entry(brick).or_default() += 1;
+    }
+    counts
+}
+
+/// A tablet with the present addresses of its bricks.
+pub(crate) fn tablet_of(
+    state: &State,
+    table: &QuorumTableRecord,
+    tablet: &QuorumTabletRecord,
+) -> BrickTablet {
+    BrickTablet {
+        table: table.id,
+        first: tablet.first,
+        last: tablet.last,
+        epoch: tablet.epoch,
+        bricks: places(state, tablet.bricks.iter().copied()),
+    }
+}
+
+/// Bricks at their present addresses.
+pub(crate) fn places(state: &State, bricks: impl Iterator<Item = ServerId>) -> Vec<BrickPlace> {
+    let place = |brick| Some(BrickPlace { brick, address: state.bricks.get(&brick)?.address });
+    bricks.filter_map(place).collect()
+}
+
+fn held(table: &QuorumTableRecord, brick: ServerId) -> impl Iterator<Item = &QuorumTabletRecord> {
+    table.tablets.iter().filter(move |tablet| tablet.bricks.contains(&brick))
+}

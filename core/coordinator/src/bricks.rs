@@ -1,0 +1,230 @@
+//! Bricks: their names, and their hellos.
+//!
+//! A brick tells once a second that it is there, and is answered with what it is to have, where its siblings are, and the
+//! time. The coordinator never asks a brick, and no brick waits for the coordinator. So no verdict is given on a brick: one
+//! that was not heard for `BRICK_SILENCE` gets no new tablet, and nobody waits for it. A brick that has no id yet gets one,
+//! and counts as heard when it names itself: a process that dies before that holds nothing.
+//!
+//! Invariants:
+//! - an id is stored before it is told, and is never also that of a server;
+//! - a brick that was heard under a life is not heard under an earlier one.
+//!
+//! Not here: the tables of bricks (`quorum_tables`), how far bricks have taken them (`taking`).
+//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I6.
+
+use crate::assignment::{assignment, places, siblings};
+use crate::claims::{are_labels, is_address};
+use crate::clock::millis;
+use crate::desk::Desk;
+use crate::records::{BrickRecord, Key};
+use ramhold_base::limits::SERVER_COUNT_MAX;
+use ramhold_base::{Instant, Level, Peer, ServerId, Status};
+use ramhold_wire::Header;
+use ramhold_wire::bricks::{BrickHello, BrickWelcome};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A brick that was not heard for this long is not counted on: three hellos of it are missing.
+pub(crate) const BRICK_SILENCE: Duration = Duration::from_secs(3);
+
+/// The bricks that were heard since this coordinator's start.
+#[derive(Debug)]
+pub(crate) struct Bricks {
+    heard: BTreeMap<ServerId, Heard>,
+    /// The highest id that was named and not given out by this state; each is reported once.
+    stranger: ServerId,
+    pub wake_at: Instant,
+}
+
+/// What a brick has told of itself.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub at: Instant,
+    pub life: u64,
+    /// The version of its assignment that is on its device.
+    pub taken: u64,
+    pub rebuilding: u32,
+    pub used_bytes: u64,
+    /// Its siblings, by its assignment of this version.
+    siblings: (u64, Vec<ServerId>),
+}
+
+impl Heard {
+    pub fn silence_millis(&self, now: Instant) -> u64 {
+        millis(now.since(self.at))
+    }
+}
+
+impl Default for Bricks {
+    fn default() -> Bricks {
+        Bricks { heard: BTreeMap::new(), stranger: ServerId::NONE, wake_at: Instant::FAR }
+    }
+}
+
+impl Bricks {
+    pub fn on_hello(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        to: Peer,
+        header: &Header,
+        message: &BrickHello,
+    ) -> Result<(), Status> {
+        let named = message.token != 0 && !message.directory.is_none();
+        if !named || !are_labels(&message.labels) || !is_address(&message.address) {
+            return Err(Status::BadRequest);
+        }
+        let id = match message.brick {
+            Some(id) => {
+                self.note(now, desk, header, id, message)?;
+                id
+            }
+            None => self.name(desk, message)?,
+        };
+        self.welcome(now, desk, to, header, id, message.taken);
+        Ok(())
+    }
+
+    pub fn heard(&self, brick: ServerId) -> Option<&Heard> {
+        self.heard.get(&brick)
+    }
+
+    /// Whether this brick was heard within `BRICK_SILENCE`.
+    pub fn is_heard(&self, now: Instant, brick: ServerId) -> bool {
+        self.heard.get(&brick).is_some_and(|heard| now < heard.at + BRICK_SILENCE)
+    }
+
+    /// Whether a brick has told that it has this version of its assignment on its device.
+    pub fn has_taken(&self, brick: ServerId, version: u64) -> bool {
+        self.heard.get(&brick).is_some_and(|heard| heard.taken >= version)
+    }
+
+    /// The brick that says hello without an id. The same token always gives the same id.
+    fn name(&mut self, desk: &mut Desk, message: &BrickHello) -> Result<ServerId, Status> {
+        let mut all = desk.state.bricks.values();
+        if let Some(known) = all.find(|brick| brick.token == message.token) {
+            let is_over = self.heard.get(&known.id).is_some_and(|heard| heard.life > message.life);
+            return match known.directory == message.directory {
+                true if is_over => Err(Status::Fenced),
+                true => Ok(known.id),
+                false => Err(Status::NotAllowed),
+            };
+        }
+        // A process that was named and died before it had stored that has the same name under its next token. A brick
+        // that was assigned anything is another thing: a directory without an id has forgotten it.
+        let is_unused = |brick: &&BrickRecord| {
+            brick.directory == message.directory && brick.assigned == 0 && !self.heard.contains_key(&brick.id)
+        };
+        let unused = desk.state.bricks.values().find(is_unused).map(|brick| brick.id);
+        if unused.is_none() && desk.state.bricks.len() >= SERVER_COUNT_MAX {
+            return Err(Status::TooMany);
+        }
+        let id = unused.unwrap_or_else(|| desk.state.meta.servers.next());
+        desk.state.meta.servers = desk.state.meta.servers.max(id);
+        // From the first brick on a start looks for bricks and for their tables.
+        desk.state.meta.assignments = desk.state.meta.assignments.max(1);
+        desk.make_index_secret();
+        let record = BrickRecord {
+            id,
+            token: message.token,
+            directory: message.directory,
+            address: message.address,
+            labels: message.labels.clone(),
+            log_bytes: message.log_bytes,
+            assigned: 0,
+        };
+        desk.state.bricks.insert(id, record);
+        desk.outbox.touch(Key::Meta);
+        desk.outbox.touch(Key::Brick(id));
+        let text = format!("{id} is a brick: {} directory {}", message.address.0, message.directory);
+        desk.outbox.report(Level::Info, text);
+        Ok(id)
+    }
+
+    /// A brick has told of itself under its id.
+    fn note(
+        &mut self,
+        now: Instant,
+        desk: &mut Desk,
+        header: &Header,
+        id: ServerId,
+        message: &BrickHello,
+    ) -> Result<(), Status> {
+        let Some(record) = desk.state.bricks.get_mut(&id) else {
+            return Err(self.refuse_stranger(desk, header, id));
+        };
+        if record.directory != message.directory {
+            return Err(Status::NotAllowed);
+        }
+        let before = self.heard.get(&id);
+        if before.is_some_and(|before| before.life > message.life) {
+            return Err(Status::Fenced);
+        }
+        let told = (message.address, &message.labels, message.log_bytes);
+        if (record.address, &record.labels, record.log_bytes) != told {
+            record.address = message.address;
+            record.labels.clone_from(&message.labels);
+            record.log_bytes = message.log_bytes;
+            desk.outbox.touch(Key::Brick(id));
+        }
+        // A version that this state never gave out is of a state that was lost: the brick is assigned anew.
+        let told = if message.taken <= record.assigned { message.taken } else { 0 };
+        // Within a life a brick only takes newer ones, but hellos may overtake each other.
+        let same_life = before.filter(|before| before.life == message.life);
+        let taken = same_life.map_or(told, |before| before.taken.max(told));
+        if before.is_none_or(|before| before.taken != taken) {
+            self.wake_at = Instant::ZERO;
+        }
+        let assigned = record.assigned;
+        let siblings = match self.heard.remove(&id) {
+            Some(before) if before.siblings.0 == assigned => before.siblings,
+            _ => (assigned, siblings(&desk.state, id).into_iter().collect()),
+        };
+        let heard = Heard {
+            at: now,
+            life: message.life,
+            taken,
+            rebuilding: message.rebuilding,
+            used_bytes: message.used_bytes,
+            siblings,
+        };
+        self.heard.insert(id, heard);
+        Ok(())
+    }
+
+    fn refuse_stranger(&mut self, desk: &mut Desk, header: &Header, id: ServerId) -> Status {
+        if header.cluster != desk.state.meta.cluster || id <= desk.state.meta.servers {
+            return Status::NotInCluster;
+        }
+        if id > self.stranger {
+            self.stranger = id;
+            let text = format!(
+                "a brick is not welcome: it is {id}, which this coordinator's state has not given out; the state may be \
+                 an old copy"
+            );
+            desk.outbox.report(Level::Warn, text);
+        }
+        Status::NotReady
+    }
+
+    fn welcome(&self, now: Instant, desk: &mut Desk, to: Peer, header: &Header, id: ServerId, taken: u64) {
+        let time = desk.time(now);
+        let state = &desk.state;
+        let record = state.bricks.get(&id).expect("a brick that was noted or named");
+        let siblings = match self.heard.get(&id) {
+            Some(heard) if heard.siblings.0 == record.assigned => {
+                places(state, heard.siblings.1.iter().copied())
+            }
+            _ => places(state, siblings(state, id).into_iter()),
+        };
+        let welcome = BrickWelcome {
+            cluster: state.meta.cluster,
+            brick: id,
+            index_secret: state.meta.index_secret,
+            time,
+            assignment: (taken != record.assigned).then(|| assignment(state, record)),
+            siblings,
+        };
+        desk.outbox.reply_with(to, header, &welcome);
+    }
+}

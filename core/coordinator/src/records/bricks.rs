@@ -1,0 +1,128 @@
+//! The records of bricks, and of the quorum tables whose tablets they hold.
+//!
+//! Invariants of a quorum table: its tablets are in order and cover all hashes, and each is held by as many different
+//! bricks as the table's options say.
+//!
+//! Not here: which bricks are there (`bricks`), what they are told (`assignment`). Format: docs/formats/store.md.
+
+use minicbor::{Decode, Encode};
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{DirectoryId, KeyHash, ServerId, TableId};
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::{Durability, Label};
+use ramhold_wire::quorum::QuorumOptions;
+use ramhold_wire::table::TableOptions;
+
+/// The most bricks that hold a key (docs/protocols/quorum.md, rule 1).
+const BRICKS_MAX: u8 = 7;
+
+/// A brick, for all its lives.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickRecord {
+    #[n(0)]
+    pub id: ServerId,
+    /// The token of the hello for which it was named.
+    #[n(1)]
+    pub token: u64,
+    #[n(2)]
+    pub directory: DirectoryId,
+    #[n(3)]
+    pub address: Address,
+    #[n(4)]
+    pub labels: Vec<Label>,
+    #[n(5)]
+    pub log_bytes: u64,
+    /// The version in which its assignment was last changed; 0: it was never assigned anything.
+    #[n(6)]
+    pub assigned: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct QuorumTableRecord {
+    #[n(0)]
+    pub id: TableId,
+    #[n(1)]
+    pub name: String,
+    #[n(2)]
+    pub options: TableOptions,
+    #[n(3)]
+    pub seed: PlacementSeed,
+    /// The name is free again. The record goes when all its bricks have taken that.
+    #[n(4)]
+    pub dropping: bool,
+    /// In order of hashes; together they cover all hashes.
+    #[n(5)]
+    pub tablets: Vec<QuorumTabletRecord>,
+    /// The version of assignments in which the table was last changed.
+    #[n(6)]
+    pub version: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct QuorumTabletRecord {
+    #[n(0)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(1)]
+    pub last: KeyHash,
+    /// Rises with each change of its bricks; the first one is 1.
+    #[n(2)]
+    pub epoch: u64,
+    /// In order of ids.
+    #[n(3)]
+    pub bricks: Vec<ServerId>,
+}
+
+impl QuorumTableRecord {
+    /// The numbers of the table. A record without them is not loaded, and none is made.
+    pub fn quorum(&self) -> QuorumOptions {
+        self.options.quorum.expect("only tables with these options are quorum tables")
+    }
+
+    /// The bricks of all tablets; some more than once.
+    pub fn bricks(&self) -> impl Iterator<Item = ServerId> {
+        self.tablets.iter().flat_map(|tablet| &tablet.bricks).copied()
+    }
+
+    /// The reason why this record cannot be used, if there is one.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let quorum = self.options.quorum.ok_or("it has no quorum")?;
+        if !is_quorum(&quorum) || !is_durable(self.options.durability) {
+            return Err("its quorum or its durability is none that a quorum table can have");
+        }
+        let mut next = Some(0);
+        for tablet in &self.tablets {
+            if next != Some(tablet.first.0) || tablet.last < tablet.first {
+                return Err("its tablets do not cover all hashes in order");
+            }
+            next = tablet.last.0.checked_add(1);
+            let rises = tablet.bricks.windows(2).all(|pair| pair[0] < pair[1]);
+            if !rises || tablet.bricks.len() != usize::from(quorum.bricks) || tablet.epoch == 0 {
+                return Err("a tablet has not the bricks that it needs, in order, or no epoch");
+            }
+        }
+        if self.tablets.is_empty() || next.is_some() {
+            return Err("its tablets do not cover all hashes");
+        }
+        Ok(())
+    }
+}
+
+/// Whether a read meets every write that is done, and two writes meet (docs/protocols/quorum.md, rule 1).
+pub(crate) fn is_quorum(quorum: &QuorumOptions) -> bool {
+    let QuorumOptions { bricks, write, read, protocol: _ } = *quorum;
+    let is_count = |count: u8| (1..=bricks).contains(&count);
+    bricks <= BRICKS_MAX
+        && is_count(write)
+        && is_count(read)
+        && u16::from(write) + u16::from(read) > u16::from(bricks)
+        && 2 * u16::from(write) > u16::from(bricks)
+}
+
+/// Whether a quorum table can have this durability: a brick keeps no value in memory alone.
+pub(crate) fn is_durable(durability: Durability) -> bool {
+    match durability {
+        Durability::Buffered | Durability::Synced => true,
+        Durability::None => false,
+    }
+}
