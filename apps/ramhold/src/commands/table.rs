@@ -5,6 +5,7 @@ pub mod create;
 pub mod describe;
 mod divide;
 pub mod options;
+mod quorum;
 mod zones;
 
 use crate::connection::table_failure;

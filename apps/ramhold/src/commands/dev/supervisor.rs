@@ -55,7 +55,8 @@ pub fn run(plan: Plan, dead: Dead, _held: &Held) -> Result<(), Failure> {
     )))
 }
 
-/// One server after the other, so that server-1 is s1, and so on: their names rise as their directories' do.
+/// One server after the other, so that server-1 is s1, and so on: their names rise as their directories' do. Then the
+/// bricks in the same way.
 fn start_in_order(cluster: &mut LocalCluster) -> Result<Client, Failure> {
     cluster.start(0)?;
     for server in 1..=cluster.plan.server_count() {
@@ -64,6 +65,15 @@ fn start_in_order(cluster: &mut LocalCluster) -> Result<Client, Failure> {
         let address = cluster.plan.address(server);
         let is_there = |status: &ClusterStatus| {
             status.servers.iter().any(|known| known.address.0 == address && known.state == ServerState::Up)
+        };
+        drop(wait_until_healthy(cluster, 0, START_WITHIN, is_there)?);
+    }
+    for brick in cluster.plan.server_count() + 1..cluster.plan.ports.len() {
+        cluster.start(brick)?;
+        Record::of(cluster, false).write(&cluster.plan.dir)?;
+        let address = cluster.plan.address(brick);
+        let is_there = |status: &ClusterStatus| {
+            status.bricks.iter().any(|known| known.address.0 == address && known.heard_millis.is_some())
         };
         drop(wait_until_healthy(cluster, 0, START_WITHIN, is_there)?);
     }

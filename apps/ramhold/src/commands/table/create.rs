@@ -2,6 +2,7 @@
 
 use super::describe::{by_slots, in_zone, outside};
 use super::options::{OptionArguments, Wish};
+use super::quorum;
 use super::zones::unknown_zone;
 use crate::connection::table_failure;
 use crate::failure::{Failure, REFUSED};
@@ -22,7 +23,9 @@ Examples:
   ramhold table create users --replicas 2 --if-absent
   ramhold table create users --wait --timeout 5m
   ramhold table create sessions --slots
-  ramhold table create orders --zone a")]
+  ramhold table create orders --zone a
+  ramhold table create carts --quorum 3
+  ramhold table create flags --quorum 5 --durability synced")]
 pub struct Create {
     /// Name of the table, 1 to 255 bytes.
     name: String,
@@ -58,6 +61,17 @@ impl Create {
             client.describe_table(&self.name).map_err(|error| table_failure(&self.name, error))?;
         let made = &described.options;
         let durability = made.durability.name();
+        if let Some(quorum) = made.quorum
+            && !global.json
+        {
+            let tablets = described.quorum.as_ref().map_or(0, Vec::len);
+            return output::print(&format!(
+                "table '{}' is {table}: {durability}, held by {}, {tablets} tablets{}\n",
+                self.name,
+                quorum::numbers(quorum),
+                by_slots(made),
+            ));
+        }
         if global.json {
             output::print_json(&json!({
                 "table": table.raw(),
@@ -66,6 +80,7 @@ impl Create {
                 "replicas": made.replicas,
                 "slots": made.slots,
                 "zone": made.zone,
+                "quorum": made.quorum.map(quorum::numbers_json),
             }))
         } else {
             output::print(&format!(
@@ -144,6 +159,14 @@ fn refused(client: &mut Client, name: &str, wish: &Wish, error: Error) -> Failur
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     if let Error::Refused { shortage: Some(shortage), .. } = error {
+        if wish.quorum().is_some() {
+            let fewer = match shortage.up {
+                0 => String::new(),
+                up => format!(", or give --quorum {up}"),
+            };
+            let text = format!("not created: {shortage}; {}, wait with --wait{fewer}", shortage.remedy());
+            return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+        }
         let fewer = match shortage.up {
             0 => "give --replicas 0 to keep the table in one server's memory alone".to_owned(),
             up => format!("give --replicas {up}"),

@@ -1,5 +1,6 @@
 //! `table list` and `table describe`, as text and as JSON (A1).
 
+use super::quorum;
 use crate::connection::about_table;
 use crate::failure::Failure;
 use crate::global::Global;
@@ -52,7 +53,10 @@ pub fn tables_columns(tables: &[TableSummary]) -> Columns {
             output::bytes_for_eyes(table.name.as_bytes()),
             table.table.to_string(),
             table.options.durability.name().to_owned(),
-            table.options.replicas.to_string(),
+            match table.options.quorum {
+                None => table.options.replicas.to_string(),
+                Some(quorum) => format!("{} bricks", quorum.bricks),
+            },
             table.tablets.to_string(),
             if table.options.slots { "yes" } else { "no" }.to_owned(),
             table.losses.to_string(),
@@ -71,6 +75,7 @@ pub fn summary_json(table: &TableSummary) -> serde_json::Value {
         "slots": table.options.slots,
         "zone": table.options.zone,
         "losses": table.losses,
+        "quorum": table.options.quorum.map(quorum::numbers_json),
     })
 }
 
@@ -79,6 +84,11 @@ impl Describe {
         let mut client = global.connect()?;
         let description = client.describe_table(&self.name);
         let description = description.map_err(|error| about_table(&mut client, &self.name, error))?;
+        if let (Some(quorum), Some(tablets)) = (description.options.quorum, &description.quorum)
+            && !global.json
+        {
+            return output::print(&quorum::description_text(&description, quorum, tablets));
+        }
         let objects = count(&mut client, &description);
         if global.json {
             output::print_json(&description_json(&description, objects))
@@ -90,7 +100,9 @@ impl Describe {
 
 /// How many objects a table has, if that can be had at once.
 fn count(client: &mut Client, table: &TableDescription) -> Option<u64> {
-    if table.tablets.iter().any(|tablet| tablet.state != TabletState::Serving) {
+    // Bricks count nothing yet.
+    let is_of_bricks = table.options.quorum.is_some();
+    if is_of_bricks || table.tablets.iter().any(|tablet| tablet.state != TabletState::Serving) {
         return None;
     }
     client.set_deadline(COUNT_PATIENCE);
@@ -171,6 +183,8 @@ fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_jso
         "tablets_outside": table.outside,
         "placement_seed": format!("{:016x}", table.seed.0),
         "tablets": tablets.collect::<Vec<_>>(),
+        "quorum": table.options.quorum.map(quorum::numbers_json),
+        "quorum_tablets": table.quorum.as_deref().map(quorum::tablets_json),
     })
 }
 

@@ -4,11 +4,12 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{
-    Client, Durability, Error, LeftOpen, TableDescription, TableDifference, TableId, TableOptions,
+    Client, Durability, Error, LeftOpen, QuorumOptions, TableDescription, TableDifference, TableId,
+    TableOptions, WriteProtocol,
 };
 
 /// How a table keeps what is written to it.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct OptionArguments {
     /// Copies on backups, 0 to 7; 0 keeps the table in one server's memory alone [default: the cluster's,
     /// see 'ramhold coordinator --default-replicas']
@@ -22,8 +23,33 @@ pub struct OptionArguments {
     slots: bool,
     /// Keep the table's data on the servers of this zone while one of them is up and has room. Servers have
     /// their zone from --label zone=...
-    #[arg(long, value_name = "ZONE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "ZONE", value_parser = clap::builder::NonEmptyStringValueParser::new(),
+        conflicts_with = "quorum")]
     zone: Option<String>,
+    /// Make a quorum table: N bricks (1 to 7) hold each key, none of them owns it, and it can be read and
+    /// written while any minority of them is dead or slow. It takes no conditions and no increments.
+    #[arg(long, value_name = "N", conflicts_with = "replicas", value_parser = clap::value_parser!(u8).range(1..=7))]
+    quorum: Option<u8>,
+    /// Bricks that must have a write before it is acknowledged [default: more than half of N]
+    #[arg(long, value_name = "W", requires = "quorum", value_parser = clap::value_parser!(u8).range(1..=7))]
+    write_quorum: Option<u8>,
+    /// Bricks that are asked by a read [default: as many as make W + R > N]
+    #[arg(long, value_name = "R", requires = "quorum", value_parser = clap::value_parser!(u8).range(1..=7))]
+    read_quorum: Option<u8>,
+    /// Rounds of a write: 'adaptive' takes one while all bricks of the key answer, else two [default:
+    /// adaptive]
+    #[arg(long, value_name = "HOW", requires = "quorum", value_enum)]
+    write: Option<WriteArgument>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum WriteArgument {
+    /// One round while all bricks answer, else two.
+    Adaptive,
+    /// One round. A write may end unknown while a brick is away and clocks differ.
+    Single,
+    /// Two rounds: the stamps first.
+    TwoPhase,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -46,7 +72,64 @@ pub struct Wish {
 }
 
 impl OptionArguments {
+    /// The numbers of a quorum table.
+    fn numbers(&self) -> Result<Option<QuorumOptions>, Failure> {
+        let Some(bricks) = self.quorum else { return Ok(None) };
+        let write = self.write_quorum.unwrap_or(bricks / 2 + 1);
+        let read = self.read_quorum.unwrap_or((bricks + 1).saturating_sub(write).max(1));
+        let why = match () {
+            () if write > bricks || read > bricks => {
+                format!("a quorum of {} is more than the {bricks} bricks of a key", write.max(read))
+            }
+            () if write + read <= bricks => format!(
+                "--write-quorum {write} and --read-quorum {read} of {bricks} bricks need not meet, so a read could miss a \
+                 write; they must make more than {bricks}"
+            ),
+            () if 2 * write <= bricks => format!(
+                "two writes to {write} of {bricks} bricks need not meet, so one could be lost; give --write-quorum {} or more",
+                bricks / 2 + 1
+            ),
+            () => {
+                let protocol = match self.write {
+                    None | Some(WriteArgument::Adaptive) => WriteProtocol::Adaptive,
+                    Some(WriteArgument::Single) => WriteProtocol::Single,
+                    Some(WriteArgument::TwoPhase) => WriteProtocol::TwoPhase,
+                };
+                return Ok(Some(QuorumOptions { bricks, write, read, protocol }));
+            }
+        };
+        Err(Failure::usage(why))
+    }
+
+    /// The options of a quorum table.
+    fn quorum_wish(&self, quorum: QuorumOptions) -> Result<Wish, Failure> {
+        let durability = match self.durability {
+            None | Some(DurabilityArgument::Buffered) => Durability::Buffered,
+            Some(DurabilityArgument::Synced) => Durability::Synced,
+            Some(DurabilityArgument::None) => {
+                return Err(Failure::usage(
+                    "a quorum table is buffered or synced; leave out --durability none",
+                ));
+            }
+        };
+        let options = TableOptions {
+            durability,
+            replicas: 0,
+            tablets: 0,
+            slots: self.slots,
+            zone: None,
+            quorum: Some(quorum),
+        };
+        Ok(Wish { options, left_open: None, says_durability: self.durability.is_some() })
+    }
+
     pub fn wish(&self, tablets: u32) -> Result<Wish, Failure> {
+        if let Some(quorum) = self.numbers()? {
+            if tablets > 0 {
+                return Err(Failure::usage("bricks decide the number of tablets; leave out --tablets"));
+            }
+            return self.quorum_wish(quorum);
+        }
         let durability = match (self.durability, self.replicas) {
             (Some(DurabilityArgument::Buffered), _) => Durability::Buffered,
             (Some(DurabilityArgument::Synced), _) => Durability::Synced,
@@ -93,6 +176,10 @@ impl Wish {
         self.options.zone.as_deref()
     }
 
+    pub fn quorum(&self) -> Option<QuorumOptions> {
+        self.options.quorum
+    }
+
     pub fn create(&self, client: &mut Client, name: &str) -> Result<TableId, Error> {
         match self.left_open {
             None => client.create_table(name, self.options.clone()),
@@ -121,12 +208,12 @@ mod tests {
 
     fn options(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<(&'static str, u8)> {
         let options =
-            OptionArguments { replicas, durability, slots: false, zone: None }.wish(0).ok()?.options;
+            OptionArguments { replicas, durability, ..OptionArguments::default() }.wish(0).ok()?.options;
         Some((options.durability.name(), options.replicas))
     }
 
     fn left_open(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<LeftOpen> {
-        OptionArguments { replicas, durability, slots: false, zone: None }.wish(0).unwrap().left_open
+        OptionArguments { replicas, durability, ..OptionArguments::default() }.wish(0).unwrap().left_open
     }
 
     #[test]
