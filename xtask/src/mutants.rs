@@ -75,6 +75,9 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumDroppedStays", "there are no quorum tables"),
     ("QuorumNextHeadCounts", "there are no quorum tables"),
     ("QuorumToldBeforeLife", "there are no quorum tables"),
+    ("QuorumCopyVotes", "there are no quorum tables"),
+    ("QuorumCopyEndsOriginal", "there are no quorum tables"),
+    ("QuorumTwinsHeard", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -213,6 +216,9 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumDroppedStays", "ramhold-world", "bricks", "runs::bricks_that_lose"),
     ("QuorumNextHeadCounts", "ramhold-brick", "", "the_next_head"),
     ("QuorumToldBeforeLife", "ramhold-world", "bricks", "runs::a_page_is_told"),
+    ("QuorumCopyVotes", "ramhold-world", "bricks", "copies::a_directory_that_was_restored"),
+    ("QuorumCopyEndsOriginal", "ramhold-world", "bricks", "copies::a_copy_does_not_end"),
+    ("QuorumTwinsHeard", "ramhold-world", "bricks", "copies::of_two_processes"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

@@ -280,6 +280,12 @@ defects! {
     QuorumLossMarkedLate;
     /// After a restart the record that is found last wins, not the newest.
     QuorumOlderAdopted;
+    /// A brick that was started on a copy of its directory votes with what the copy has.
+    QuorumCopyVotes;
+    /// A sibling takes a later life at another address while the life before it is heard.
+    QuorumCopyEndsOriginal;
+    /// Of two processes with one number of a life, both are heard.
+    QuorumTwinsHeard;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

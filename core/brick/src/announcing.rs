@@ -16,6 +16,7 @@ use crate::question::{Asker, Refusal};
 use crate::siblings::Waiting;
 use crate::state::{BrickState, LifeState, TabletState};
 use crate::tables::number;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Peer, ServerId, Status};
 use ramhold_quorum::Life;
 use ramhold_wire::bricks::{Announce, Announced};
@@ -103,13 +104,14 @@ impl Brick {
         }
         let known = state.lives.iter().find(|known| known.brick == brick);
         let (known_life, known_mark) = known.map_or((0, 0), |known| (known.life, known.mark));
-        if life < known_life || (life == known_life && mark != known_mark) {
+        let is_twin = life == known_life && mark != known_mark && !planted(Defect::QuorumTwinsHeard);
+        if life < known_life || is_twin {
             return Err(Refusal::OldLife);
         }
         let address = address.unwrap_or_else(|| self.address(brick).map_or(self.config.address, Address));
         let is_elsewhere = self.address(brick).is_some_and(|before| before != address.0);
         let is_silent = self.siblings.heard.get(&brick).is_none_or(|heard| *heard + SILENCE <= step.now);
-        if life > known_life && is_elsewhere && !is_silent {
+        if life > known_life && is_elsewhere && !is_silent && !planted(Defect::QuorumCopyEndsOriginal) {
             return Err(Refusal::Retry);
         }
         self.siblings.heard.insert(brick, step.now);

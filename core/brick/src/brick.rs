@@ -201,7 +201,7 @@ impl Brick {
     /// Whether the directory is a copy of the one on which the brick ran last. A copy may lack what was acknowledged since.
     fn is_moved(&self, state: &BrickState) -> bool {
         let place = self.config.place;
-        state.place != 0 && place != 0 && state.place != place
+        state.place != 0 && place != 0 && state.place != place && !planted(Defect::QuorumCopyVotes)
     }
 
     fn begin_life(&mut self, state: BrickState, effects: &mut Effects) {

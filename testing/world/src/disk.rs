@@ -46,14 +46,14 @@ impl Default for DiskOptions {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     number: u64,
     offset: u64,
     data: Vec<u8>,
 }
 
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct File {
     current: Vec<u8>,
     durable: Vec<u8>,
@@ -172,7 +172,7 @@ fn tear(content: &mut Vec<u8>, write: &Waiting, rng: &mut Rng) {
 }
 
 /// All files of one host. They outlive the processes that run there.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Disks {
     pub options: DiskOptions,
     superblock: File,

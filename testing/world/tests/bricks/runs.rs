@@ -8,16 +8,16 @@ use ramhold_wire::bricks::{PageWanted, TabletPage, TabletPageTold};
 use ramhold_wire::decode;
 use ramhold_wire::membership::Durability;
 
-const BUFFERED: Setting = Setting {
+pub const BUFFERED: Setting = Setting {
     durability: Durability::Buffered,
     log_bytes: 256 * 1024,
     keys: 24,
     value_bytes_max: 900,
     has_wrong_clock: false,
 };
-const SYNCED: Setting = Setting { durability: Durability::Synced, ..BUFFERED };
+pub const SYNCED: Setting = Setting { durability: Durability::Synced, ..BUFFERED };
 
-fn seeds() -> std::ops::Range<u64> {
+pub fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("RAMHOLD_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(12);
     0..count
 }

@@ -1,0 +1,108 @@
+//! Data directories that were copied, or restored from a copy (docs/protocols/quorum.md, rules 18, 19).
+
+use crate::host::Host;
+use crate::network::address;
+use crate::rig::{MILLI, Rig};
+use crate::runs::{BUFFERED, SYNCED, seeds};
+
+/// The host that a copy of host 0's directory is brought to.
+const COPY: usize = 3;
+
+/// A rig with some data, and a copy of host 0's directory on a host of its own, which does not run.
+fn with_copy(seed: u64) -> Rig {
+    println!("seed {seed}");
+    let mut rig = Rig::new(seed, SYNCED);
+    rig.add_clients(3, 150);
+    rig.finish();
+    let original = &rig.hosts[0];
+    let mut copy = Host::new(original.id, address(COPY), original.log_bytes, original.clock_off);
+    (copy.disks, copy.place) = (original.disks.clone(), 77);
+    rig.hosts.push(copy);
+    // The original goes on: the copy lacks what is written from here on.
+    rig.left = 150;
+    (0..3).for_each(|client| rig.go_on(client));
+    rig.finish();
+    rig
+}
+
+fn votes(rig: &Rig, host: usize) -> bool {
+    rig.hosts[host].node.as_ref().is_some_and(|node| node.brick.votes())
+}
+
+// I6: a copy lacks what was acknowledged since it was made, even in a synced table.
+#[test]
+fn a_directory_that_was_restored_from_a_copy_is_rebuilt_before_it_votes() {
+    for seed in seeds() {
+        let mut rig = with_copy(seed);
+        rig.kill(0);
+        let copy = rig.hosts.pop().unwrap();
+        (rig.hosts[0].disks, rig.hosts[0].place) = (copy.disks, copy.place);
+        // Two bricks that never had the same values since are enough for a quorum.
+        rig.kill(1);
+        rig.start(0);
+        rig.run_for(1000 * MILLI);
+        assert!(!votes(&rig, 0), "one sibling alone has told");
+        rig.start(1);
+        rig.run_until(Rig::all_vote);
+        rig.read_all();
+        // The directory is where it was at the last start.
+        let pages = rig.pages;
+        rig.kill(0);
+        rig.start(0);
+        rig.run_until(Rig::all_vote);
+        assert_eq!(rig.pages, pages);
+        rig.read_all();
+        rig.check();
+    }
+}
+
+// I6
+#[test]
+fn a_copy_does_not_end_the_brick_that_runs_on_the_original() {
+    for seed in seeds() {
+        let mut rig = with_copy(seed);
+        rig.start(COPY);
+        rig.run_for(5000 * MILLI);
+        assert!(rig.hosts[0].exit.is_none() && votes(&rig, 0));
+        assert!(!votes(&rig, COPY), "it was heard by nobody");
+        // The original is gone for good: the copy takes its place.
+        rig.kill(0);
+        rig.run_for(3000 * MILLI);
+        rig.run_until(|rig| votes(rig, COPY));
+        rig.hosts.swap(0, COPY);
+        rig.check();
+    }
+}
+
+// I6: whoever is heard second has lost, and never votes.
+#[test]
+fn of_two_processes_with_one_life_the_second_ends() {
+    for seed in seeds() {
+        let mut rig = with_copy(seed);
+        rig.kill(0);
+        rig.run_for(3000 * MILLI);
+        rig.start(COPY);
+        rig.run_until(|rig| votes(rig, COPY));
+        rig.kill(COPY);
+        rig.run_for(3000 * MILLI);
+        // Its life has the number of the copy's.
+        rig.start(0);
+        rig.run_for(1500 * MILLI);
+        let why = rig.hosts[0].exit.as_ref().expect("it has ended");
+        assert!(why.contains("later life of this brick") && why.contains("copied"), "{why}");
+        assert!(!votes(&rig, 0));
+    }
+}
+
+// I6: whoever starts on the original again, in time, is the brick.
+#[test]
+fn a_restart_at_the_same_address_is_heard_at_once() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, BUFFERED);
+        rig.kill(0);
+        rig.start(0);
+        rig.run_for(300 * MILLI);
+        assert!(votes(&rig, 0));
+    }
+}
