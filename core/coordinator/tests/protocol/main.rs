@@ -3,6 +3,9 @@
 mod harness;
 
 mod accepting;
+mod brick_records;
+mod brick_rig;
+mod bricks;
 mod copies;
 mod divisions;
 mod full;
@@ -10,6 +13,7 @@ mod gone;
 mod leases;
 mod membership;
 mod neighbours;
+mod quorum_tables;
 mod read_leases;
 mod rebuilding;
 mod recoveries;

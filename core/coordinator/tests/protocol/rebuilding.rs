@@ -1,5 +1,6 @@
 //! The store is lost, and the state is made anew from what servers hold.
 
+use crate::brick_rig::*;
 use crate::harness::*;
 use ramhold_base::{ConnId, LeaseId, ServerId, Status};
 use ramhold_coordinator::{Coordinator, Rebuild, State};
@@ -326,4 +327,26 @@ fn a_coordinator_that_dies_while_it_is_made_anew_begins_again() {
         assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
         assert_same(&before, world.state());
     }
+}
+
+// G1, I1
+#[test]
+fn bricks_and_quorum_tables_are_made_anew_and_no_version_is_given_out_twice() {
+    let mut world = cluster_with_table(4);
+    let mut all = bricks(&mut world, 3);
+    made(&mut world, &mut all, "t", quorum(3, 2, 2));
+    world.run(Duration::from_secs(1));
+    let before = world.state().clone();
+    lose_store(&mut world, &[]);
+    assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
+    assert_same(&before, world.state());
+    let after = world.state();
+    assert_eq!((&after.bricks, &after.quorum_tables), (&before.bricks, &before.quorum_tables));
+    assert!(after.meta.assignments > before.meta.assignments + 1000);
+    take_all(&mut world, &mut all);
+    let taken = all[0].message.taken;
+    made(&mut world, &mut all, "u", quorum(3, 2, 2));
+    assert!(all[0].message.taken > taken + 1000);
+    world.restart();
+    assert_eq!(world.state().quorum_tables.len(), 2);
 }
