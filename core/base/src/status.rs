@@ -70,6 +70,9 @@ statuses! {
     NotReady = 34, "the server is starting or stopping";
     /// The server's read lease has lapsed: another server may have the key by now, so refresh the tablet map.
     NotLeased = 35, "the server cannot tell just now whether the key is still its own";
+    /// The end of an operation on a quorum table, told by the client itself: too few bricks answered until the
+    /// deadline. Nothing was written.
+    NoQuorum = 36, "too few of the key's bricks answer";
     // Identity and age of the sender.
     WrongCluster = 40, "the message is for another cluster";
     WrongServer = 41, "the message is for another server that had this address";

@@ -136,6 +136,45 @@ impl<V: Clone + PartialEq> Get<V> {
         answer
     }
 
+    /// A brick has refused to answer, or its connection is gone. Another one is asked at once, instead of when its
+    /// patience is over. The brick itself is asked again then.
+    pub fn on_silent(&mut self, brick: BrickId, outs: &mut Vec<Out<V>>) {
+        let attempt = self.attempt;
+        match &self.phase {
+            Phase::Asking => {
+                let owes = self.value_from == Some(brick) && !self.has_value(brick);
+                let is_silent = self.asked.contains(&brick) && !self.stamps.has(&self.lives, brick);
+                if !owes && !is_silent {
+                    return;
+                }
+                let fresh = self.bricks.iter().copied().find(|it| !self.asked.contains(it));
+                let value_from = if owes { self.other_for_value(brick, fresh) } else { self.value_from };
+                let is_new = |it: &BrickId| Some(*it) == fresh || (owes && *it != brick);
+                let mut to_ask: Vec<BrickId> = value_from.filter(is_new).into_iter().collect();
+                if is_silent && fresh.is_some() && fresh != value_from {
+                    to_ask.extend(fresh);
+                }
+                self.asked.extend(to_ask.iter().filter(|it| Some(**it) == fresh));
+                self.value_from = value_from;
+                outs.extend(to_ask.into_iter().map(|to| {
+                    let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
+                    Out::Send { to, attempt, ask }
+                }));
+            }
+            Phase::Repairing { to_all, .. } if !*to_all => {
+                let before = self.to_repair();
+                if !before.contains(&brick) {
+                    return;
+                }
+                if let Phase::Repairing { to_all, .. } = &mut self.phase {
+                    *to_all = true;
+                }
+                self.repair_those(outs, |to| !before.contains(&to));
+            }
+            Phase::Repairing { .. } | Phase::Ended => {}
+        }
+    }
+
     /// The time has come that was asked for. Returns the end of the get.
     pub fn on_time(&mut self, now: Instant, clock: &SessionClock, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
         if self.phase == Phase::Ended || now < self.wake_at.min(self.deadline) {
@@ -222,19 +261,9 @@ impl<V: Clone + PartialEq> Get<V> {
         let silent: Vec<BrickId> = self.asked.iter().copied().filter(|brick| is_silent(*brick)).collect();
         let fresh: Vec<BrickId> =
             self.bricks.iter().copied().filter(|it| !self.asked.contains(it)).take(more).collect();
-        // A value that does not come is asked of another brick: one that has the newest, or one that was not asked.
         let mut value_from = self.value_from;
         if let Some(from) = owes {
-            let newest = self.newest().1;
-            let holds = |brick: BrickId| {
-                !newest.is_none() && self.has_told(brick, |said| Self::is_holder(said, newest))
-            };
-            let after = self.bricks.iter().position(|brick| *brick == from).map_or(0, |at| at + 1);
-            let around: Vec<BrickId> =
-                self.bricks[after..].iter().chain(&self.bricks[..after]).copied().collect();
-            let others = || around.iter().copied().filter(|brick| *brick != from);
-            let other = others().find(|brick| holds(*brick)).or(fresh.first().copied());
-            value_from = other.or_else(|| others().find(|brick| !is_stranger(*brick))).or(Some(from));
+            value_from = self.other_for_value(from, fresh.first().copied());
         }
         let attempt = self.attempt;
         let mut to_ask: Vec<BrickId> = silent.into_iter().chain(fresh.iter().copied()).collect();
@@ -245,6 +274,21 @@ impl<V: Clone + PartialEq> Get<V> {
         }));
         self.value_from = value_from;
         self.asked.extend(fresh);
+    }
+
+    /// The brick that is asked for a value which `from` does not tell: one that has the newest, or one that was not
+    /// asked.
+    fn other_for_value(&self, from: BrickId, fresh: Option<BrickId>) -> Option<BrickId> {
+        let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
+        let newest = self.newest().1;
+        let holds =
+            |brick: BrickId| !newest.is_none() && self.has_told(brick, |said| Self::is_holder(said, newest));
+        let after = self.bricks.iter().position(|brick| *brick == from).map_or(0, |at| at + 1);
+        let around: Vec<BrickId> =
+            self.bricks[after..].iter().chain(&self.bricks[..after]).copied().collect();
+        let others = || around.iter().copied().filter(|brick| *brick != from);
+        let other = others().find(|brick| holds(*brick)).or(fresh);
+        other.or_else(|| others().find(|brick| !is_stranger(*brick))).or(Some(from))
     }
 
     fn has_value(&self, brick: BrickId) -> bool {
@@ -327,11 +371,15 @@ impl<V: Clone + PartialEq> Get<V> {
     }
 
     /// Writes the value to bricks that lack it.
-    fn repair(&mut self, outs: &mut Vec<Out<V>>) {
+    fn repair(&self, outs: &mut Vec<Out<V>>) {
+        self.repair_those(outs, |_| true);
+    }
+
+    fn repair_those(&self, outs: &mut Vec<Out<V>>, is_one: impl Fn(BrickId) -> bool) {
         let Phase::Repairing { stamp, value, .. } = &self.phase else { return };
         let write = Write { stamp: *stamp, value: value.clone(), begun: self.begun, is_repair: true };
         let attempt = self.attempt;
-        let to_repair = self.to_repair().into_iter();
+        let to_repair = self.to_repair().into_iter().filter(|brick| is_one(*brick));
         outs.extend(to_repair.map(|to| Out::Send { to, attempt, ask: Ask::Write(write.clone()) }));
     }
 

@@ -151,7 +151,7 @@ impl<V: Clone + PartialEq> Put<V> {
         self.tally.add(answer, &mut self.lives);
         if self.tally.count(&self.lives, |said| *said == Said::WrongOwner) > self.bricks.len() - self.needed()
         {
-            return Some(self.end(Written::WrongOwner(self.stamp())));
+            return Some(self.end(Written::WrongOwner(self.open())));
         }
         match self.phase {
             Phase::Asking => self.weigh_stamps(now, clock, outs),
@@ -178,7 +178,7 @@ impl<V: Clone + PartialEq> Put<V> {
                 self.send(now, outs);
                 return None;
             }
-            let end = match self.stamp() {
+            let end = match self.open() {
                 Some(stamp) => Written::Unknown(stamp),
                 None => Written::NoQuorum(self.silent()),
             };
@@ -192,13 +192,14 @@ impl<V: Clone + PartialEq> Put<V> {
     }
 
     /// The bricks without an answer that counts.
-    fn silent(&self) -> Vec<BrickId> {
+    pub fn silent(&self) -> Vec<BrickId> {
         let silent = self.bricks.iter().copied();
         silent.filter(|brick| !self.tally.has(&self.lives, *brick)).collect()
     }
 
-    /// The stamp that was sent last.
-    fn stamp(&self) -> Option<Stamp> {
+    /// The stamp whose fate is open: it was sent, and too few bricks have refused it. The put must not go on with
+    /// another one.
+    pub fn open(&self) -> Option<Stamp> {
         match self.phase {
             Phase::Writing(stamp) if self.has_sent => Some(stamp),
             _ => None,

@@ -337,3 +337,52 @@ fn a_get_goes_on_without_a_brick_that_has_moved_the_key() {
     }
     assert_eq!(found(end), 1);
 }
+
+// I1: rule 7, without waiting for the brick's patience.
+#[test]
+fn a_brick_that_refuses_is_replaced_at_once_and_its_value_asked_of_another() {
+    let mut bricks = Bricks::new();
+    (1..=3).for_each(|brick| bricks.has(brick, 1, stamp(100, 2)));
+    let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
+    outs.clear();
+    get.on_silent(BrickId(3), &mut outs);
+    assert_eq!(outs, [], "it was not asked");
+    get.on_silent(BrickId(1), &mut outs);
+    assert_eq!(outs, [Out::Send { to: BrickId(3), attempt: 1, ask: Ask::Value }]);
+    outs.clear();
+    get.on_silent(BrickId(1), &mut outs);
+    assert_eq!(outs, [], "all were asked");
+    let answer = bricks.ask(2, Ask::Stamp).expect("it votes");
+    assert_eq!(get.on_answer(NOW, 1, answer, &mut clock, &mut outs), None);
+    get.on_silent(BrickId(3), &mut outs);
+    assert_eq!(outs, [Out::Send { to: BrickId(2), attempt: 1, ask: Ask::Value }], "it has told the newest");
+    let answer = bricks.ask(3, Ask::Value).expect("it votes");
+    assert_eq!(found(get.on_answer(NOW, 1, answer, &mut clock, &mut outs)), 1);
+}
+
+// I1: rule 7; a repair goes to all when one of those that were asked refuses.
+#[test]
+fn a_repair_that_is_refused_goes_to_all_at_once() {
+    let mut bricks = Bricks::new();
+    bricks.has(1, 1, stamp(100, 2));
+    let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
+    outs.clear();
+    for (to, ask) in [(1, Ask::Value), (2, Ask::Stamp)] {
+        let answer = bricks.ask(to, ask).expect("it votes");
+        assert_eq!(get.on_answer(NOW, 1, answer, &mut clock, &mut outs), None);
+    }
+    let repaired = |outs: &[Out<u64>]| -> Vec<u64> {
+        let to = |out: &Out<u64>| match out {
+            Out::Send { to, ask: Ask::Write(_), .. } => Some(to.0),
+            _ => None,
+        };
+        outs.iter().filter_map(to).collect()
+    };
+    assert_eq!(repaired(&outs), [2]);
+    outs.clear();
+    get.on_silent(BrickId(2), &mut outs);
+    assert_eq!(repaired(&outs), [3]);
+    outs.clear();
+    get.on_silent(BrickId(2), &mut outs);
+    assert_eq!(repaired(&outs), [], "all were asked");
+}
