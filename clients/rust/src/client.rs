@@ -5,7 +5,7 @@ use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
 };
 use ramhold_client_core::{
-    Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, TableChange,
+    Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, TableChange, Token,
     WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
@@ -183,6 +183,16 @@ impl Client {
     ) -> Result<Option<Version>, Error> {
         match self.complete(Operation::Remove { table, key: key.to_vec(), rules })? {
             Reply::Removed { version } => Ok((!version.is_none()).then_some(version)),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Settles a put or a removal in a quorum table that ended as unknown. Gives the version if it took effect. Refused
+    /// with `WrongVersion` if it never did and never will; `Unknown` again, with or without a token, if that cannot be told.
+    /// A token that is less than a minute old may make it take effect.
+    pub fn resume(&mut self, token: Token) -> Result<Version, Error> {
+        match self.complete(Operation::Resume { token })? {
+            Reply::Written { version } | Reply::Removed { version } => Ok(version),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::TableDifference;
 use ramhold_base::{Status, TableId, Version};
-use ramhold_client_core::{Cause, Outcome, Reply, Shortage};
+use ramhold_client_core::{Cause, Outcome, Reply, Shortage, Token};
 use ramhold_runtime::StartError;
 use std::fmt;
 
@@ -18,8 +18,8 @@ pub enum Error {
     },
     /// A table of this name exists with other options than were asked for. Nothing has changed.
     TableDiffers { table: TableId, differences: Vec<TableDifference> },
-    /// It may have taken effect once, or may not.
-    Unknown { detail: String },
+    /// It may have taken effect once, or may not. A token settles it later: see `Client::resume`.
+    Unknown { detail: String, token: Option<Box<Token>> },
     /// No process of the cluster answered in time. Surely without effect.
     Unreachable { detail: String },
     /// A text that is no list of addresses.
@@ -52,7 +52,7 @@ impl Error {
             Outcome::Refused { status, version, shortage, detail, .. } => {
                 Err(Error::Refused { status, version, shortage, detail })
             }
-            Outcome::Unknown { detail } => Err(Error::Unknown { detail }),
+            Outcome::Unknown { detail, token } => Err(Error::Unknown { detail, token: token.map(Box::new) }),
         }
     }
 }
@@ -62,7 +62,7 @@ impl fmt::Display for Error {
         match self {
             Error::Refused { status, detail, .. } if detail.contains(status.text()) => write!(f, "{detail}"),
             Error::Refused { status, detail, .. } => write!(f, "{status} ({detail})"),
-            Error::Unknown { detail } => write!(f, "whether it took effect is unknown ({detail})"),
+            Error::Unknown { detail, .. } => write!(f, "whether it took effect is unknown ({detail})"),
             Error::Unreachable { detail } => write!(f, "cannot reach the cluster ({detail})"),
             Error::TableDiffers { differences, .. } => {
                 write!(f, "a table of this name exists with other options: ")?;

@@ -21,7 +21,7 @@
 //!     match client.put_if(table, b"alice", b"2", unchanged) {
 //!         Ok(version) => println!("written as {version}"),
 //!         Err(Error::Refused { status, .. }) => println!("not written: {status}"),
-//!         Err(Error::Unknown { detail }) => println!("perhaps written: {detail}"),
+//!         Err(Error::Unknown { detail, .. }) => println!("perhaps written: {detail}"),
 //!         Err(error) => return Err(error),
 //!     }
 //!     Ok(())
@@ -48,6 +48,9 @@
 //!
 //! The number of objects in a table: [`Client::count`], without going through them.
 //!
+//! A table that is held by bricks is read and written in the same way, without conditions. A put or a removal
+//! whose outcome is unknown has a token in its error: [`Client::resume`] settles it, also in another process.
+//!
 //! Many operations under way: [`Client::submit`] starts them, [`Client::wait_any`] returns the next one that
 //! has ended.
 //!
@@ -72,8 +75,9 @@ pub use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
 };
 pub use ramhold_client_core::{
-    Cause, CommitAction, CommitItem, DomainLevel, Expiry, NoCursor, Operation, OperationId, Outcome, Page,
-    PageLimits, RejectRules, Reply, ScanCursor, ScannedObject, Shortage, TableChange, TableCount, WhichTable,
+    Cause, CommitAction, CommitItem, DomainLevel, Expiry, NoCursor, NoToken, Operation, OperationId, Outcome,
+    Page, PageLimits, RejectRules, Reply, ScanCursor, ScannedObject, Shortage, TableChange, TableCount,
+    Token, WhichTable,
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};

@@ -6,22 +6,26 @@
 //! is unknown is never repeated.
 //!
 //! Not here: sockets and threads (`io/runtime`), waiting for an outcome (`clients/rust`). Catalogue: A1-A4,
-//! B5.
+//! B5, I1-I3.
 
 mod backoff;
+mod bricks;
 mod count;
 mod operation;
 mod outcome;
+mod quorum;
 mod scan;
 mod session;
 mod tablets;
+mod token;
 mod trouble;
 
 pub use count::TableCount;
-pub use operation::{CommitAction, CommitItem, Operation, TableChange, WhichTable};
+pub use operation::{CommitAction, CommitItem, Operation, OperationId, TableChange, WhichTable};
 pub use outcome::{Cause, Outcome, Reply};
 pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
-pub use session::{OperationId, Session, SessionConfig};
+pub use session::{Session, SessionConfig};
+pub use token::{NoToken, Token};
 
 // The parts of operations and replies.
 pub use ramhold_wire::data::{Expiry, RejectRules};

@@ -1,6 +1,7 @@
 //! The operations that a client can ask for, and their requests as bytes.
 
 use crate::scan::{PageLimits, ScanCursor};
+use crate::token::Token;
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Opcode;
@@ -21,6 +22,10 @@ use ramhold_wire::table::{
     TableOptions, TableTruncate,
 };
 use std::net::SocketAddr;
+
+/// An operation of one session. An id is never used again in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OperationId(pub u64);
 
 /// Names a table, by name or by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +65,12 @@ pub enum Operation {
         table: TableId,
         key: Vec<u8>,
         rules: RejectRules,
+    },
+    /// Settles a put or a removal in a quorum table that ended as unknown. Done if it took effect; refused with
+    /// `WrongVersion` if it never did and never will; unknown otherwise. A token that is less than a minute old may
+    /// make it take effect.
+    Resume {
+        token: Token,
     },
     /// Adds to the number that an object holds as text. An absent object counts for zero. The object's expiry
     /// does not change. Refused with `NotANumber` or `OutOfRange` when the sum cannot be made.
@@ -219,6 +230,8 @@ pub(crate) enum Repeat {
     Freely,
     /// Under the same lease and sequence the operation has its effect once, however often it is sent.
     Numbered,
+    /// The operation brings its stamp.
+    Stamped,
 }
 
 impl Operation {
@@ -229,6 +242,9 @@ impl Operation {
             | Operation::Remove { table, key, .. }
             | Operation::Increment { table, key, .. } => {
                 Place::OwnerOf { table: *table, target: Target::Key(key) }
+            }
+            Operation::Resume { token } => {
+                Place::OwnerOf { table: token.table, target: Target::Key(&token.key) }
             }
             Operation::Commit { items } => match items.first() {
                 Some(first) => Place::OwnerOf { table: first.table, target: Target::Key(&first.key) },
@@ -275,6 +291,7 @@ impl Operation {
             | Operation::AlterTable { .. }
             | Operation::AcknowledgeLoss { .. }
             | Operation::ForgetServer { .. } => Repeat::Numbered,
+            Operation::Resume { .. } => Repeat::Stamped,
             Operation::Read { .. }
             | Operation::Scan { .. }
             | Operation::Count { .. }
@@ -297,6 +314,7 @@ impl Operation {
             Operation::Write { .. } => Opcode::Write,
             Operation::Remove { .. } => Opcode::Remove,
             Operation::Increment { .. } => Opcode::Increment,
+            Operation::Resume { .. } => Opcode::Ask,
             Operation::Commit { .. } => Opcode::Commit,
             Operation::Scan { .. } => Opcode::Scan,
             Operation::Count { .. } => Opcode::Count,
@@ -329,6 +347,8 @@ impl Operation {
                 expiry.map_or(Ok(()), Expiry::check)?;
                 if value.len() > VALUE_BYTES_MAX { Err(Status::ValueTooLarge) } else { Ok(()) }
             }
+            // A token is within the limits.
+            Operation::Resume { .. } => Ok(()),
             Operation::Increment { key, by, .. } => {
                 check_key(key)?;
                 if by.is_finite() { Ok(()) } else { Err(Status::BadRequest) }
@@ -408,6 +428,8 @@ impl Operation {
                 let PageLimits { count, bytes, keys_only, pass_lost } = *limits;
                 ScanRequest { table, first, last, position, count, bytes, keys_only, pass_lost }.encode(out);
             }
+            // Bricks are asked, in other words.
+            Operation::Resume { .. } => {}
             Operation::Count { table, first } => CountRequest { table: *table, first: *first }.encode(out),
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);

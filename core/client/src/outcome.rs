@@ -2,6 +2,7 @@
 
 use crate::operation::Operation;
 use crate::scan::Page;
+use crate::token::Token;
 use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
 use ramhold_wire::copies::StatePart;
@@ -37,7 +38,18 @@ pub enum Outcome {
     /// or the session's lease was over.
     Unknown {
         detail: String,
+        /// Settles the outcome later, if the operation put a value into a quorum table or removed one, and the outcome
+        /// can be settled (`Operation::Resume`).
+        token: Option<Token>,
     },
+}
+
+impl Outcome {
+    /// A refusal that tells nothing but its reason.
+    pub(crate) fn refused(status: Status, cause: Cause, detail: String) -> Outcome {
+        let (version, answered_by): (Option<Version>, ServerId) = (None, ServerId::NONE);
+        Outcome::Refused { status, cause, version, item: None, shortage: None, answered_by, detail }
+    }
 }
 
 /// Why an operation counts as refused.
@@ -139,6 +151,8 @@ impl Reply {
                 let sum = by.alike_from_bits(reply.bits).ok_or(Status::BadRequest)?;
                 Reply::Incremented { version: reply.version, sum }
             }
+            // Answers of bricks are read elsewhere.
+            Operation::Resume { .. } => return Err(Status::BadRequest),
             Operation::Commit { .. } => Reply::Committed { version: decode_version(body)? },
             Operation::Scan { cursor, .. } => Reply::Page(Page::decode(cursor, body, answered_by)?),
             Operation::Count { first, .. } => {

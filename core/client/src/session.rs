@@ -22,6 +22,7 @@
 //! Not here: the meaning of an answer (`session::verdict`), the owner of a key (`tablets`). Catalogue: A3,
 //! A4, B5.
 
+mod asking;
 mod config;
 mod events;
 mod lease;
@@ -30,26 +31,21 @@ mod running;
 mod verdict;
 
 use crate::backoff::{Backoff, jittered};
-use crate::operation::{Operation, Place, Repeat, WhichTable};
+use crate::operation::{Operation, OperationId, Place, Repeat, WhichTable};
 use crate::outcome::{Cause, Outcome};
+use crate::quorum::Quorum;
 use crate::tablets::{Owner, Route, TabletCache};
 use crate::trouble::{Trouble, What, Who};
 pub use config::SessionConfig;
 use lease::Lease;
 use packing::Posted;
-use ramhold_base::{
-    ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, ServerId, Status, Version,
-};
+use ramhold_base::{ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, Status};
 use ramhold_wire::shortage::Shortage;
 use ramhold_wire::{Header, frame};
 use running::{Attempt, AttemptId, Purpose, Running, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// An operation of one session. An id is never used again in it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct OperationId(pub u64);
 
 pub struct Session {
     config: SessionConfig,
@@ -63,6 +59,8 @@ pub struct Session {
     /// The coordinator to ask next, an index into the configured ones.
     coordinator: usize,
     cache: TabletCache,
+    /// Operations on quorum tables.
+    quorum: Quorum,
     operation_last: u64,
     running: BTreeMap<OperationId, Running>,
     /// The operation that fetches something that others wait for.
@@ -93,6 +91,7 @@ impl Session {
             rpc_base,
             coordinator: 0,
             cache: TabletCache::default(),
+            quorum: Quorum::default(),
             operation_last: 0,
             running: BTreeMap::new(),
             fetches: BTreeMap::new(),
@@ -152,15 +151,7 @@ impl Session {
         });
         if let Err((status, detail)) = refusal {
             let id = self.next_operation();
-            let outcome = Outcome::Refused {
-                status,
-                cause: Cause::Unsent,
-                version: None,
-                item: None,
-                shortage: None,
-                answered_by: ServerId::NONE,
-                detail,
-            };
+            let outcome = Outcome::refused(status, Cause::Unsent, detail);
             self.outcomes.push_back((id, outcome));
             return id;
         }
@@ -237,13 +228,16 @@ impl Session {
     fn run_ready(&mut self, now: Instant, effects: &mut Effects) {
         while let Some(id) = self.ready.pop_front() {
             if let Some(running) = self.running.get(&id)
-                && !matches!(running.state, State::Calling(_) | State::Posted)
+                && !matches!(running.state, State::Calling(_) | State::Posted | State::Asking)
             {
                 self.advance(now, id, effects);
             }
         }
         if !self.posted.is_empty() {
             self.send_posted(now, effects);
+        }
+        if self.quorum.has_posts() {
+            self.send_asks(now, effects);
         }
     }
 
@@ -266,11 +260,18 @@ impl Session {
                 }
                 None => {
                     let detail = "no address of a coordinator was given".to_owned();
-                    self.end(now, id, refused(Status::NotCoordinator, Cause::Unsent, detail));
+                    self.end(now, id, Outcome::refused(Status::NotCoordinator, Cause::Unsent, detail));
                 }
             },
             Place::OwnerOf { table, target } => match self.cache.route(table, target) {
-                Route::To { .. } if self.cluster.is_none() => self.fetch_for(now, id, Wanted::Cluster, now),
+                Route::To { .. } | Route::Bricks if self.cluster.is_none() => {
+                    self.fetch_for(now, id, Wanted::Cluster, now)
+                }
+                Route::Bricks => self.ask_bricks(now, id),
+                Route::To { .. } if matches!(running.operation, Operation::Resume { .. }) => {
+                    let detail = format!("table {table} is not held by bricks");
+                    self.end(now, id, Outcome::refused(Status::BadRequest, Cause::Unsent, detail));
+                }
                 Route::To { .. } if self.is_held_up(now, id) => {}
                 Route::To { owner, version } => {
                     self.post(id, owner, version);
@@ -293,7 +294,7 @@ impl Session {
                 }
                 Route::Dropping => {
                     let detail = format!("table {table} is being dropped");
-                    let outcome = refused(Status::UnknownTable, Cause::Answered, detail);
+                    let outcome = Outcome::refused(Status::UnknownTable, Cause::Answered, detail);
                     self.end_for_good(now, id, outcome);
                 }
             },
@@ -402,7 +403,7 @@ impl Session {
                 let round_is_over = (setbacks as usize).is_multiple_of(coordinators.max(1));
                 if round_is_over { self.backoff().wait(rounds, &mut self.rng) } else { Duration::ZERO }
             }
-            Who::Server(_) | Who::Process => self.backoff().wait(setbacks, &mut self.rng),
+            Who::Server(_) | Who::Brick(_) | Who::Process => self.backoff().wait(setbacks, &mut self.rng),
         };
         let doubted = matches!(self.running[&id].operation.place(),
             Place::OwnerOf { table, target } if self.cache.route(table, target) == Route::Ask);
@@ -423,12 +424,14 @@ impl Session {
 
     fn end_at_deadline(&mut self, now: Instant, id: OperationId) {
         let running = &self.running[&id];
-        let unknown = running.fate_unknown && running.operation.repeat() != Repeat::Freely;
+        let token = self.quorum.token(id);
+        let unknown =
+            token.is_some() || (running.fate_unknown && running.operation.repeat() != Repeat::Freely);
         let tried = now.since(running.started).max(Duration::from_millis(1));
         let attempts = running.attempt_count;
         let fetch = match running.state {
             State::Awaiting(wanted) => self.fetches.get(&wanted).map(|fetch| &self.running[fetch]),
-            State::Pausing | State::Posted | State::Calling(_) => None,
+            State::Pausing | State::Posted | State::Calling(_) | State::Asking => None,
         };
         let trouble = fetch.and_then(|fetch| fetch.trouble).or(running.trouble);
         let heard = running.heard || fetch.is_some_and(|fetch| fetch.heard);
@@ -443,7 +446,7 @@ impl Session {
             detail.push_str(&format!("; writes to this table wait: {shortage}"));
         }
         let outcome = if unknown {
-            Outcome::Unknown { detail }
+            Outcome::Unknown { detail, token }
         } else {
             let status = match (trouble.map_or(Status::Retry, Trouble::status), shortage) {
                 // No server has taken the tablet because of the shortage.
@@ -451,7 +454,7 @@ impl Session {
                 (status, _) => status,
             };
             let cause = if heard { Cause::Deadline } else { Cause::Unreachable };
-            lacking(refused(status, cause, detail), shortage)
+            lacking(Outcome::refused(status, cause, detail), shortage)
         };
         self.end(now, id, outcome);
     }
@@ -471,9 +474,16 @@ impl Session {
     /// attempt: that one ends as unknown.
     fn end_for_good(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
         let running = &self.running[&id];
-        let is_open = running.number.is_some() && running.fate_unknown;
+        let token = self.quorum.token(id);
+        let is_open = token.is_some() || (running.number.is_some() && running.fate_unknown);
         let outcome = match outcome {
-            Outcome::Refused { detail, .. } if is_open => Outcome::Unknown { detail },
+            // A token of a table that is gone settles nothing any more.
+            Outcome::Refused { status: Status::UnknownTable, .. }
+                if matches!(running.operation, Operation::Resume { .. }) =>
+            {
+                outcome
+            }
+            Outcome::Refused { detail, .. } if is_open => Outcome::Unknown { detail, token },
             other => other,
         };
         self.end(now, id, outcome);
@@ -488,6 +498,7 @@ impl Session {
         if let Some(number) = running.number {
             self.lease.acknowledge(number);
         }
+        self.quorum.forget(now, id);
         match running.purpose {
             Purpose::Caller => {
                 self.started_count -= 1;
@@ -507,10 +518,10 @@ impl Session {
         }
         let is_waiting = |running: &Running| match running.state {
             State::Awaiting(theirs) => theirs == wanted,
-            State::Pausing | State::Posted | State::Calling(_) => false,
+            State::Pausing | State::Posted | State::Calling(_) | State::Asking => false,
         };
         let waiting = self.running.iter().filter(|(_, running)| is_waiting(running));
-        let waiting: Vec<OperationId> = waiting.map(|(id, _)| *id).collect();
+        let mut waiting: Vec<OperationId> = waiting.map(|(id, _)| *id).collect();
         let is_final = match &outcome {
             Outcome::Done(_) | Outcome::Refused { status: Status::LeaseOver, .. } => false,
             Outcome::Refused { cause, .. } => matches!(cause, Cause::Answered | Cause::Unsent),
@@ -522,6 +533,7 @@ impl Session {
         {
             if is_final {
                 self.cache.forget(table);
+                waiting.extend(self.asking_about(table, &outcome));
             } else {
                 self.cache.trust_again(table);
             }
@@ -555,11 +567,6 @@ impl Session {
             }
         }
     }
-}
-
-fn refused(status: Status, cause: Cause, detail: String) -> Outcome {
-    let (version, answered_by): (Option<Version>, ServerId) = (None, ServerId::NONE);
-    Outcome::Refused { status, cause, version, item: None, shortage: None, answered_by, detail }
 }
 
 /// The same refusal, with the shortage.

@@ -5,7 +5,10 @@
 //! old description is safe to use, since owners check every request.
 //!
 //! Invariant: a kept description covers every hash exactly once, in order.
+//!
+//! Not here: tables that are held by bricks (`bricks`).
 
+use crate::bricks::BrickTables;
 use crate::operation::Target;
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{Instant, KeyHash, ServerId, ShardId, TableId};
@@ -21,6 +24,8 @@ const TABLE_COUNT_MAX: usize = 1024;
 pub struct TabletCache {
     tables: BTreeMap<TableId, Table>,
     versions: u64,
+    /// The tables that are held by bricks, and by no server.
+    pub bricks: BrickTables,
 }
 
 struct Table {
@@ -63,12 +68,14 @@ pub enum Route {
         is_new: bool,
     },
     Dropping,
+    /// The table is held by bricks: see `TabletCache::bricks`.
+    Bricks,
 }
 
 impl TabletCache {
     pub fn route(&self, table: TableId, target: Target<'_>) -> Route {
         let Some(table) = self.tables.get(&table) else {
-            return Route::Ask;
+            return self.route_to_bricks(table, target);
         };
         let tablet = &table.tablets[table.index_of(target)];
         match (tablet.state, tablet.owner) {
@@ -81,8 +88,19 @@ impl TabletCache {
         }
     }
 
+    fn route_to_bricks(&self, table: TableId, target: Target<'_>) -> Route {
+        let is_doubted = match target {
+            Target::Key(key) => self.bricks.is_doubted(table, key),
+            Target::Hash(_) => !self.bricks.has(table),
+        };
+        if is_doubted { Route::Ask } else { Route::Bricks }
+    }
+
     /// Keeps a newer description. `false`: it does not cover every hash exactly once, and is not kept.
     pub fn keep(&mut self, now: Instant, description: &TableDescription) -> bool {
+        if let Some(tablets) = &description.quorum {
+            return self.bricks.keep(now, description, tablets);
+        }
         if !covers_all(description) {
             return false;
         }
@@ -119,6 +137,7 @@ impl TabletCache {
 
     pub fn forget(&mut self, table: TableId) {
         self.tables.remove(&table);
+        self.bricks.forget(table);
     }
 
     /// An operation was sent there by description `version`, and the answer says that it is the wrong place
@@ -144,6 +163,7 @@ impl TabletCache {
         for tablet in self.tables.get_mut(&table).into_iter().flat_map(|table| &mut table.tablets) {
             tablet.doubted = false;
         }
+        self.bricks.trust_again(table);
     }
 }
 
@@ -222,7 +242,7 @@ mod tests {
     fn owner(cache: &TabletCache, key: &[u8]) -> Option<u64> {
         match cache.route(TableId(1), Target::Key(key)) {
             Route::To { owner, .. } => Some(owner.server.raw()),
-            Route::Ask | Route::NoOwner { .. } | Route::Dropping => None,
+            Route::Ask | Route::NoOwner { .. } | Route::Dropping | Route::Bricks => None,
         }
     }
 

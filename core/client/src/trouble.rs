@@ -16,6 +16,7 @@ pub struct Trouble {
 pub enum Who {
     Coordinator,
     Server(ServerId),
+    Brick(ServerId),
     /// The process that listens at the address.
     Process,
 }
@@ -73,6 +74,7 @@ impl fmt::Display for Trouble {
         match self.who {
             Who::Coordinator => write!(f, "the coordinator at {}", self.addr)?,
             Who::Server(server) => write!(f, "server {server} at {}", self.addr)?,
+            Who::Brick(brick) => write!(f, "brick {brick} at {}", self.addr)?,
             Who::Process => write!(f, "the process at {}", self.addr)?,
         }
         match self.what {

@@ -1,9 +1,9 @@
 //! The events of an operation under way: its answer, the loss of a connection, its timer.
 
+use super::Session;
 use super::running::{Attempt, AttemptId, Running, State};
 use super::verdict::{self, Verdict};
-use super::{OperationId, Session};
-use crate::operation::Place;
+use crate::operation::{OperationId, Place};
 use crate::outcome::{Cause, Outcome, Reply};
 use crate::trouble::{Trouble, What, Who};
 use ramhold_base::{ClusterId, Instant, Lost, Status};
@@ -21,6 +21,8 @@ impl Session {
         let attempt = AttemptId(header.rpc.raw().wrapping_sub(self.rpc_base));
         if header.opcode == Opcode::Multi.code() {
             self.on_answers(now, attempt, &header, body);
+        } else if header.opcode == Opcode::Ask.code() {
+            self.on_brick_answer(now, &header, body);
         } else {
             self.on_answer(now, attempt, None, &header, body);
         }
@@ -62,6 +64,11 @@ impl Session {
                 };
                 if !is_usable {
                     return self.set_back(now, id, trouble(What::Unreadable));
+                }
+                if let Reply::Table(description) = &reply
+                    && description.quorum.is_some()
+                {
+                    self.on_bricks_described(now, description.table);
                 }
                 self.end(now, id, Outcome::Done(reply));
             }
@@ -150,7 +157,7 @@ impl Session {
         self.leave_coordinator(addr);
         let calling = |(id, running): (&OperationId, &Running)| match running.state {
             State::Calling(attempt) if attempt.addr == addr => Some((*id, attempt)),
-            State::Calling(_) | State::Pausing | State::Posted | State::Awaiting(_) => None,
+            State::Calling(_) | State::Pausing | State::Posted | State::Awaiting(_) | State::Asking => None,
         };
         let concerned: Vec<_> = self.running.iter().filter_map(calling).collect();
         for (id, attempt) in concerned {
@@ -163,6 +170,7 @@ impl Session {
             };
             self.set_back(now, id, Trouble { who: attempt.who, addr, what });
         }
+        self.on_brick_lost(now, addr, how);
     }
 
     pub(super) fn on_timers(&mut self, now: Instant) {
@@ -172,6 +180,7 @@ impl Session {
             let running = self.running.get_mut(&id).expect("timers belong to running operations");
             match running.state {
                 State::Calling(attempt) => self.on_silence(now, id, attempt),
+                State::Asking => self.on_asking_time(now, id),
                 State::Pausing | State::Awaiting(_) if running.deadline <= now => {
                     self.end_at_deadline(now, id);
                 }

@@ -6,9 +6,9 @@
 //!
 //! Protocol: docs/protocols/exactly-once.md, rules 5 and 10.
 
+use super::Session;
 use super::running::{Running, State, Wanted};
-use super::{OperationId, Session};
-use crate::operation::{Operation, Repeat};
+use crate::operation::{Operation, OperationId, Repeat};
 use crate::outcome::{Outcome, Reply};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, LeaseId, Sequence, Status};
@@ -170,7 +170,7 @@ impl Session {
                     "the client's lease {lease} was over before the operation was answered: it was not heard of by \
                      the coordinator for a whole term"
                 );
-                self.end(now, id, Outcome::Unknown { detail });
+                self.end(now, id, Outcome::Unknown { detail, token: None });
             } else {
                 running.number = None;
             }

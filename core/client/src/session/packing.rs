@@ -8,8 +8,9 @@
 //!
 //! Not here: the meaning of an answer (`events`, `verdict`).
 
+use super::Session;
 use super::running::{Attempt, AttemptId, State};
-use super::{OperationId, Session};
+use crate::operation::OperationId;
 use crate::tablets::Owner;
 use crate::trouble::Who;
 use ramhold_base::{Effects, Instant, LeaseId, Peer, RpcId, Sequence, ServerId, ShardId, Status};
@@ -164,7 +165,7 @@ impl Session {
         let end = AttemptId(first.0.saturating_add(MULTI_COUNT_MAX as u64));
         let is_of = |id: &OperationId| match self.running[id].state {
             State::Calling(attempt) => attempt.packed == Some(first),
-            State::Pausing | State::Posted | State::Awaiting(_) => false,
+            State::Pausing | State::Posted | State::Awaiting(_) | State::Asking => false,
         };
         self.attempts.range(first..end).filter(|(_, id)| is_of(id)).map(|(attempt, _)| *attempt).collect()
     }

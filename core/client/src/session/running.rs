@@ -52,6 +52,8 @@ pub enum State {
     /// The operation goes out at the end of this step.
     Posted,
     Calling(Attempt),
+    /// Bricks are asked; `Session::quorum` has the operation.
+    Asking,
 }
 
 /// One request of a session. An id is never used again in it.

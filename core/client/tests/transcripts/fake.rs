@@ -327,7 +327,7 @@ impl Fake {
 
     pub fn expect_unknown(&mut self) -> String {
         match self.outcome().1 {
-            Outcome::Unknown { detail } => detail,
+            Outcome::Unknown { detail, .. } => detail,
             other => panic!("wanted unknown: {other:?}"),
         }
     }

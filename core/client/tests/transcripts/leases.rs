@@ -95,7 +95,7 @@ fn a_lease_that_is_over_leaves_unknown_what_may_have_had_its_effect_and_nothing_
             }
         }
         match fake.session.take_outcome() {
-            Some((id, Outcome::Unknown { detail })) => {
+            Some((id, Outcome::Unknown { detail, .. })) => {
                 assert_eq!((id, ended.replace(fake.now)), (open, None));
                 assert!(detail.contains("lease701 was over"), "{detail}");
             }

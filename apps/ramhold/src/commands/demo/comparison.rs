@@ -98,7 +98,7 @@ fn seen(outcome: Outcome) -> Seen {
         Outcome::Done(Reply::Read { version, value, .. }) => Seen::Value { version: version.raw(), value },
         Outcome::Refused { status: Status::NotFound, .. } => Seen::Absent,
         Outcome::Refused { status, detail, .. } => Seen::Unreadable(format!("{status} ({detail})")),
-        Outcome::Unknown { detail } => Seen::Unreadable(detail),
+        Outcome::Unknown { detail, .. } => Seen::Unreadable(detail),
         Outcome::Done(_) => Seen::Unreadable("the answer does not belong to the question".to_owned()),
     }
 }

@@ -127,10 +127,10 @@ impl<'a> Answer<'a> {
                 Status::TableExists => Answer::TableExists,
                 status => Answer::Fault(fault_of(status, &detail)),
             },
-            Outcome::Unknown { detail } if planted(Defect::RespUnknownIsRefused) => {
+            Outcome::Unknown { detail, .. } if planted(Defect::RespUnknownIsRefused) => {
                 Answer::Fault(fault_of(Status::Retry, &detail))
             }
-            Outcome::Unknown { detail } => {
+            Outcome::Unknown { detail, .. } => {
                 Answer::Fault(Fault::said(format!("UNKNOWN it may have been done, or not: {detail}")))
             }
         }

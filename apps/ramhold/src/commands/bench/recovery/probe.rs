@@ -52,7 +52,7 @@ impl<'a> Probe<'a> {
                     let text = format!("a key that was written cannot be read: {status} ({detail})");
                     return Err(Failure::usage(text));
                 }
-                Outcome::Unknown { detail } => {
+                Outcome::Unknown { detail, .. } => {
                     return Err(Failure::usage(format!("a key that was written cannot be read: {detail}")));
                 }
             }

@@ -1,0 +1,300 @@
+//! Carries out operations on quorum tables: asks the bricks of a key, and judges their answers with the register's
+//! machines.
+//!
+//! Each question is a call of its own. A call outlives its operation until its answer is overdue: a late answer tells a
+//! brick's time, and a missing one that the brick is silent. Questions go out at the end of the session's step.
+//!
+//! Invariants:
+//! - the session's id is drawn with the first operation on a quorum table, and not before;
+//! - who answered lately changes the order and the phases, never N, W or R.
+//!
+//! Not here: the register (core/quorum), the life of one operation (`under_way`), its timer and its deadline
+//! (`session::asking`). Protocol: docs/protocols/quorum.md. Catalogue: I1, I2.
+
+mod health;
+mod order;
+mod under_way;
+
+use crate::bricks::Bricks;
+use crate::operation::{Operation, OperationId};
+use crate::outcome::{Cause, Outcome};
+use crate::token::Token;
+use crate::trouble::What;
+use health::Health;
+use order::{Order, answer};
+pub use order::{Value, encode};
+use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Status, TableId};
+use ramhold_quorum::{Ask, BrickId, Out, Phases, SessionClock, SessionId};
+use ramhold_wire::Header;
+use ramhold_wire::ask::AskReply;
+use ramhold_wire::quorum::WriteProtocol;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use under_way::UnderWay;
+pub use under_way::{AGAIN, Next};
+
+#[derive(Default)]
+pub struct Quorum {
+    /// None: no operation on a quorum table has begun.
+    clock: Option<SessionClock>,
+    /// The first brick of the next operation.
+    turn: u64,
+    health: Health,
+    under_way: BTreeMap<OperationId, UnderWay>,
+    /// Questions whose answers may come.
+    calls: BTreeMap<RpcId, Call>,
+    /// Calls in the order of sending that are not overdue yet, answered or not.
+    recent: VecDeque<(Instant, RpcId)>,
+    posts: Vec<Post>,
+}
+
+struct Call {
+    operation: OperationId,
+    brick: ServerId,
+    addr: SocketAddr,
+    attempt: u32,
+}
+
+/// A question that goes out at the end of the step.
+pub struct Post {
+    operation: OperationId,
+    attempt: u32,
+    pub brick: ServerId,
+    pub addr: SocketAddr,
+    pub table: TableId,
+    pub key: Arc<Vec<u8>>,
+    pub ask: Ask<Value>,
+}
+
+/// The course of an operation after something has happened.
+pub struct Progress {
+    pub operation: OperationId,
+    pub next: Next,
+    pub wake: Option<Instant>,
+    /// The table is to be described again: a brick contradicts its description.
+    pub is_contradicted: bool,
+}
+
+impl Quorum {
+    pub fn has_posts(&self) -> bool {
+        !self.posts.is_empty()
+    }
+
+    pub fn take_posts(&mut self) -> Vec<Post> {
+        std::mem::take(&mut self.posts)
+    }
+
+    /// Takes an operation in that has not asked any brick yet. `Err`: its end.
+    pub fn enter(
+        &mut self,
+        (id, operation, cluster): (OperationId, &mut Operation, ClusterId),
+        bricks: &Arc<Bricks>,
+        deadline: Instant,
+    ) -> Result<(), Outcome> {
+        if self.under_way.contains_key(&id) {
+            return Ok(());
+        }
+        if let Operation::Resume { token } = operation
+            && token.cluster != cluster
+        {
+            let detail = format!("the token belongs to cluster {}, this is {cluster}", token.cluster);
+            return Err(Outcome::refused(Status::WrongCluster, Cause::Unsent, detail));
+        }
+        let order = Order::take(cluster, operation)
+            .map_err(|why| Outcome::refused(Status::Unsupported, Cause::Unsent, why.to_owned()))?;
+        self.under_way.insert(id, UnderWay::new(order, bricks.clone(), deadline));
+        Ok(())
+    }
+
+    /// Begins an operation, or begins it anew, at these bricks.
+    pub fn begin(&mut self, now: Instant, id: OperationId, bricks: &Arc<Bricks>, rng: &mut Rng) -> Progress {
+        if self.clock.is_none() {
+            self.clock = Some(SessionClock::new(SessionId::new(rng)));
+            self.turn = rng.u64();
+        }
+        self.note_overdue(now);
+        self.turn = self.turn.wrapping_add(1);
+        self.under_way.get_mut(&id).expect("it was taken in").bricks = bricks.clone();
+        self.start(now, id)
+    }
+
+    fn start(&mut self, now: Instant, id: OperationId) -> Progress {
+        let it = self.under_way.get_mut(&id).expect("it was taken in");
+        let clock = self.clock.as_mut().expect("made with the first operation");
+        let places = &it.bricks.places;
+        let mut ranked: Vec<ServerId> = places.iter().map(|place| place.brick).collect();
+        let first = usize::try_from(self.turn % places.len() as u64).expect("below the number of bricks");
+        ranked.rotate_left(first);
+        ranked.sort_by_key(|brick| self.health.goes_last(now, *brick));
+        let phases = match it.bricks.protocol {
+            WriteProtocol::Single => Phases::One,
+            WriteProtocol::TwoPhase => Phases::Two,
+            WriteProtocol::Adaptive if self.health.all_answer(now, ranked.iter().copied()) => Phases::One,
+            WriteProtocol::Adaptive => Phases::Two,
+        };
+        let ranked: Vec<BrickId> = ranked.into_iter().map(|brick| BrickId(brick.raw())).collect();
+        let mut outs = Vec::new();
+        let next = it.start(now, &ranked, phases, clock, &mut outs);
+        self.carry_out(id, next, outs)
+    }
+
+    fn carry_out(&mut self, operation: OperationId, next: Next, outs: Vec<Out<Value>>) -> Progress {
+        let it = &self.under_way[&operation];
+        let mut wake = None;
+        for out in outs {
+            let (to, attempt, ask) = match out {
+                Out::WakeAt(at) => {
+                    wake = Some(at);
+                    continue;
+                }
+                Out::Send { to, attempt, ask } => (to, attempt, ask),
+            };
+            let place = it.bricks.places.iter().find(|place| place.brick.raw() == to.0);
+            let Some(place) = place else { continue };
+            let (brick, addr, table, key) =
+                (place.brick, place.address.0, it.order.table, it.order.key.clone());
+            self.posts.push(Post { operation, attempt, brick, addr, table, key, ask });
+        }
+        Progress { operation, next, wake, is_contradicted: false }
+    }
+
+    /// A question went out.
+    pub fn sent(&mut self, now: Instant, rpc: RpcId, post: &Post) {
+        let Post { operation, attempt, brick, addr, .. } = *post;
+        self.calls.insert(rpc, Call { operation, brick, addr, attempt });
+        self.recent.push_back((now + AGAIN, rpc));
+    }
+
+    /// The answer to a question. `None`: it changes nothing.
+    pub fn on_answer(&mut self, now: Instant, header: &Header, body: &[u8]) -> Option<Progress> {
+        let call = self.calls.remove(&header.rpc)?;
+        let reply = match header.status() {
+            Status::Ok if header.sender != call.brick => Err(What::Answered(Status::WrongServer)),
+            Status::Ok => AskReply::decode(body).map_err(|_| What::Unreadable),
+            status => Err(What::Answered(status)),
+        };
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(what) => return self.on_trouble(now, &call, what),
+        };
+        self.health.heard(now, call.brick);
+        let clock = self.clock.as_mut().expect("made with the first operation");
+        let answer = answer(call.brick, reply);
+        clock.hear(now, answer.from, answer.clock);
+        let it = self.under_way.get_mut(&call.operation)?;
+        let is_contradicted = answer.epoch > it.bricks.epoch;
+        let mut outs = Vec::new();
+        let next = it.on_answer(now, call.attempt, answer, clock, &mut outs);
+        let progress = if it.has_greeted(now, clock) {
+            self.start(now, call.operation)
+        } else {
+            self.carry_out(call.operation, next, outs)
+        };
+        Some(Progress { is_contradicted, ..progress })
+    }
+
+    /// A brick will not answer this question.
+    fn on_trouble(&mut self, now: Instant, call: &Call, what: What) -> Option<Progress> {
+        self.health.silent(now, call.brick);
+        let it = self.under_way.get_mut(&call.operation)?;
+        let mut outs = Vec::new();
+        it.on_trouble(call.brick, what, &mut outs);
+        // The brick may hold the table no more, or listen elsewhere.
+        let is_contradicted = match what {
+            What::Answered(status) => {
+                matches!(status, Status::UnknownTable | Status::WrongOwner | Status::WrongServer)
+            }
+            What::RefusedConnection => true,
+            _ => false,
+        };
+        let progress = self.carry_out(call.operation, Next::Wait, outs);
+        Some(Progress { is_contradicted, ..progress })
+    }
+
+    pub fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost) -> Vec<Progress> {
+        let lost = self.calls.iter().filter(|(_, call)| call.addr == addr);
+        let lost: Vec<RpcId> = lost.map(|(rpc, _)| *rpc).collect();
+        let what = match how {
+            Lost::Refused => What::RefusedConnection,
+            Lost::Broken => What::BrokenConnection,
+        };
+        let calls: Vec<Call> = lost.iter().filter_map(|rpc| self.calls.remove(rpc)).collect();
+        calls.iter().filter_map(|call| self.on_trouble(now, call, what)).collect()
+    }
+
+    /// The time has come that an operation asked for.
+    pub fn on_time(&mut self, now: Instant, id: OperationId) -> Progress {
+        self.note_overdue(now);
+        let it = self.under_way.get_mut(&id).expect("it asks bricks");
+        let clock = self.clock.as_mut().expect("made with the first operation");
+        let mut outs = Vec::new();
+        let next = it.on_time(now, clock, &mut outs);
+        self.carry_out(id, next, outs)
+    }
+
+    /// Notes the bricks whose answers are overdue. The answers still count if they come.
+    fn note_overdue(&mut self, now: Instant) {
+        while let Some((due, rpc)) = self.recent.front().copied()
+            && due <= now
+        {
+            self.recent.pop_front();
+            let Some(call) = self.calls.get(&rpc) else { continue };
+            self.health.silent(due, call.brick);
+            match self.under_way.get_mut(&call.operation) {
+                Some(it) => it.on_trouble(call.brick, What::Silent, &mut Vec::new()),
+                None => _ = self.calls.remove(&rpc),
+            }
+        }
+    }
+
+    /// The operations on a table that ask its bricks.
+    pub fn asking_about(&self, table: TableId) -> Vec<OperationId> {
+        let asking = self.under_way.iter().filter(|(_, it)| it.order.table == table && it.is_asking());
+        asking.map(|(id, _)| *id).collect()
+    }
+
+    /// An operation that asks bricks: its table, its key, its bricks.
+    pub fn of(&self, id: OperationId) -> Option<(TableId, &[u8], &Arc<Bricks>)> {
+        self.under_way.get(&id).map(|it| (it.order.table, &it.order.key[..], &it.bricks))
+    }
+
+    /// Stops asking until `begin`. An open stamp is kept.
+    pub fn suspend(&mut self, id: OperationId) {
+        if let Some(it) = self.under_way.get_mut(&id) {
+            it.suspend();
+        }
+    }
+
+    /// Settles an operation later, if its fate is open.
+    pub fn token(&self, id: OperationId) -> Option<Token> {
+        self.under_way.get(&id).and_then(UnderWay::token)
+    }
+
+    /// An operation has ended.
+    pub fn forget(&mut self, now: Instant, id: OperationId) {
+        if self.under_way.remove(&id).is_none() {
+            return;
+        }
+        self.note_overdue(now);
+        let recent = self.recent.front().map(|(_, rpc)| *rpc);
+        // Calls that are not recent have been noted as overdue.
+        let is_old = |rpc: &RpcId| recent.is_none_or(|recent| *rpc < recent);
+        let old: Vec<RpcId> = self
+            .calls
+            .iter()
+            .take_while(|(rpc, _)| is_old(rpc))
+            .filter(|(_, call)| call.operation == id)
+            .map(|(rpc, _)| *rpc)
+            .collect();
+        old.iter().for_each(|rpc| _ = self.calls.remove(rpc));
+    }
+
+    /// Forgets bricks that hold nothing any more.
+    pub fn keep(&mut self, bricks: &BTreeSet<ServerId>) {
+        self.health.keep(|brick| bricks.contains(&brick));
+        if let Some(clock) = &mut self.clock {
+            clock.keep(|brick| bricks.contains(&ServerId(brick.0)));
+        }
+    }
+}

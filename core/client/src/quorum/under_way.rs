@@ -1,0 +1,360 @@
+//! One operation on a quorum table, from its first question to its end.
+//!
+//! The operation runs one of the register's machines at a time, and may begin anew: when it knows the time, when the
+//! key has moved to other bricks, when a stamp was refused for good. A put whose stamp is open goes on with this stamp.
+//!
+//! Invariant: a put takes a new stamp only when the one before it is known to be never committed.
+//!
+//! Not here: the bytes and the calls (`quorum`), the bricks of a key (`bricks`).
+
+use super::order::{Open, Order, Value, What};
+use crate::bricks::Bricks;
+use crate::outcome::{Cause, Outcome, Reply};
+use crate::token::Token;
+use crate::trouble::{Trouble, What as Problem, Who};
+use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
+use ramhold_quorum::{
+    Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, Written,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A brick that is silent for this long is asked again, and for a get another one is asked, too. Some ten times as long
+/// as a brick needs to write to its device.
+pub const AGAIN: Duration = Duration::from_millis(100);
+
+pub struct UnderWay {
+    pub order: Order,
+    pub bricks: Arc<Bricks>,
+    pub deadline: Instant,
+    machine: Machine,
+    open: Option<Open>,
+    /// The last trouble with each brick that has had no answer since.
+    troubles: BTreeMap<BrickId, Problem>,
+    /// The brick that told the last value.
+    value_from: ServerId,
+}
+
+enum Machine {
+    /// The operation waits for the table's description.
+    Waiting,
+    /// Too few bricks have told their time: all are asked.
+    Greeting {
+        again_at: Instant,
+    },
+    Put {
+        put: Put<Value>,
+        value: Option<Value>,
+    },
+    Get(Get<Value>),
+    /// An old token: nothing is written, all bricks are asked.
+    Settling(Get<Value>),
+}
+
+/// The next step of an operation.
+pub enum Next {
+    /// An answer is awaited, or the time that was asked for.
+    Wait,
+    End(Outcome),
+    /// The bricks do not hold the key.
+    Elsewhere(Trouble),
+    /// The operation begins anew at the same bricks, after a pause.
+    Anew(Trouble),
+}
+
+enum End {
+    Put(Written),
+    Got(Got<Value>),
+}
+
+impl UnderWay {
+    pub fn new((order, open): (Order, Option<Open>), bricks: Arc<Bricks>, deadline: Instant) -> UnderWay {
+        let (machine, value_from) = (Machine::Waiting, ServerId::NONE);
+        UnderWay { order, bricks, deadline, machine, open, troubles: BTreeMap::new(), value_from }
+    }
+
+    /// Begins, or begins anew. `ranked` are the bricks in the order in which a get asks them.
+    pub fn start(
+        &mut self,
+        now: Instant,
+        ranked: &[BrickId],
+        phases: Phases,
+        clock: &mut SessionClock,
+        outs: &mut Vec<Out<Value>>,
+    ) -> Next {
+        let is_known = match self.order.what {
+            What::Read => clock.now(now).is_some(),
+            What::Write { .. } | What::Remove | What::Resume => clock.is_known(ranked),
+        };
+        let Some(time) = clock.now(now).filter(|_| is_known) else {
+            self.greet(now, ranked, outs);
+            return Next::Wait;
+        };
+        let within = (self.deadline, AGAIN);
+        let known = "the clock is known";
+        if let Some(Open { stamp, value, begun }) = self.open.clone() {
+            let is_old = time.saturating_sub(begun) > u64::try_from(HORIZON.as_micros()).unwrap_or(u64::MAX);
+            if is_old {
+                let of = (ranked, self.bricks.thresholds, true);
+                let mut get = Get::new(now, of, clock, within).expect(known);
+                get.start(now, clock, outs);
+                self.machine = Machine::Settling(get);
+            } else {
+                let of = (ranked, self.bricks.thresholds);
+                let mut put = Put::resume(now, of, (stamp, value.clone(), begun), within);
+                put.start(now, clock, outs);
+                self.machine = Machine::Put { put, value };
+            }
+            return Next::Wait;
+        }
+        let value = match &self.order.what {
+            What::Read | What::Resume => {
+                let of = (ranked, self.bricks.thresholds, false);
+                let mut get = Get::new(now, of, clock, within).expect(known);
+                get.start(now, clock, outs);
+                self.machine = Machine::Get(get);
+                return Next::Wait;
+            }
+            What::Remove => None,
+            What::Write { bytes, expiry } => {
+                match expiry.map(|expiry| expiry.end(ClusterTime(time / 1000))).transpose() {
+                    Ok(expires) => Some(Value { bytes: bytes.clone(), expires }),
+                    Err(status) => {
+                        let detail = "the expiry is too far ahead".to_owned();
+                        return Next::End(Outcome::refused(status, Cause::Unsent, detail));
+                    }
+                }
+            }
+        };
+        let of = (ranked, self.bricks.thresholds);
+        let mut put = Put::new(now, of, (value.clone(), phases), clock, within).expect(known);
+        put.start(now, clock, outs);
+        self.machine = Machine::Put { put, value };
+        Next::Wait
+    }
+
+    /// Asks all bricks, for the time that they tell.
+    fn greet(&mut self, now: Instant, bricks: &[BrickId], outs: &mut Vec<Out<Value>>) {
+        let again_at = now + AGAIN;
+        outs.extend(bricks.iter().map(|to| Out::Send { to: *to, attempt: 0, ask: Ask::Stamp }));
+        outs.push(Out::WakeAt(again_at.min(self.deadline)));
+        self.machine = Machine::Greeting { again_at };
+    }
+
+    /// Whether the operation asks bricks, and does not wait for a description.
+    pub fn is_asking(&self) -> bool {
+        !matches!(self.machine, Machine::Waiting)
+    }
+
+    /// Whether the operation can begin now that more bricks have told their time.
+    pub fn has_greeted(&self, now: Instant, clock: &SessionClock) -> bool {
+        let is_known = match self.order.what {
+            What::Read => clock.now(now).is_some(),
+            What::Write { .. } | What::Remove | What::Resume => clock.is_known(&self.ids()),
+        };
+        is_known && matches!(self.machine, Machine::Greeting { .. })
+    }
+
+    pub fn ids(&self) -> Vec<BrickId> {
+        self.bricks.places.iter().map(|place| BrickId(place.brick.raw())).collect()
+    }
+
+    pub fn on_answer(
+        &mut self,
+        now: Instant,
+        attempt: u32,
+        answer: Answer<Value>,
+        clock: &mut SessionClock,
+        outs: &mut Vec<Out<Value>>,
+    ) -> Next {
+        self.troubles.remove(&answer.from);
+        if matches!(answer.said, Said::Value(..)) {
+            self.value_from = ServerId(answer.from.0);
+        }
+        let end = match &mut self.machine {
+            Machine::Waiting | Machine::Greeting { .. } => None,
+            Machine::Put { put, .. } => put.on_answer(now, attempt, answer, clock, outs).map(End::Put),
+            Machine::Get(get) | Machine::Settling(get) => {
+                get.on_answer(now, attempt, answer, clock, outs).map(End::Got)
+            }
+        };
+        end.map_or(Next::Wait, |end| self.end(now, end, clock))
+    }
+
+    /// A brick refuses to answer, or its answer is overdue.
+    pub fn on_trouble(&mut self, brick: ServerId, problem: Problem, outs: &mut Vec<Out<Value>>) {
+        let brick = BrickId(brick.raw());
+        self.troubles.insert(brick, problem);
+        match &mut self.machine {
+            // A brick that is late has a timer, and a put has asked all.
+            Machine::Get(get) | Machine::Settling(get) if problem != Problem::Silent => {
+                get.on_silent(brick, outs);
+            }
+            Machine::Get(_)
+            | Machine::Settling(_)
+            | Machine::Waiting
+            | Machine::Greeting { .. }
+            | Machine::Put { .. } => {}
+        }
+    }
+
+    pub fn on_time(&mut self, now: Instant, clock: &mut SessionClock, outs: &mut Vec<Out<Value>>) -> Next {
+        let end = match &mut self.machine {
+            Machine::Waiting => None,
+            Machine::Greeting { again_at } => {
+                let is_due = now >= *again_at;
+                if now >= self.deadline {
+                    let ids = self.ids();
+                    return Next::End(self.too_few(&ids));
+                }
+                if is_due {
+                    let ids = self.ids();
+                    self.greet(now, &ids, outs);
+                }
+                None
+            }
+            Machine::Put { put, .. } => put.on_time(now, clock, outs).map(End::Put),
+            Machine::Get(get) | Machine::Settling(get) => get.on_time(now, clock, outs).map(End::Got),
+        };
+        end.map_or(Next::Wait, |end| self.end(now, end, clock))
+    }
+
+    /// Stops asking, until `start`. An open stamp is kept.
+    pub fn suspend(&mut self) {
+        self.open = self.open();
+        self.machine = Machine::Waiting;
+    }
+
+    /// The put whose fate is open.
+    fn open(&self) -> Option<Open> {
+        match &self.machine {
+            Machine::Put { put, value } => {
+                let begun = put.begun();
+                put.open().map(|stamp| Open { stamp, value: value.clone(), begun })
+            }
+            Machine::Waiting | Machine::Greeting { .. } | Machine::Get(_) | Machine::Settling(_) => {
+                self.open.clone()
+            }
+        }
+    }
+
+    /// Settles the operation later, if its fate is open.
+    pub fn token(&self) -> Option<Token> {
+        self.open().map(|open| self.order.token(&open))
+    }
+
+    fn end(&mut self, now: Instant, end: End, clock: &SessionClock) -> Next {
+        let is_settling = matches!(self.machine, Machine::Settling(_));
+        let is_removal = match &self.order.what {
+            What::Read | What::Write { .. } => false,
+            What::Remove => true,
+            What::Resume => self.open.as_ref().is_some_and(|open| open.value.is_none()),
+        };
+        match end {
+            End::Put(Written::Done(stamp)) => Next::End(written(stamp, is_removal)),
+            End::Put(Written::Unknown(_)) => {
+                let silent = match &self.machine {
+                    Machine::Put { put, .. } => put.silent(),
+                    _ => Vec::new(),
+                };
+                Next::End(self.too_few(&silent))
+            }
+            End::Put(Written::NoQuorum(silent)) => Next::End(self.too_few(&silent)),
+            End::Got(Got::NoQuorum(silent)) => Next::End(self.too_few(&silent)),
+            End::Put(Written::WrongOwner(_)) | End::Got(Got::WrongOwner) => {
+                self.suspend();
+                Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)))
+            }
+            End::Put(Written::Never) => self.never("the key's bricks have something newer"),
+            End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal),
+            End::Got(Got::Found(stamp, value)) => {
+                // TODO when bricks remove expired values: commit the tombstone of expiry before the value is absent (C23).
+                // It is not built.
+                let millis = ClusterTime(clock.now(now).unwrap_or_default() / 1000);
+                let value = value.filter(|value| value.expires.is_none_or(|end| end > millis));
+                Next::End(self.found(stamp, value))
+            }
+            End::Got(Got::Contended) => {
+                let detail = "something newer was written to the key each time it was read".to_owned();
+                Next::End(match self.token() {
+                    None => Outcome::refused(Status::Retry, Cause::Deadline, detail),
+                    token => Outcome::Unknown { detail, token },
+                })
+            }
+        }
+    }
+
+    /// All bricks have told their newest value, and the newest of all is committed.
+    fn settle(&mut self, newest: Stamp, is_removal: bool) -> Next {
+        let Some(stamp) = self.open.as_ref().map(|open| open.stamp) else {
+            unreachable!("only an open put is settled");
+        };
+        match newest.cmp(&stamp) {
+            std::cmp::Ordering::Equal => Next::End(written(stamp, is_removal)),
+            std::cmp::Ordering::Less => self.never("no brick has it, and none stores it any more"),
+            std::cmp::Ordering::Greater => {
+                let detail = "the key was written again since, so nobody can tell any more".to_owned();
+                Next::End(Outcome::Unknown { detail, token: None })
+            }
+        }
+    }
+
+    /// The open stamp was never committed, and never will be.
+    fn never(&mut self, why: &str) -> Next {
+        self.open = None;
+        self.machine = Machine::Waiting;
+        if matches!(self.order.what, What::Resume) {
+            let detail = format!("the operation never took effect, and never will: {why}");
+            return Next::End(Outcome::refused(Status::WrongVersion, Cause::Answered, detail));
+        }
+        // The operation begins anew, with another stamp.
+        Next::Anew(self.trouble(Problem::Answered(Status::Retry)))
+    }
+
+    fn found(&self, stamp: Stamp, value: Option<Value>) -> Outcome {
+        let Some(Value { bytes, expires }) = value else {
+            let detail = format!("the key's bricks answered: {}", Status::NotFound);
+            return Outcome::refused(Status::NotFound, Cause::Answered, detail);
+        };
+        Outcome::Done(Reply::Read {
+            version: Version(stamp.time),
+            time: ClusterTime(stamp.time / 1000).seconds(),
+            expires,
+            value: Arc::try_unwrap(bytes).unwrap_or_else(|bytes| bytes.to_vec()),
+            answered_by: self.value_from,
+        })
+    }
+
+    /// The time is over, and these bricks are silent.
+    fn too_few(&self, silent: &[BrickId]) -> Outcome {
+        let thresholds = self.bricks.thresholds;
+        let needed = match (&self.machine, &self.order.what) {
+            (Machine::Settling(_), _) => thresholds.bricks(),
+            (_, What::Read) => thresholds.read(),
+            (_, What::Write { .. } | What::Remove | What::Resume) => thresholds.write(),
+        };
+        let all = thresholds.bricks();
+        let mut detail =
+            format!("{} of the key's {all} bricks answered, {needed} must", all - silent.len().min(all));
+        for place in self.bricks.places.iter().filter(|it| silent.contains(&BrickId(it.brick.raw()))) {
+            let what = self.troubles.get(&BrickId(place.brick.raw())).copied().unwrap_or(Problem::Silent);
+            let trouble = Trouble { who: Who::Brick(place.brick), addr: place.address.0, what };
+            detail.push_str(&format!("; {trouble}"));
+        }
+        match self.token() {
+            None => Outcome::refused(Status::NoQuorum, Cause::Deadline, detail),
+            token => Outcome::Unknown { detail, token },
+        }
+    }
+
+    fn trouble(&self, what: Problem) -> Trouble {
+        let place = self.bricks.places[0];
+        Trouble { who: Who::Brick(place.brick), addr: place.address.0, what }
+    }
+}
+
+fn written(stamp: Stamp, is_removal: bool) -> Outcome {
+    let version = Version(stamp.time);
+    Outcome::Done(if is_removal { Reply::Removed { version } } else { Reply::Written { version } })
+}
