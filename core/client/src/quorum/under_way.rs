@@ -253,18 +253,20 @@ impl UnderWay {
         };
         match end {
             End::Put(Written::Done(stamp)) => Next::End(written(stamp, is_removal)),
-            End::Put(Written::Unknown(_)) => {
-                let silent = match &self.machine {
-                    Machine::Put { put, .. } => put.silent(),
-                    _ => Vec::new(),
-                };
+            End::Put(Written::Unknown(stamp)) => {
+                let silent = self.stop_writing(Some(stamp));
                 Next::End(self.too_few(&silent))
             }
-            End::Put(Written::NoQuorum(silent)) => Next::End(self.too_few(&silent)),
-            End::Got(Got::NoQuorum(silent)) => Next::End(self.too_few(&silent)),
-            End::Put(Written::WrongOwner(_)) | End::Got(Got::WrongOwner) => {
+            End::Put(Written::WrongOwner(stamp)) => {
+                self.stop_writing(stamp);
+                Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)))
+            }
+            End::Got(Got::WrongOwner) => {
                 self.suspend();
                 Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)))
+            }
+            End::Put(Written::NoQuorum(silent)) | End::Got(Got::NoQuorum(silent)) => {
+                Next::End(self.too_few(&silent))
             }
             End::Put(Written::Never) => self.never("the key's bricks have something newer"),
             End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal),
@@ -283,6 +285,16 @@ impl UnderWay {
                 })
             }
         }
+    }
+
+    /// A put has ended without its end, and this stamp of it is open. Returns the bricks that are silent.
+    fn stop_writing(&mut self, stamp: Option<Stamp>) -> Vec<BrickId> {
+        let Machine::Put { put, value } = std::mem::replace(&mut self.machine, Machine::Waiting) else {
+            unreachable!("only a put ends as one");
+        };
+        let begun = put.begun();
+        self.open = stamp.map(|stamp| Open { stamp, value, begun });
+        put.silent()
     }
 
     /// All bricks have told their newest value, and the newest of all is committed.

@@ -1,6 +1,8 @@
 //! Conversations of one session with a cluster that is played by the test: what is sent, what is answered, how it ends.
 
 #[cfg(test)]
+mod bricks;
+#[cfg(test)]
 mod commits;
 mod coordinators;
 #[cfg(test)]
@@ -12,8 +14,12 @@ mod leases;
 #[cfg(test)]
 mod packing;
 #[cfg(test)]
+mod quorum;
+#[cfg(test)]
 mod random;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
+mod settling;
 #[cfg(test)]
 mod updates;
