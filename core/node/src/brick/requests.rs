@@ -54,7 +54,7 @@ impl BrickNode {
         match opcode.addressee() {
             Addressee::ForProcess(ForProcess::Ping) => {
                 let pong = Pong { server: self.view.me, list_version: 0, time_micros: None };
-                reply_with(effects, to, header, Status::Ok, &pong);
+                reply_with(effects, to, &self.of_cluster(header)?, Status::Ok, &pong);
                 Ok(())
             }
             Addressee::ForProcess(ForProcess::ProcessStatus) => {
@@ -72,7 +72,7 @@ impl BrickNode {
             }
             Addressee::ForCoordinator(ForCoordinator::TableDescribe) => {
                 let description = self.describe(&decode(body)?)?;
-                reply_with(effects, to, header, Status::Ok, &description);
+                reply_with(effects, to, &self.of_cluster(header)?, Status::Ok, &description);
                 Ok(())
             }
             Addressee::ForProcess(ForProcess::StateRead)
@@ -81,6 +81,15 @@ impl BrickNode {
             // The sender takes this brick for a server. Its own backup is nobody else's.
             Addressee::ForObject(_) | Addressee::ForMaster(_) => Err(Status::WrongOwner),
             Addressee::ForBackup(_) | Addressee::ForServer(_) => Err(Status::NotAllowed),
+        }
+    }
+
+    /// The header of a request with this cluster: a session may not know yet which cluster it speaks to.
+    fn of_cluster(&self, header: &Header) -> Result<Header, Status> {
+        if header.cluster.is_none() || header.cluster == self.view.cluster {
+            Ok(Header { cluster: self.view.cluster, ..*header })
+        } else {
+            Err(Status::WrongCluster)
         }
     }
 

@@ -1,6 +1,6 @@
 //! Runs with faults at random. `RAMHOLD_RUNS` says how many of each; a failure names its seed.
 
-use crate::host::Host;
+use crate::host::{DATE_MILLIS, Host};
 use crate::network::{Party, request};
 use crate::rig::{MILLI, Rig, Setting, TABLE};
 use ramhold_base::{KeyHash, ServerId, Status};
@@ -357,9 +357,16 @@ fn one_brick_whose_clock_is_an_hour_off_disturbs_nobody() {
         assert_eq!((rig.unknown, rig.failed), (0, 0));
         // It starts again, and has heard nobody yet.
         let wrong = rig.hosts.iter().position(|host| host.clock_off.abs() > 1000).unwrap();
-        rig.kill(wrong);
+        (0..3).for_each(|host| rig.kill(host));
         rig.start(wrong);
-        rig.run_until(Rig::all_serve);
+        rig.run_for(2500 * MILLI);
+        let bound = rig.hosts[wrong].node.as_ref().unwrap().brick.log().unwrap().bound();
+        assert!(
+            bound <= DATE_MILLIS * 1000 + rig.now / 1000,
+            "nobody has told the time, and stamps are forgotten"
+        );
+        (0..3).for_each(|host| rig.start_if_down(host));
+        rig.run_until(Rig::all_vote);
         rig.run_for(1000 * MILLI);
         rig.left = 300;
         (0..4).for_each(|client| rig.go_on(client));
