@@ -15,6 +15,9 @@ use ramhold_wire::bricks::{BrickAssignment, BrickTable};
 use ramhold_wire::quorum::{BrickPlace, BrickTablet};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The highest version that a brick is believed to have been given: versions never run out.
+const VERSION_BELIEVED_MAX: u64 = u64::MAX / 2;
+
 /// Notes that a table has changed for all its bricks.
 pub(crate) fn reassign(desk: &mut Desk, table: TableId) {
     let state = &mut desk.state;
@@ -29,6 +32,22 @@ pub(crate) fn reassign(desk: &mut Desk, table: TableId) {
     }
     desk.outbox.touch(Key::Meta);
     desk.outbox.touch(Key::QuorumTable(table));
+}
+
+/// A brick has taken a version that this state never gave it: the state is older than one that was lost. No version up to
+/// that one is given out any more, and the brick is assigned everything under a newer one.
+pub(crate) fn assign_anew(desk: &mut Desk, brick: ServerId, taken: u64) {
+    let meta = &mut desk.state.meta;
+    meta.assignments = meta.assignments.max(taken.min(VERSION_BELIEVED_MAX)) + 1;
+    if let Some(record) = desk.state.bricks.get_mut(&brick) {
+        record.assigned = meta.assignments;
+        desk.outbox.touch(Key::Meta);
+        desk.outbox.touch(Key::Brick(brick));
+    }
+    let has_it = |table: &&QuorumTableRecord| table.bricks().any(|other| other == brick);
+    let tables: Vec<TableId> =
+        desk.state.quorum_tables.values().filter(has_it).map(|table| table.id).collect();
+    tables.into_iter().for_each(|table| reassign(desk, table));
 }
 
 pub(crate) fn assignment(state: &State, brick: &BrickRecord) -> BrickAssignment {
@@ -63,10 +82,11 @@ pub(crate) fn siblings(state: &State, brick: ServerId) -> BTreeSet<ServerId> {
     shared.copied().filter(|other| *other != brick).collect()
 }
 
-/// The number of tablets of each brick, those of tables that are being dropped included.
+/// The number of tablets that each brick is to hold.
 pub(crate) fn tablets_by_brick(state: &State) -> BTreeMap<ServerId, u32> {
     let mut counts = BTreeMap::new();
-    for brick in state.quorum_tables.values().flat_map(QuorumTableRecord::bricks) {
+    let live = state.quorum_tables.values().filter(|table| !table.dropping);
+    for brick in live.flat_map(QuorumTableRecord::bricks) {
         *counts.entry(brick).or_default() += 1;
     }
     counts

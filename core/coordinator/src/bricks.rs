@@ -12,7 +12,7 @@
 //! Not here: the tables of bricks (`quorum_tables`), how far bricks have taken them (`taking`).
 //! Protocol: docs/protocols/quorum.md. Catalogue: I1, I6.
 
-use crate::assignment::{assignment, places, siblings};
+use crate::assignment::{assign_anew, assignment, places, siblings};
 use crate::claims::{are_labels, is_address};
 use crate::clock::millis;
 use crate::desk::Desk;
@@ -167,15 +167,24 @@ impl Bricks {
             record.log_bytes = message.log_bytes;
             desk.outbox.touch(Key::Brick(id));
         }
-        // A version that this state never gave out is of a state that was lost: the brick is assigned anew.
-        let told = if message.taken <= record.assigned { message.taken } else { 0 };
+        let assigned = record.assigned;
+        let told = if message.taken <= assigned { message.taken } else { 0 };
         // Within a life a brick only takes newer ones, but hellos may overtake each other.
         let same_life = before.filter(|before| before.life == message.life);
         let taken = same_life.map_or(told, |before| before.taken.max(told));
         if before.is_none_or(|before| before.taken != taken) {
             self.wake_at = Instant::ZERO;
         }
-        let assigned = record.assigned;
+        if message.taken > assigned {
+            let text = format!(
+                "{id} has taken version {} of its assignment, and this coordinator's state gave it {assigned} at most; the \
+                 state may be an old copy",
+                message.taken
+            );
+            desk.outbox.report(Level::Warn, text);
+            assign_anew(desk, id, message.taken);
+        }
+        let assigned = desk.state.bricks.get(&id).map_or(0, |record| record.assigned);
         let siblings = match self.heard.remove(&id) {
             Some(before) if before.siblings.0 == assigned => before.siblings,
             _ => (assigned, siblings(&desk.state, id).into_iter().collect()),

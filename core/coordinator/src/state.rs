@@ -141,7 +141,8 @@ impl State {
         let gone = self.gone.keys().next_back().is_some_and(|id| *id > self.meta.servers);
         let bricks = self.bricks.keys().next_back().is_some_and(|id| *id > self.meta.servers);
         let quorums = self.quorum_tables.keys().next_back().is_some_and(|id| *id > self.meta.tables);
-        let is_unknown = servers || tables || recoveries || leases || gone || bricks || quorums;
+        let unread = self.meta.assignments == 0 && !(self.bricks.is_empty() && self.quorum_tables.is_empty());
+        let is_unknown = servers || tables || recoveries || leases || gone || bricks || quorums || unread;
         if is_unknown || self.meta.cluster.is_none() {
             return Err(corrupt("meta", "it does not know ids that are in use"));
         }

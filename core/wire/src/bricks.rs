@@ -18,7 +18,7 @@ pub const PAGE_KEYS_MAX: usize = 1000;
 
 /// Brick to coordinator, once a second and when something has changed: I am here. A brick that has no id yet is given one,
 /// under its token always the same. `WrongCluster`: the directory is of another cluster. `NotInCluster`: the coordinator
-/// does not know such a brick. `NotAllowed`: another directory has this id.
+/// does not know such a brick. `NotAllowed`: another directory has this id. `Fenced`: a later life of it was heard.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BrickHello {
     /// Random, new with each start.

@@ -29,8 +29,8 @@ pub struct TableOptions {
     /// `LABEL_BYTES_MAX` bytes. None: any masters have them.
     #[n(4)]
     pub zone: Option<String>,
-    /// The table is held by a quorum of bricks, and by no master. `replicas` is 0 then, and `tablets` and `zone` count
-    /// for nothing.
+    /// The table is held by a quorum of bricks, and by no master. `replicas` is 0 and `zone` none then, and
+    /// `tablets` counts for nothing.
     #[n(5)]
     pub quorum: Option<QuorumOptions>,
 }
@@ -64,7 +64,8 @@ pub struct TableCreate {
     pub left_open: Option<LeftOpen>,
 }
 
-/// Answered when every tablet has an owner that serves it. `TooFewBackups`, with a `Shortage` as its body,
+/// Answered when every tablet has an owner that serves it; a quorum table, when max(W, R) bricks of each tablet have it
+/// on their devices. `TooFewBackups`, with a `Shortage` as its body,
 /// when the servers that are up cannot keep the table's replicas; then no table is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableCreated {
@@ -78,7 +79,7 @@ impl Message for TableCreate {
 }
 
 /// Client to coordinator, by id and under a number of the client's lease: drop the table. Answered when every
-/// owner has stopped serving, or is dead.
+/// owner has stopped serving, or is dead; a quorum table, when every brick of it that was heard lately has dropped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableDrop {
     #[n(0)]
@@ -113,7 +114,7 @@ impl Message for TableTruncate {
 }
 
 /// Client to coordinator, by id and under a number of the client's lease: cut or join tablets where they are.
-/// Answered when the tablets' owners have done so, or are dead. Rules: docs/protocols/tablets.md.
+/// Answered when the tablets' owners have done so, or are dead. `Unsupported` for a quorum table. Rules: docs/protocols/tablets.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableDivide {
     #[n(0)]

@@ -3,6 +3,7 @@
 use crate::brick_rig::*;
 use crate::harness::*;
 use ramhold_base::{KeyHash, ServerId, Status, TableId};
+use ramhold_wire::Header;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::BrickTablet;
 use ramhold_wire::shortage::{DomainLevel, Shortage};
@@ -38,11 +39,11 @@ fn a_table_is_answered_when_enough_bricks_of_each_tablet_have_it() {
         let message = create("t", quorum(3, write, read));
         assert_eq!(world.client(&message), None);
         assert_eq!(held(&mut world, "t"), [[1, 2, 3], [4, 5, 6]]);
-        for index in 0..enough {
-            let assignment = all[index].hello(&mut world).assignment.expect("a tablet");
+        for brick in &mut all[..enough] {
+            let assignment = brick.hello(&mut world).assignment.expect("a tablet");
             assert_eq!(world.client(&message), None, "it was told, and says nothing yet");
-            all[index].message.taken = assignment.version;
-            all[index].hello(&mut world);
+            brick.message.taken = assignment.version;
+            brick.hello(&mut world);
         }
         for brick in &mut all[3..2 + enough] {
             brick.take(&mut world);
@@ -286,9 +287,14 @@ fn what_a_brick_has_taken_counts_by_its_life_and_by_versions_that_were_given_out
     let message = create("t", quorum(1, 1, 1));
     assert_eq!(world.client(&message), None);
     // A version of a state that was lost: the brick is assigned anew.
-    all[0].message.taken = 1000;
-    assert!(all[0].hello(&mut world).assignment.is_some());
-    assert_eq!(world.client(&message), None);
+    for taken in [1000, u64::MAX] {
+        all[0].message.taken = taken;
+        let assigned = all[0].hello(&mut world).assignment.unwrap();
+        assert_eq!(assigned.tablets.len(), 1);
+        assert!(assigned.version > 1000, "a brick may pass over what is older than what it has");
+        assert_eq!(world.client(&message), None);
+        assert!(world.reports.iter().any(|report| report.contains("may be an old copy")));
+    }
     all[0].take(&mut world);
     assert!(world.client(&message).unwrap().is_ok());
     let drop = TableDrop { table: TableId(1) };
@@ -335,6 +341,28 @@ fn a_table_is_described_by_name_and_by_id_and_is_listed() {
     // One name, one table, of whatever kind.
     assert_eq!(world.client_anew(&create("masters", quorum(3, 2, 2))), Some(Err(Status::TableExists)));
     assert_eq!(world.client_anew(&create("bricks", buffered(1, 1))), Some(Err(Status::TableExists)));
+}
+
+// A1, I1: an assignment has to fit a frame.
+#[test]
+fn the_number_of_tablets_of_a_brick_is_bounded() {
+    let mut world = World::new();
+    let mut all = bricks(&mut world, 1);
+    let longest = "x".repeat(250);
+    let asked = |world: &mut World, index: u32| {
+        let number = world.number();
+        let header = Header { unacknowledged: number.sequence, ..number };
+        world.ask_as(CLIENT, header, &create(&format!("{index:05}{longest}"), quorum(1, 1, 1)))
+    };
+    for index in 0..4096 {
+        assert_eq!(asked(&mut world, index), None);
+    }
+    assert_eq!(asked(&mut world, 4096), Some(Err(Status::TooManyTables)));
+    all[0].take(&mut world);
+    assert_eq!(all[0].assignment.tablets.len(), 4096, "all of them in one answer");
+    assert_eq!(world.client(&TableDrop { table: TableId(7) }), None);
+    all[0].take(&mut world);
+    made(&mut world, &mut all, "there is room again", quorum(1, 1, 1));
 }
 
 // A1, I1
