@@ -7,8 +7,8 @@ use crate::commands::{
     accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator,
     coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
     object::Delete, object::Get, object::Increment, object::Put, plan::Plan, recoveries::Recoveries,
-    scan::Export, scan::Scan, server, server::Server, status::Status, stop, stop::Stop, table::Table,
-    topology::TopologyCommand, verify::Verify,
+    resume::Resume, scan::Export, scan::Scan, server, server::Server, status::Status, stop, stop::Stop,
+    table::Table, topology::TopologyCommand, verify::Verify,
 };
 use crate::failure::Failure;
 use crate::global::Global;
@@ -88,6 +88,7 @@ pub enum Command {
     Get(Get),
     Incr(Increment),
     Del(Delete),
+    Resume(Resume),
     Scan(Scan),
     Export(Export),
     Import(Import),
@@ -117,6 +118,7 @@ impl Cli {
             Command::Get(get) => get.run(&global),
             Command::Incr(increment) => increment.run(&global),
             Command::Del(delete) => delete.run(&global),
+            Command::Resume(resume) => resume.run(&global),
             Command::Scan(scan) => scan.run(&global),
             Command::Export(export) => export.run(&global),
             Command::Import(import) => import.run(&global),

@@ -10,6 +10,7 @@ pub mod import;
 pub mod object;
 pub mod plan;
 pub mod recoveries;
+pub mod resume;
 pub mod scan;
 pub mod server;
 pub mod status;

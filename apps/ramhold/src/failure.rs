@@ -10,6 +10,9 @@ pub const REFUSED: u8 = 3;
 pub const UNKNOWN: u8 = 4;
 pub const UNREACHABLE: u8 = 5;
 
+/// A token up to this length is an argument of a command. Linux takes 128 KiB.
+const TOKEN_ARGUMENT_BYTES_MAX: usize = 100 * 1024;
+
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -73,11 +76,20 @@ impl From<Error> for Failure {
                 return Failure::new(code, format!("{error}; {}", shortage.remedy()));
             }
             Error::Refused { status, .. } => way_out(*status),
+            Error::Unknown { token: Some(token), .. } => {
+                let token = token.to_string();
+                let way_out = if token.len() <= TOKEN_ARGUMENT_BYTES_MAX {
+                    format!("settle it with 'ramhold resume {token}'")
+                } else {
+                    format!("settle it with 'ramhold resume -', which reads this token from stdin: {token}")
+                };
+                return Failure::new(code, format!("{error}; {way_out}"));
+            }
             Error::TableDiffers { .. } => {
                 "choose another name, or change durability and replicas with 'ramhold table alter'"
             }
             Error::Unreachable { .. } => "start a coordinator there, or name another one with --cluster",
-            Error::Unknown { .. } => "check whether it took effect before you repeat it",
+            Error::Unknown { token: None, .. } => "check whether it took effect before you repeat it",
             Error::Address { .. } | Error::Start(_) | Error::UnexpectedReply => "",
         };
         let separator = if way_out.is_empty() { "" } else { "; " };
@@ -91,6 +103,7 @@ fn way_out(status: Status) -> &'static str {
         Status::UnknownTable => "'ramhold table list' shows the tables, 'ramhold table create' creates one",
         Status::TableExists => "choose another name, or give --if-absent",
         Status::TooFewBackups => "start more servers, or use a table with fewer replicas",
+        Status::NoQuorum => "start the bricks that are down, or try again when they answer",
         Status::Recovering => "'ramhold recoveries' shows the progress; try again later",
         Status::WrongCluster => {
             "the servers belong to another cluster than the coordinator of --cluster; check --cluster"
@@ -131,7 +144,7 @@ mod tests {
         assert_eq!(refused(Status::NotFound).code, NOT_FOUND);
         assert_eq!(refused(Status::OutOfMemory).code, REFUSED);
         assert_eq!(refused(Status::UnknownTable).code, REFUSED);
-        assert_eq!(Failure::from(Error::Unknown { detail: String::new() }).code, UNKNOWN);
+        assert_eq!(Failure::from(Error::Unknown { detail: String::new(), token: None }).code, UNKNOWN);
         assert_eq!(Failure::from(Error::Unreachable { detail: String::new() }).code, UNREACHABLE);
         assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).code, 0);
     }

@@ -191,7 +191,7 @@ impl Client {
     /// with `WrongVersion` if it never did and never will; `Unknown` again, with or without a token, if that cannot be told.
     /// A token that is less than a minute old may make it take effect.
     pub fn resume(&mut self, token: Token) -> Result<Version, Error> {
-        match self.complete(Operation::Resume { token })? {
+        match self.complete(Operation::Resume { token: Box::new(token) })? {
             Reply::Written { version } | Reply::Removed { version } => Ok(version),
             _ => Err(Error::UnexpectedReply),
         }

@@ -52,7 +52,7 @@ impl Error {
             Outcome::Refused { status, version, shortage, detail, .. } => {
                 Err(Error::Refused { status, version, shortage, detail })
             }
-            Outcome::Unknown { detail, token } => Err(Error::Unknown { detail, token: token.map(Box::new) }),
+            Outcome::Unknown { detail, token } => Err(Error::Unknown { detail, token }),
         }
     }
 }

@@ -70,7 +70,7 @@ pub enum Operation {
     /// `WrongVersion` if it never did and never will; unknown otherwise. A token that is less than a minute old may
     /// make it take effect.
     Resume {
-        token: Token,
+        token: Box<Token>,
     },
     /// Adds to the number that an object holds as text. An absent object counts for zero. The object's expiry
     /// does not change. Refused with `NotANumber` or `OutOfRange` when the sum cannot be made.

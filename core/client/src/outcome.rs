@@ -40,7 +40,7 @@ pub enum Outcome {
         detail: String,
         /// Settles the outcome later, if the operation put a value into a quorum table or removed one, and the outcome
         /// can be settled (`Operation::Resume`).
-        token: Option<Token>,
+        token: Option<Box<Token>>,
     },
 }
 

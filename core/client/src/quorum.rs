@@ -85,26 +85,29 @@ impl Quorum {
         std::mem::take(&mut self.posts)
     }
 
-    /// Takes an operation in that has not asked any brick yet. `Err`: its end.
+    /// Takes an operation in that has not asked any brick yet. Returns its end if it cannot begin.
     pub fn enter(
         &mut self,
         (id, operation, cluster): (OperationId, &mut Operation, ClusterId),
         bricks: &Arc<Bricks>,
         deadline: Instant,
-    ) -> Result<(), Outcome> {
+    ) -> Option<Outcome> {
         if self.under_way.contains_key(&id) {
-            return Ok(());
+            return None;
         }
         if let Operation::Resume { token } = operation
             && token.cluster != cluster
         {
             let detail = format!("the token belongs to cluster {}, this is {cluster}", token.cluster);
-            return Err(Outcome::refused(Status::WrongCluster, Cause::Unsent, detail));
+            return Some(Outcome::refused(Status::WrongCluster, Cause::Unsent, detail));
         }
-        let order = Order::take(cluster, operation)
-            .map_err(|why| Outcome::refused(Status::Unsupported, Cause::Unsent, why.to_owned()))?;
-        self.under_way.insert(id, UnderWay::new(order, bricks.clone(), deadline));
-        Ok(())
+        match Order::take(cluster, operation) {
+            Ok(order) => {
+                self.under_way.insert(id, UnderWay::new(order, bricks.clone(), deadline));
+                None
+            }
+            Err(why) => Some(Outcome::refused(Status::Unsupported, Cause::Unsent, why.to_owned())),
+        }
     }
 
     /// Begins an operation, or begins it anew, at these bricks.
@@ -267,7 +270,7 @@ impl Quorum {
     }
 
     /// Settles an operation later, if its fate is open.
-    pub fn token(&self, id: OperationId) -> Option<Token> {
+    pub fn token(&self, id: OperationId) -> Option<Box<Token>> {
         self.under_way.get(&id).and_then(UnderWay::token)
     }
 

@@ -338,7 +338,7 @@ impl Worker {
                     };
                 }
                 Error::Unreachable { .. } => {}
-                Error::Unknown { detail } => return Outcome::Unknown { detail },
+                Error::Unknown { detail, .. } => return Outcome::Unknown { detail },
                 other => return Outcome::Unknown { detail: other.to_string() },
             }
         }

@@ -65,7 +65,7 @@ impl Order {
             }
             Operation::Remove { table, key, .. } => (*table, key.clone(), What::Remove, None),
             Operation::Resume { token } => {
-                let Token { table, stamp, expires, begun, .. } = *token;
+                let Token { table, stamp, expires, begun, .. } = **token;
                 let bytes = token.value.take();
                 let value = bytes.map(|bytes| Value { bytes: Arc::new(bytes), expires });
                 (table, token.key.clone(), What::Resume, Some(Open { stamp, value, begun }))

@@ -240,8 +240,8 @@ impl UnderWay {
     }
 
     /// Settles the operation later, if its fate is open.
-    pub fn token(&self) -> Option<Token> {
-        self.open().map(|open| self.order.token(&open))
+    pub fn token(&self) -> Option<Box<Token>> {
+        self.open().map(|open| Box::new(self.order.token(&open)))
     }
 
     fn end(&mut self, now: Instant, end: End, clock: &SessionClock) -> Next {

@@ -34,7 +34,7 @@ impl Session {
             return self.end(now, id, outcome);
         };
         let operation = (id, &mut running.operation, self.cluster);
-        if let Err(outcome) = self.quorum.enter(operation, &bricks, running.deadline) {
+        if let Some(outcome) = self.quorum.enter(operation, &bricks, running.deadline) {
             return self.end(now, id, outcome);
         }
         running.attempt_count = running.attempt_count.saturating_add(1);

@@ -223,5 +223,5 @@ pub fn written_stamp(asked: &[Asked]) -> Stamp {
 }
 
 pub fn resume(token: &ramhold_client_core::Token) -> Operation {
-    Operation::Resume { token: token.clone() }
+    Operation::Resume { token: Box::new(token.clone()) }
 }
