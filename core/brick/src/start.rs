@@ -241,8 +241,9 @@ mod tests {
     use super::*;
     use crate::BrickConfig;
     use crate::state::{BrickState, StreamState};
-    use ramhold_base::{ClusterId, ClusterTime, Rng, Stamp};
+    use ramhold_base::{ClusterId, ClusterTime, KeyHash, Rng, Stamp, TableId};
     use ramhold_log::{Geometry, Log, Purpose, QuorumRecord};
+    use ramhold_wire::control::Address;
     use ramhold_wire::membership::Durability;
 
     const STREAM: StreamId = StreamId(1);
@@ -251,7 +252,8 @@ mod tests {
 
     fn store() -> Store {
         let geometry = Geometry { segment_bytes: 16 * 1024, seglet_bytes: 1024 };
-        let config = BrickConfig::new(geometry, 256 * 1024, 1 << 16);
+        let address = Address("127.0.0.1:1".parse().expect("an address"));
+        let config = BrickConfig::new(address, geometry, 256 * 1024, 1 << 16);
         let stream = StreamState { stream: STREAM, durability: Durability::Buffered };
         let state = BrickState {
             cluster: ClusterId(1),
@@ -263,6 +265,8 @@ mod tests {
             tablets: Vec::new(),
             lives: Vec::new(),
             streams: vec![stream],
+            taken: 0,
+            place: 0,
         };
         Store::new(&config, vec![0; config.log_bytes as usize], &state, &mut Rng::new(1))
     }

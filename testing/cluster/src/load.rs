@@ -338,8 +338,8 @@ impl Worker {
                     };
                 }
                 Error::Unreachable { .. } => {}
-                Error::Unknown { detail, .. } => return Outcome::Unknown { detail },
-                other => return Outcome::Unknown { detail: other.to_string() },
+                Error::Unknown { detail, token } => return Outcome::Unknown { detail, token },
+                other => return Outcome::Unknown { detail: other.to_string(), token: None },
             }
         }
     }

@@ -273,6 +273,11 @@ fn random_histories_with_restarts_find_every_record_and_every_stamp() {
     assert!(passes > 300 && restarts > 500, "{passes} passes, {restarts} restarts");
 }
 
+/// All tables are held.
+fn held(table: TableId, key: &[u8]) -> Option<KeyHash> {
+    Some(hash_of(table, key))
+}
+
 fn adopted(bytes: &[u8], id: SegmentId, config: LogConfig) -> Result<u64, NotAdopted> {
     let mut log = empty_log(config);
     let adopted = log.adopt(STREAM, id, bytes, &held, &mut |_, _, _| {});
@@ -307,4 +312,18 @@ fn what_is_not_this_log_is_not_adopted() {
     let id = master.log.head_segment(crate::harness::STREAM).unwrap();
     let bytes = segment_bytes(&master.log, id);
     assert!(matches!(adopted(&bytes, id, ours), Err(NotAdopted::Corrupt { .. })));
+}
+
+// A1: the keys of a dropped table do not come back with a start.
+#[test]
+fn records_of_a_table_that_is_not_held_are_dead() {
+    let mut rig = Rig::new(2);
+    (0..20).for_each(|_| rig.store());
+    let id = rig.log.head_segment(STREAM).unwrap();
+    let bytes = segment_bytes(&rig.log, id);
+    let mut log = empty_log(brick_config());
+    log.adopt(STREAM, id, &bytes, &|_, _| None, &mut |_, _, _| panic!("nothing is superseded")).unwrap();
+    let segment = log.segment(id).unwrap();
+    assert_eq!((log.key_count(), segment.live_bytes, segment.live_count), (0, 0, 0));
+    log.check_invariants();
 }
