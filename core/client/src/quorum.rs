@@ -53,12 +53,14 @@ struct Call {
     operation: OperationId,
     brick: ServerId,
     addr: SocketAddr,
+    round: u32,
     attempt: u32,
 }
 
 /// A question that goes out at the end of the step.
 pub struct Post {
     operation: OperationId,
+    round: u32,
     attempt: u32,
     pub brick: ServerId,
     pub addr: SocketAddr,
@@ -157,15 +159,16 @@ impl Quorum {
             let Some(place) = place else { continue };
             let (brick, addr, table, key) =
                 (place.brick, place.address.0, it.order.table, it.order.key.clone());
-            self.posts.push(Post { operation, attempt, brick, addr, table, key, ask });
+            let round = it.round;
+            self.posts.push(Post { operation, round, attempt, brick, addr, table, key, ask });
         }
         Progress { operation, next, wake, is_contradicted: false }
     }
 
     /// A question went out.
     pub fn sent(&mut self, now: Instant, rpc: RpcId, post: &Post) {
-        let Post { operation, attempt, brick, addr, .. } = *post;
-        self.calls.insert(rpc, Call { operation, brick, addr, attempt });
+        let Post { operation, round, attempt, brick, addr, .. } = *post;
+        self.calls.insert(rpc, Call { operation, brick, addr, round, attempt });
         self.recent.push_back((now + AGAIN, rpc));
     }
 
@@ -185,7 +188,7 @@ impl Quorum {
         let clock = self.clock.as_mut().expect("made with the first operation");
         let answer = answer(call.brick, reply);
         clock.hear(now, answer.from, answer.clock);
-        let it = self.under_way.get_mut(&call.operation)?;
+        let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
         let is_contradicted = answer.epoch > it.bricks.epoch;
         let mut outs = Vec::new();
         let next = it.on_answer(now, call.attempt, answer, clock, &mut outs);
@@ -200,7 +203,7 @@ impl Quorum {
     /// A brick will not answer this question.
     fn on_trouble(&mut self, now: Instant, call: &Call, what: What) -> Option<Progress> {
         self.health.silent(now, call.brick);
-        let it = self.under_way.get_mut(&call.operation)?;
+        let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
         let mut outs = Vec::new();
         it.on_trouble(call.brick, what, &mut outs);
         // The brick may hold the table no more, or listen elsewhere.
@@ -245,8 +248,10 @@ impl Quorum {
             let Some(call) = self.calls.get(&rpc) else { continue };
             self.health.silent(due, call.brick);
             match self.under_way.get_mut(&call.operation) {
-                Some(it) => it.on_trouble(call.brick, What::Silent, &mut Vec::new()),
-                None => _ = self.calls.remove(&rpc),
+                Some(it) if it.round == call.round => {
+                    it.on_trouble(call.brick, What::Silent, &mut Vec::new());
+                }
+                _ => _ = self.calls.remove(&rpc),
             }
         }
     }

@@ -4,7 +4,9 @@
 //! repairs: it writes the value with its own stamp to those that lack it. A value that it returns is committed, so no
 //! later get can return an older one. If the quorum has it, and single bricks lack it, they are repaired on the side.
 //!
-//! Source: docs/protocols/quorum.md, rule 7.
+//! Not here: the replacement of bricks that are silent (`get::replace`). Source: docs/protocols/quorum.md, rule 7.
+
+mod replace;
 
 use crate::GET_TRIES;
 use crate::clock::SessionClock;
@@ -136,45 +138,6 @@ impl<V: Clone + PartialEq> Get<V> {
         answer
     }
 
-    /// A brick has refused to answer, or its connection is gone. Another one is asked at once, instead of when its
-    /// patience is over. The brick itself is asked again then.
-    pub fn on_silent(&mut self, brick: BrickId, outs: &mut Vec<Out<V>>) {
-        let attempt = self.attempt;
-        match &self.phase {
-            Phase::Asking => {
-                let owes = self.value_from == Some(brick) && !self.has_value(brick);
-                let is_silent = self.asked.contains(&brick) && !self.stamps.has(&self.lives, brick);
-                if !owes && !is_silent {
-                    return;
-                }
-                let fresh = self.bricks.iter().copied().find(|it| !self.asked.contains(it));
-                let value_from = if owes { self.other_for_value(brick, fresh) } else { self.value_from };
-                let is_new = |it: &BrickId| Some(*it) == fresh || (owes && *it != brick);
-                let mut to_ask: Vec<BrickId> = value_from.filter(is_new).into_iter().collect();
-                if is_silent && fresh.is_some() && fresh != value_from {
-                    to_ask.extend(fresh);
-                }
-                self.asked.extend(to_ask.iter().filter(|it| Some(**it) == fresh));
-                self.value_from = value_from;
-                outs.extend(to_ask.into_iter().map(|to| {
-                    let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
-                    Out::Send { to, attempt, ask }
-                }));
-            }
-            Phase::Repairing { to_all, .. } if !*to_all => {
-                let before = self.to_repair();
-                if !before.contains(&brick) {
-                    return;
-                }
-                if let Phase::Repairing { to_all, .. } = &mut self.phase {
-                    *to_all = true;
-                }
-                self.repair_those(outs, |to| !before.contains(&to));
-            }
-            Phase::Repairing { .. } | Phase::Ended => {}
-        }
-    }
-
     /// The time has come that was asked for. Returns the end of the get.
     pub fn on_time(&mut self, now: Instant, clock: &SessionClock, outs: &mut Vec<Out<V>>) -> Option<Got<V>> {
         if self.phase == Phase::Ended || now < self.wake_at.min(self.deadline) {
@@ -246,49 +209,6 @@ impl<V: Clone + PartialEq> Get<V> {
             Out::Send { to: *to, attempt, ask }
         }));
         self.wake(now, outs);
-    }
-
-    /// Asks those again that are silent, and for each of them one more brick: also for one that does not hold the key, and
-    /// for one that owes a value.
-    fn ask_on(&mut self, outs: &mut Vec<Out<V>>) {
-        let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
-        let is_silent = |brick: BrickId| !self.stamps.has(&self.lives, brick);
-        let owes = self.value_from.filter(|from| !self.has_value(*from));
-        let missing =
-            self.asked.iter().filter(|it| is_silent(**it) || is_stranger(**it) || owes == Some(**it));
-        let replaced = self.asked.len() - self.reads.min(self.asked.len());
-        let more = missing.count().saturating_sub(replaced);
-        let silent: Vec<BrickId> = self.asked.iter().copied().filter(|brick| is_silent(*brick)).collect();
-        let fresh: Vec<BrickId> =
-            self.bricks.iter().copied().filter(|it| !self.asked.contains(it)).take(more).collect();
-        let mut value_from = self.value_from;
-        if let Some(from) = owes {
-            value_from = self.other_for_value(from, fresh.first().copied());
-        }
-        let attempt = self.attempt;
-        let mut to_ask: Vec<BrickId> = silent.into_iter().chain(fresh.iter().copied()).collect();
-        to_ask.extend(value_from.filter(|from| !to_ask.contains(from) && !self.has_value(*from)));
-        outs.extend(to_ask.into_iter().map(|to| {
-            let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
-            Out::Send { to, attempt, ask }
-        }));
-        self.value_from = value_from;
-        self.asked.extend(fresh);
-    }
-
-    /// The brick that is asked for a value which `from` does not tell: one that has the newest, or one that was not
-    /// asked.
-    fn other_for_value(&self, from: BrickId, fresh: Option<BrickId>) -> Option<BrickId> {
-        let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
-        let newest = self.newest().1;
-        let holds =
-            |brick: BrickId| !newest.is_none() && self.has_told(brick, |said| Self::is_holder(said, newest));
-        let after = self.bricks.iter().position(|brick| *brick == from).map_or(0, |at| at + 1);
-        let around: Vec<BrickId> =
-            self.bricks[after..].iter().chain(&self.bricks[..after]).copied().collect();
-        let others = || around.iter().copied().filter(|brick| *brick != from);
-        let other = others().find(|brick| holds(*brick)).or(fresh);
-        other.or_else(|| others().find(|brick| !is_stranger(*brick))).or(Some(from))
     }
 
     fn has_value(&self, brick: BrickId) -> bool {

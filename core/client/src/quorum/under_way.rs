@@ -28,6 +28,9 @@ pub struct UnderWay {
     pub order: Order,
     pub bricks: Arc<Bricks>,
     pub deadline: Instant,
+    /// Counts the machines. Answers to the questions of an earlier one mean nothing to the present one, which may have
+    /// another stamp under the same number of an attempt.
+    pub round: u32,
     machine: Machine,
     open: Option<Open>,
     /// The last trouble with each brick that has had no answer since.
@@ -71,7 +74,8 @@ enum End {
 impl UnderWay {
     pub fn new((order, open): (Order, Option<Open>), bricks: Arc<Bricks>, deadline: Instant) -> UnderWay {
         let (machine, value_from) = (Machine::Waiting, ServerId::NONE);
-        UnderWay { order, bricks, deadline, machine, open, troubles: BTreeMap::new(), value_from }
+        let (round, troubles) = (0, BTreeMap::new());
+        UnderWay { order, bricks, deadline, round, machine, open, troubles, value_from }
     }
 
     /// Begins, or begins anew. `ranked` are the bricks in the order in which a get asks them.
@@ -83,6 +87,7 @@ impl UnderWay {
         clock: &mut SessionClock,
         outs: &mut Vec<Out<Value>>,
     ) -> Next {
+        self.round += 1;
         let is_known = match self.order.what {
             What::Read => clock.now(now).is_some(),
             What::Write { .. } | What::Remove | What::Resume => clock.is_known(ranked),

@@ -16,6 +16,8 @@ mod packing;
 #[cfg(test)]
 mod quorum;
 #[cfg(test)]
+mod quorum_tables;
+#[cfg(test)]
 mod random;
 #[cfg(test)]
 mod routing;
