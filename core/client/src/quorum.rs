@@ -9,7 +9,7 @@
 //! - who answered lately changes the order and the phases, never N, W or R.
 //!
 //! Not here: the register (core/quorum), the life of one operation (`under_way`), its timer and its deadline
-//! (`session::asking`). Protocol: docs/protocols/quorum.md. Catalogue: I1, I2.
+//! (`session::asking`). Protocol: docs/protocols/quorum.md. Catalogue: I1-I3.
 
 mod health;
 mod order;

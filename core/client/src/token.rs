@@ -8,7 +8,7 @@
 //! (time u64, session u64), begun u64, flags u8 (1: a value, 2: the value has an end), key length u16, end u64 if flag 2
 //! is set, key, value, CRC-32C u32 of everything before it.
 //!
-//! Not here: settling it (`quorum`). Protocol: docs/protocols/quorum.md, rule 8. Catalogue: I1.
+//! Not here: settling it (`quorum`). Protocol: docs/protocols/quorum.md, rule 8. Catalogue: I3.
 
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc;
@@ -243,7 +243,7 @@ mod tests {
         vec![whole, bare, removal, large]
     }
 
-    // I1
+    // I3
     #[test]
     fn the_text_of_a_token_is_one_word_and_gives_the_token_back() {
         for token in tokens() {
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    // I1
+    // I3
     #[test]
     fn every_cut_and_every_changed_character_is_refused() {
         for token in &tokens()[..3] {
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    // I1
+    // I3
     #[test]
     fn a_later_version_and_a_stamp_that_no_put_has_are_refused() {
         let mut bytes = tokens()[0].encode();

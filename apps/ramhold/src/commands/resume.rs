@@ -1,4 +1,4 @@
-//! `resume`: settles a put or a removal in a quorum table whose outcome was unknown (I1).
+//! `resume`: settles a put or a removal in a quorum table whose outcome was unknown (I3).
 
 use crate::failure::{self, Failure};
 use crate::global::Global;
@@ -78,7 +78,7 @@ mod tests {
         Error::Refused { status, version: None, shortage: None, detail: detail.to_owned() }
     }
 
-    // I1
+    // I3
     #[test]
     fn each_end_of_a_token_has_its_exit_code() {
         let never = settled("k", refused(Status::WrongVersion, "it never took effect"));

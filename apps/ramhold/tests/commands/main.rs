@@ -20,6 +20,8 @@ mod processor;
 #[cfg(test)]
 mod redis;
 #[cfg(test)]
+mod resuming;
+#[cfg(test)]
 mod terminal;
 // The tests of the client library use the same played cluster.
 #[cfg(test)]

@@ -4,3 +4,5 @@
 mod client;
 #[cfg(test)]
 mod played;
+#[cfg(test)]
+mod quorum;

@@ -7,9 +7,11 @@
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
     ClusterId, ClusterTime, ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Machine,
-    Peer, RecoveryId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
+    Peer, RecoveryId, SegmentId, Sequence, ServerId, ShardId, Stamp, Status, StreamId, TableId, Term,
+    Version,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, StopHandle};
+use ramhold_wire::ask::{AskReply, AskRequest, AskSaid, AskWhat, StampedValue};
 use ramhold_wire::commit::{CommitAction, CommitRequest};
 use ramhold_wire::control::{Address, Empty, decode, encode_into};
 use ramhold_wire::count::{CountReply, CountRequest};
@@ -19,6 +21,7 @@ use ramhold_wire::data::{
 use ramhold_wire::lease::{LeaseOpen, LeaseOpened, LeaseRenewed};
 use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::multi::{MultiRequest, encode_answer};
+use ramhold_wire::quorum::{BrickPlace, BrickTablet};
 use ramhold_wire::scan::{ScanHead, ScanRequest, encode_object_head};
 use ramhold_wire::status::{
     BackupReport, BackupStatus, ClusterStatus, GoneReport, LossReport, Pong, ProcessStatus, Recoveries,
@@ -34,6 +37,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
+const BRICKS: [ServerId; 3] = [ServerId(11), ServerId(12), ServerId(13)];
+
 /// How the played server misbehaves.
 #[derive(Clone, Copy, Default)]
 pub struct Mischief {
@@ -43,6 +48,8 @@ pub struct Mischief {
     pub break_every: u64,
     /// Every write is refused with this.
     pub refuse_writes: Option<Status>,
+    /// So many writes to bricks are refused with `NotReady`, except those to the first brick.
+    pub refuse_brick_writes: u64,
     /// The servers stand at places 00, 01, ... of this network.
     pub topology: Option<&'static str>,
 }
@@ -97,6 +104,9 @@ struct Cluster {
     time: u32,
     requests: u64,
     writes: u64,
+    /// The stamps and values of bricks.
+    stored: BTreeMap<(ServerId, TableId, Vec<u8>), (Stamp, Option<Vec<u8>>)>,
+    brick_writes_refused: u64,
     pages: u64,
     loss_is_acknowledged: bool,
     is_forgotten: bool,
@@ -172,6 +182,9 @@ impl Cluster {
     }
 
     fn respond(&mut self, opcode: Opcode, header: &Header, body: &[u8]) -> Answer {
+        if opcode == Opcode::Ask {
+            return self.ask(header.target, &AskRequest::decode(body).unwrap());
+        }
         self.writes += u64::from(opcode == Opcode::Write);
         let is_broken = opcode == Opcode::Write && every(self.writes, self.mischief.break_every);
         let answer = self.respond_unbroken(opcode, header, body);
@@ -304,8 +317,43 @@ impl Cluster {
                 first_segment: SegmentId(1),
             }],
             outside: None,
-            quorum: None,
+            quorum: there.options.quorum.map(|_| self.bricks_of(*table)),
         })
+    }
+
+    /// A brick answers; all of them are in this process.
+    fn ask(&mut self, brick: ServerId, request: &AskRequest<'_>) -> Answer {
+        let place = (brick, request.table, request.key.to_vec());
+        let (newest, value) = self.stored.get(&place).cloned().unwrap_or((Stamp::NONE, None));
+        let bytes = value.as_deref();
+        let said = match request.what {
+            AskWhat::Value => {
+                AskSaid::Value(newest, bytes.map(|bytes| StampedValue { bytes, expires: None }))
+            }
+            AskWhat::Stamp => AskSaid::Stamp(newest),
+            AskWhat::Write(_)
+                if brick > BRICKS[0] && self.brick_writes_refused < self.mischief.refuse_brick_writes =>
+            {
+                self.brick_writes_refused += 1;
+                return Some((Status::NotReady, Vec::new()));
+            }
+            AskWhat::Write(write) if write.stamp < newest => AskSaid::Rejected(newest),
+            AskWhat::Write(write) => {
+                let value = write.value.map(|value| value.bytes.to_vec());
+                self.stored.insert(place, (write.stamp, value));
+                AskSaid::Applied
+            }
+        };
+        let clock = u64::from(self.time) * 1_000_000;
+        let mut body = Vec::new();
+        AskReply { life: 1, siblings: Vec::new(), epoch: 1, clock, said }.encode(&mut body);
+        Some((Status::Ok, body))
+    }
+
+    fn bricks_of(&self, table: TableId) -> Vec<BrickTablet> {
+        let address = Address(self.address.unwrap());
+        let bricks = BRICKS.map(|brick| BrickPlace { brick, address }).to_vec();
+        vec![BrickTablet { table, first: KeyHash(0), last: KeyHash(u64::MAX), epoch: 1, bricks }]
     }
 
     fn now(&self) -> ClusterTime {

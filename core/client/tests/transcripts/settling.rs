@@ -31,7 +31,7 @@ fn resumed(token: &Token, later: u64) -> Fake {
 
 #[test]
 fn a_token_is_written_with_its_stamp_and_took_effect_when_a_write_quorum_has_it() {
-    // I1
+    // I3
     let (token, stamp) = unknown();
     let mut fake = resumed(&token, 20);
     let asked = fake.asked();
@@ -49,7 +49,7 @@ fn a_token_is_written_with_its_stamp_and_took_effect_when_a_write_quorum_has_it(
 
 #[test]
 fn a_token_that_enough_bricks_refuse_never_took_effect() {
-    // I1
+    // I3
     let (token, stamp) = unknown();
     let newer = Stamp { time: stamp.time + 1, session: 2 };
     let mut fake = resumed(&token, 20);
@@ -63,7 +63,7 @@ fn a_token_that_enough_bricks_refuse_never_took_effect() {
 
 #[test]
 fn a_token_that_too_few_bricks_answer_stays_unknown_and_is_returned() {
-    // I1
+    // I3
     let (token, _) = unknown();
     let mut fake = resumed(&token, 20);
     let asked = fake.asked();
@@ -74,7 +74,7 @@ fn a_token_that_too_few_bricks_answer_stays_unknown_and_is_returned() {
 
 #[test]
 fn an_old_token_writes_nothing_and_asks_all_bricks() {
-    // I1
+    // I3
     let (token, stamp) = unknown();
     let newer = Stamp { time: stamp.time + 1, session: 2 };
     for newest in [stamp, OLD, newer, Stamp::NONE] {
@@ -105,7 +105,7 @@ fn an_old_token_writes_nothing_and_asks_all_bricks() {
 
 #[test]
 fn an_old_token_that_one_brick_has_is_rolled_forward_as_a_get_does() {
-    // I1
+    // I3
     let (token, stamp) = unknown();
     let mut fake = resumed(&token, 61);
     for it in fake.asked() {
@@ -132,7 +132,7 @@ fn an_old_token_that_one_brick_has_is_rolled_forward_as_a_get_does() {
 
 #[test]
 fn an_old_token_stays_unknown_while_one_brick_is_silent() {
-    // I1
+    // I3
     let (token, _) = unknown();
     let mut fake = resumed(&token, 61);
     let asked = fake.asked();
@@ -144,7 +144,7 @@ fn an_old_token_stays_unknown_while_one_brick_is_silent() {
 
 #[test]
 fn a_removal_is_resumed_as_a_removal() {
-    // I1
+    // I3
     let mut fake = Fake::with_bricks(Single);
     fake.start(remove(KEY));
     let stamp = written_stamp(&fake.asked());
@@ -160,7 +160,7 @@ fn a_removal_is_resumed_as_a_removal() {
 
 #[test]
 fn a_token_of_a_table_that_is_gone_or_of_another_cluster_is_refused() {
-    // I1
+    // I3
     let (token, _) = unknown();
     let mut fake = Fake::new();
     fake.start(resume(&token));
@@ -179,7 +179,7 @@ fn a_token_of_a_table_that_is_gone_or_of_another_cluster_is_refused() {
 
 #[test]
 fn a_token_of_a_table_that_no_bricks_hold_is_refused() {
-    // I1
+    // I3
     let (token, _) = unknown();
     let mut fake = Fake::new();
     fake.start(resume(&token));
