@@ -78,6 +78,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumCopyVotes", "there are no quorum tables"),
     ("QuorumCopyEndsOriginal", "there are no quorum tables"),
     ("QuorumTwinsHeard", "there are no quorum tables"),
+    ("QuorumExpiryNotCommitted", "there are no quorum tables"),
+    ("QuorumExpiryFresh", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -219,6 +221,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumCopyVotes", "ramhold-world", "bricks", "copies::a_directory_that_was_restored"),
     ("QuorumCopyEndsOriginal", "ramhold-world", "bricks", "copies::a_copy_does_not_end"),
     ("QuorumTwinsHeard", "ramhold-world", "bricks", "copies::of_two_processes"),
+    ("QuorumExpiryNotCommitted", "ramhold-quorum", "quorum", "expiry::"),
+    ("QuorumExpiryFresh", "ramhold-quorum", "quorum", "expiry::"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

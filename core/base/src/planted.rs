@@ -286,6 +286,10 @@ defects! {
     QuorumCopyEndsOriginal;
     /// Of two processes with one number of a life, both are heard.
     QuorumTwinsHeard;
+    /// A session says that a value has ended, and no brick knows of it.
+    QuorumExpiryNotCommitted;
+    /// A value that has ended is overwritten at the present time, and not in its own place.
+    QuorumExpiryFresh;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

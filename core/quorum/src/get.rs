@@ -66,6 +66,8 @@ pub struct Get<V> {
     repairs: Tally<V>,
     lives: Lives,
     begun: u64,
+    /// When a value ends, in microseconds of the table's time.
+    ends: fn(&V) -> Option<u64>,
 }
 
 impl<V: Clone + PartialEq> Get<V> {
@@ -93,7 +95,13 @@ impl<V: Clone + PartialEq> Get<V> {
             repairs: Tally::default(),
             lives: Lives::default(),
             begun: clock.now(now)?,
+            ends: |_| None,
         })
+    }
+
+    /// With values that end by themselves: from that time on, by the session's clock, the get finds none.
+    pub fn with_ends(self, ends: fn(&V) -> Option<u64>) -> Get<V> {
+        Get { ends, ..self }
     }
 
     pub fn start(&mut self, now: Instant, clock: &SessionClock, outs: &mut Vec<Out<V>>) {
@@ -248,9 +256,38 @@ impl<V: Clone + PartialEq> Get<V> {
         };
         if self.holders(newest) >= self.thresholds.write() || planted(Defect::QuorumNotRepaired) {
             self.repair_aside(newest, &value, outs);
-            return Some(self.end(Got::Found(newest, value)));
+            return self.found(now, (newest, value), clock, outs);
         }
         self.phase = Phase::Repairing { stamp: newest, value, to_all: false };
+        self.repair(outs);
+        self.wake(now, outs);
+        None
+    }
+
+    /// This value is committed. One that has ended is overwritten by a tombstone in its own place before it is told to be
+    /// gone: a session whose clock is behind would show it again.
+    fn found(
+        &mut self,
+        now: Instant,
+        (stamp, value): (Stamp, Option<V>),
+        clock: &SessionClock,
+        outs: &mut Vec<Out<V>>,
+    ) -> Option<Got<V>> {
+        let end = value.as_ref().and_then(self.ends);
+        if end.is_none_or(|end| clock.now(now).is_none_or(|time| time < end)) {
+            return Some(self.end(Got::Found(stamp, value)));
+        }
+        let tombstone = if planted(Defect::QuorumExpiryFresh) {
+            Stamp { time: clock.now(now).unwrap_or_default(), ..stamp }
+        } else {
+            stamp.of_expiry()
+        };
+        if planted(Defect::QuorumExpiryNotCommitted) {
+            return Some(self.end(Got::Found(tombstone, None)));
+        }
+        self.attempt += 1;
+        (self.stamps, self.repairs) = (Tally::default(), Tally::default());
+        self.phase = Phase::Repairing { stamp: tombstone, value: None, to_all: true };
         self.repair(outs);
         self.wake(now, outs);
         None
@@ -320,7 +357,7 @@ impl<V: Clone + PartialEq> Get<V> {
         outs: &mut Vec<Out<V>>,
     ) -> Option<Got<V>> {
         if self.holders(stamp) >= self.thresholds.write() || planted(Defect::QuorumRepairIgnored) {
-            return Some(self.end(Got::Found(stamp, value)));
+            return self.found(now, (stamp, value), clock, outs);
         }
         let refused = self.newer().count();
         let answered = self.repairs.counted(&self.lives).count();

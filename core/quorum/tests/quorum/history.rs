@@ -1,5 +1,6 @@
 //! The operations of sessions on one key, and whether one register could have done it.
 
+use crate::model::has_end;
 use std::collections::BTreeSet;
 
 /// One operation. An end of `u64::MAX` is none.
@@ -40,6 +41,10 @@ pub fn is_linearizable(history: &[Operation]) -> bool {
             continue;
         }
         let left = || operations.iter().enumerate().filter(move |(at, _)| taken >> at & 1 == 0);
+        // A value that ends may have done so by now: sessions' clocks differ.
+        if has_end(value) {
+            stack.push((taken, 0));
+        }
         // Nothing may be taken that began after something else has ended.
         let first_end = left().map(|(_, it)| it.ended).min().unwrap_or(u64::MAX);
         for (at, operation) in left().filter(|(_, it)| it.began <= first_end) {

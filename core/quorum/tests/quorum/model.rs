@@ -38,6 +38,19 @@ pub struct Setting {
     pub power: Power,
     /// How far session clocks are off.
     pub skew: Time,
+    /// Half of the values end by themselves, soon.
+    pub ends: bool,
+}
+
+/// A value that ends has its end in all bits but the last 16: microseconds after the first moment.
+const END_AT: u32 = 16;
+
+pub fn has_end(value: u64) -> bool {
+    value >> END_AT != 0
+}
+
+fn ends(value: &u64) -> Option<u64> {
+    has_end(*value).then(|| DATE + (value >> END_AT))
 }
 
 /// Whose power goes, once.
@@ -58,6 +71,7 @@ pub const PLAIN: Setting = Setting {
     outages: 30,
     power: Power::Stays,
     skew: 40 * MILLI,
+    ends: false,
 };
 
 #[derive(Clone, Debug)]
@@ -370,8 +384,11 @@ impl Model {
         self.rng.shuffle(&mut order);
         let phases = self.setting.phases.unwrap_or(*self.rng.pick(&[Phases::One, Phases::Two]).expect("two"));
         let (now, thresholds) = (instant(self.now), self.thresholds);
-        let value = if is_put { self.next_value } else { 0 };
+        let mut value = if is_put { self.next_value } else { 0 };
         self.next_value += u64::from(is_put);
+        if is_put && self.setting.ends && self.rng.chance(1, 2) {
+            value |= (self.now + self.rng.below(80 * MILLI) + 1) << END_AT;
+        }
         self.history.push(Operation::begin(is_put, value, self.now));
         let operation = self.history.len() - 1;
         let it = &mut self.clients[client];
@@ -388,6 +405,7 @@ impl Model {
             let within = (now + GET_WITHIN, AGAIN);
             let mut get =
                 Get::new(now, (&order, thresholds, false), &it.clock, within).expect("the time is known");
+            get = get.with_ends(ends);
             get.start(now, &it.clock, &mut outs);
             it.doing = Doing::Get(get);
         }

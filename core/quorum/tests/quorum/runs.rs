@@ -60,6 +60,17 @@ fn all_bricks_write_and_one_reads() {
     check(Setting { write: 3, read: 1, outages: 10, ..PLAIN });
 }
 
+// A12, I1: an ended value is gone for everybody, and no put takes effect twice or is lost for it.
+#[test]
+fn values_that_end() {
+    for phases in [Some(Phases::One), None] {
+        check(Setting { phases, ends: true, ..PLAIN });
+        check(Setting { bricks: 5, write: 3, read: 3, phases, ends: true, ..PLAIN });
+        check(Setting { write: 3, read: 1, phases, ends: true, outages: 10, ..PLAIN });
+    }
+    check(Setting { ends: true, power: Power::OneForgets, outages: 20, ..PLAIN });
+}
+
 // I6: what a brick forgets with its power.
 #[test]
 fn a_brick_that_forgot_is_rebuilt_before_it_votes() {

@@ -8,12 +8,12 @@ use ramhold_quorum::{
 };
 use std::time::Duration;
 
-const NOW: Instant = Instant(1_000_000_000);
+pub const NOW: Instant = Instant(1_000_000_000);
 /// The bricks' time.
-const DATE: u64 = 1_000_000_000;
-const WITHIN: (Instant, Duration) = (Instant(2_000_000_000), Duration::from_millis(25));
+pub const DATE: u64 = 1_000_000_000;
+pub const WITHIN: (Instant, Duration) = (Instant(2_000_000_000), Duration::from_millis(25));
 
-struct Bricks {
+pub struct Bricks {
     all: Vec<(Brick<u8, u64, ()>, Memory)>,
     /// Those that are there.
     reached: Vec<u64>,
@@ -22,23 +22,23 @@ struct Bricks {
 /// A message that was sent and not delivered.
 type Sent = (u64, u32, Ask<u64>);
 
-fn stamp(time: u64, session: u64) -> Stamp {
+pub fn stamp(time: u64, session: u64) -> Stamp {
     Stamp::new(DATE + time, SessionId::of(session).expect("even"))
 }
 
 impl Bricks {
-    fn new() -> Bricks {
+    pub fn new() -> Bricks {
         let brick = |id| (Brick::new(BrickId(id), Life(1), 1), Memory::default());
         Bricks { all: [1, 2, 3].map(brick).into(), reached: vec![1, 2, 3] }
     }
 
-    fn ask(&mut self, to: u64, ask: Ask<u64>) -> Option<Answer<u64>> {
+    pub fn ask(&mut self, to: u64, ask: Ask<u64>) -> Option<Answer<u64>> {
         let (brick, memory) = &mut self.all[to as usize - 1];
         brick.ask(DATE, (&KEY, ask), (), memory).pop().map(|(_, answer)| answer)
     }
 
     /// A value is at a brick, however it came there.
-    fn has(&mut self, brick: u64, value: u64, stamp: Stamp) {
+    pub fn has(&mut self, brick: u64, value: u64, stamp: Stamp) {
         self.all[brick as usize - 1].1.store(&KEY, stamp, Some(value)).expect("there is room");
     }
 
@@ -98,12 +98,12 @@ impl Bricks {
     }
 }
 
-fn thresholds() -> Thresholds {
+pub fn thresholds() -> Thresholds {
     Thresholds::majority(3).expect("a quorum")
 }
 
 /// A session whose clock is at this time.
-fn session(number: u64, time: u64) -> SessionClock {
+pub fn session(number: u64, time: u64) -> SessionClock {
     let mut clock = SessionClock::new(SessionId::of(number).expect("even"));
     (1..=3).for_each(|brick| clock.hear(NOW, BrickId(brick), DATE + time));
     clock
