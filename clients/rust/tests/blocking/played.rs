@@ -105,7 +105,7 @@ struct Cluster {
     requests: u64,
     writes: u64,
     /// The stamps and values of bricks.
-    stored: BTreeMap<(ServerId, TableId, Vec<u8>), (Stamp, Option<Vec<u8>>)>,
+    stored: BTreeMap<BrickKey, (Stamp, Option<Vec<u8>>)>,
     brick_writes_refused: u64,
     pages: u64,
     loss_is_acknowledged: bool,
@@ -131,6 +131,9 @@ impl Machine for Cluster {
         None
     }
 }
+
+/// A brick, and a key of a table that it holds.
+type BrickKey = (ServerId, TableId, Vec<u8>);
 
 /// The status and the body of an answer; none breaks the connection.
 type Answer = Option<(Status, Vec<u8>)>;
