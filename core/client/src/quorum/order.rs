@@ -15,6 +15,13 @@ pub struct Value {
     pub expires: Option<ClusterTime>,
 }
 
+impl Value {
+    /// When it ends, in microseconds.
+    pub fn end(&self) -> Option<u64> {
+        self.expires.map(|end| end.0.saturating_mul(1000))
+    }
+}
+
 pub struct Order {
     pub cluster: ClusterId,
     pub table: TableId,

@@ -116,7 +116,7 @@ impl UnderWay {
         let value = match &self.order.what {
             What::Read | What::Resume => {
                 let of = (ranked, self.bricks.thresholds, false);
-                let mut get = Get::new(now, of, clock, within).expect(known);
+                let mut get = Get::new(now, of, clock, within).expect(known).with_ends(Value::end);
                 get.start(now, clock, outs);
                 self.machine = Machine::Get(get);
                 return Next::Wait;
@@ -184,7 +184,7 @@ impl UnderWay {
                 get.on_answer(now, attempt, answer, clock, outs).map(End::Got)
             }
         };
-        end.map_or(Next::Wait, |end| self.end(now, end, clock))
+        end.map_or(Next::Wait, |end| self.end(end))
     }
 
     /// A brick refuses to answer, or its answer is overdue.
@@ -222,7 +222,7 @@ impl UnderWay {
             Machine::Put { put, .. } => put.on_time(now, clock, outs).map(End::Put),
             Machine::Get(get) | Machine::Settling(get) => get.on_time(now, clock, outs).map(End::Got),
         };
-        end.map_or(Next::Wait, |end| self.end(now, end, clock))
+        end.map_or(Next::Wait, |end| self.end(end))
     }
 
     /// Stops asking, until `start`. An open stamp is kept.
@@ -249,7 +249,7 @@ impl UnderWay {
         self.open().map(|open| Box::new(self.order.token(&open)))
     }
 
-    fn end(&mut self, now: Instant, end: End, clock: &SessionClock) -> Next {
+    fn end(&mut self, end: End) -> Next {
         let is_settling = matches!(self.machine, Machine::Settling(_));
         let is_removal = match &self.order.what {
             What::Read | What::Write { .. } => false,
@@ -275,13 +275,7 @@ impl UnderWay {
             }
             End::Put(Written::Never) => self.never("the key's bricks have something newer"),
             End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal),
-            End::Got(Got::Found(stamp, value)) => {
-                // TODO when bricks remove expired values: commit the tombstone of expiry before the value is absent (C23).
-                // It is not built.
-                let millis = ClusterTime(clock.now(now).unwrap_or_default() / 1000);
-                let value = value.filter(|value| value.expires.is_none_or(|end| end > millis));
-                Next::End(self.found(stamp, value))
-            }
+            End::Got(Got::Found(stamp, value)) => Next::End(self.found(stamp, value)),
             End::Got(Got::Contended) => {
                 let detail = "something newer was written to the key each time it was read".to_owned();
                 Next::End(match self.token() {
@@ -309,6 +303,10 @@ impl UnderWay {
         };
         match newest.cmp(&stamp) {
             std::cmp::Ordering::Equal => Next::End(written(stamp, is_removal)),
+            // It was done, and its end has come since.
+            std::cmp::Ordering::Greater if newest == stamp.of_expiry() => {
+                Next::End(written(stamp, is_removal))
+            }
             std::cmp::Ordering::Less => self.never("no brick has it, and none stores it any more"),
             std::cmp::Ordering::Greater => {
                 let detail = "the key was written again since, so nobody can tell any more".to_owned();

@@ -91,22 +91,47 @@ fn a_read_tells_version_time_end_and_who_told_it() {
 }
 
 #[test]
-fn a_tombstone_and_an_expired_value_are_absent() {
+fn a_tombstone_is_absent() {
     // I1
-    for expired in [false, true] {
-        let mut fake = Fake::with_bricks(Adaptive);
-        fake.start(read(KEY));
-        for it in fake.asked() {
-            let value = StampedValue { bytes: b"x", expires: Some(ClusterTime(fake.date() / 1000)) };
-            match it.what {
-                Asks::Value => fake.say(&it, AskSaid::Value(OLD, expired.then_some(value))),
-                _ => fake.say(&it, AskSaid::Stamp(OLD)),
-            }
+    let mut fake = Fake::with_bricks(Adaptive);
+    fake.start(read(KEY));
+    for it in fake.asked() {
+        match it.what {
+            Asks::Value => fake.say(&it, AskSaid::Value(OLD, None)),
+            _ => fake.say(&it, AskSaid::Stamp(OLD)),
         }
-        let Outcome::Refused { status, cause, version, .. } = fake.outcome().1 else { panic!("found") };
-        assert_eq!((status, cause, version), (Status::NotFound, Cause::Answered, None));
-        fake.expect_silence();
     }
+    expect_absent(&mut fake);
+}
+
+#[test]
+fn an_ended_value_is_overwritten_in_its_place_before_it_is_absent() {
+    // A12
+    let mut fake = Fake::with_bricks(Adaptive);
+    fake.start(read(KEY));
+    for it in fake.asked() {
+        let value = StampedValue { bytes: b"x", expires: Some(ClusterTime(fake.date() / 1000)) };
+        match it.what {
+            Asks::Value => fake.say(&it, AskSaid::Value(OLD, Some(value))),
+            _ => fake.say(&it, AskSaid::Stamp(OLD)),
+        }
+    }
+    let tombstones = fake.asked();
+    assert_eq!(tombstones.len(), 3, "it goes to all");
+    for it in &tombstones {
+        let is_tombstone = matches!(&it.what, Asks::Repair(stamp, None) if *stamp == OLD.of_expiry());
+        assert!(is_tombstone, "{:?}", it.what);
+    }
+    fake.say(&tombstones[0], AskSaid::Applied);
+    fake.expect_silence();
+    fake.say(&tombstones[1], AskSaid::Applied);
+    expect_absent(&mut fake);
+}
+
+fn expect_absent(fake: &mut Fake) {
+    let Outcome::Refused { status, cause, version, .. } = fake.outcome().1 else { panic!("found") };
+    assert_eq!((status, cause, version), (Status::NotFound, Cause::Answered, None));
+    fake.expect_silence();
 }
 
 #[test]
