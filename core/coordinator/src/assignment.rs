@@ -1,6 +1,6 @@
-//! What a brick is to have: its tablets of quorum tables, and the bricks that share them with it.
+//! Assignments of bricks: the tablets that each is to hold, and the bricks that share them with it.
 //!
-//! Nothing of this is stored: it follows from the records of bricks and tables. Each change of a table takes a new
+//! Assignments are not stored: they follow from the records of bricks and tables. Each change of a table takes a new
 //! version, and every brick of the table is noted with that version. So a brick that has taken its version has taken all
 //! that was ever changed for it. A dropped table is named until all its bricks have taken that.
 //!

@@ -36,7 +36,7 @@ pub(crate) struct Bricks {
     pub wake_at: Instant,
 }
 
-/// What a brick has told of itself.
+/// The last hello of a brick.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub at: Instant,

@@ -1,4 +1,4 @@
-//! Checks of what processes say of themselves, and of what clients call their tables: nothing is stored before.
+//! Checks of labels, addresses and names that processes and clients give, before any of them is stored.
 //!
 //! Not here: whether a process may come (`enlist`, `bricks`), whether a name is free (`state`). Catalogue: A1, B1.
 

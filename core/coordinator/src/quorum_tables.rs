@@ -5,7 +5,7 @@
 //! and bricks take their parts when they ask. A quorum table is in a map of its own: nothing that concerns masters, their
 //! logs and recoveries has to do with it. Names and ids are unique over both kinds.
 //!
-//! Not here: what bricks are told (`assignment`), when a client is answered (`taking`, `updates`), which brick suits a
+//! Not here: assignments of bricks (`assignment`), when a client is answered (`taking`, `updates`), which brick suits a
 //! tablet best (placement). Protocol: docs/protocols/quorum.md. Catalogue: I1, A1.
 
 use crate::assignment::{reassign, tablet_of, tablets_by_brick};
@@ -131,7 +131,7 @@ pub(crate) fn describe(state: &State, table: &QuorumTableRecord) -> TableDescrip
     }
 }
 
-/// The options of a new table, without what counts for nothing.
+/// The options of a new table, if a quorum table can have them.
 fn checked(options: &TableOptions, quorum: &QuorumOptions) -> Result<TableOptions, Status> {
     let is_placed = options.zone.as_ref().is_some_and(|zone| !zone.is_empty());
     let is_sound = is_quorum(quorum) && is_durable(options.durability);
@@ -141,7 +141,7 @@ fn checked(options: &TableOptions, quorum: &QuorumOptions) -> Result<TableOption
     Ok(TableOptions { zone: None, ..options.clone() })
 }
 
-/// The bricks that were heard lately, with what they have.
+/// The bricks that were heard lately, with their load.
 fn choice(now: Instant, state: &State, bricks: &Bricks) -> BrickChoice {
     let tablets = tablets_by_brick(state);
     let heard = state.bricks.values().filter(|record| bricks.is_heard(now, record.id));

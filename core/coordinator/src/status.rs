@@ -185,7 +185,10 @@ impl Sight<'_> {
     /// in a field of its own.
     pub fn warnings(&self, now: Instant) -> Vec<String> {
         let mut warnings = Vec::new();
-        if !self.desk.state.all_up().any(|s| s.entry.master) {
+        let state = &self.desk.state;
+        // A cluster may have quorum tables alone.
+        let has_bricks_alone = !state.bricks.is_empty() && state.servers.is_empty() && state.gone.is_empty();
+        if !has_bricks_alone && !state.all_up().any(|s| s.entry.master) {
             warnings.push(
                 "no server is up that takes tablets; start servers, see 'ramhold server --help'".into(),
             );

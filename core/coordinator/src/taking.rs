@@ -1,4 +1,4 @@
-//! How far bricks have taken what the records of quorum tables want of them.
+//! How far bricks are with their assignments, and which tables are made or dropped because of that.
 //!
 //! A new table is served when so many bricks of each tablet have it on their devices that puts and gets find their
 //! quorums. A dropped table is over for its client when every brick that was heard lately has taken that, and its record
@@ -15,7 +15,7 @@ use ramhold_base::{Instant, Level, ServerId, TableId};
 use std::collections::BTreeSet;
 
 impl Bricks {
-    /// What bricks have taken is not known after a start.
+    /// A coordinator that starts does not know how far bricks are: it looks at every table once more.
     pub fn resume(&mut self, desk: &Desk, progress: &mut Progress) {
         for table in desk.state.quorum_tables.values() {
             let set = if table.dropping { &mut progress.undropped } else { &mut progress.untaken };

@@ -3,7 +3,7 @@
 //! Invariants of a quorum table: its tablets are in order and cover all hashes, and each is held by as many different
 //! bricks as the table's options say.
 //!
-//! Not here: which bricks are there (`bricks`), what they are told (`assignment`). Format: docs/formats/store.md.
+//! Not here: which bricks are there (`bricks`), their assignments (`assignment`). Format: docs/formats/store.md.
 
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;

@@ -106,7 +106,7 @@ fn strangers_and_bad_hellos_are_refused() {
     let long = Label { value: "x".repeat(65), ..label };
     assert_eq!(refused(&mut world, &|b| b.message.labels = vec![long.clone()]), Status::BadRequest);
     assert_eq!(world.state().bricks.len(), 1);
-    assert_eq!(world.state().meta.servers, ServerId(3), "who is refused takes no id");
+    assert_eq!(world.state().meta.servers, ServerId(3), "a brick that is refused takes no id");
 }
 
 // I1
@@ -213,6 +213,22 @@ fn the_status_tells_of_each_brick_what_it_last_told() {
     world.restart();
     let told = world.status().bricks.remove(0);
     assert_eq!((told.life, told.heard_millis, told.tablets, told.used_bytes), (0, None, 1, 0));
+}
+
+// I1, J5
+#[test]
+fn a_cluster_of_bricks_alone_is_not_warned_that_it_has_no_servers() {
+    let has_warning = |world: &mut World| {
+        world.status().warnings.iter().any(|warning| warning.contains("no server is up that takes tablets"))
+    };
+    let mut world = World::new();
+    assert!(has_warning(&mut world));
+    bricks(&mut world, 1);
+    assert!(!has_warning(&mut world));
+    world.enlist(1);
+    world.kill(1);
+    world.run_until("its death is known", |w| !w.state().is_up(ServerId(2)));
+    assert!(has_warning(&mut world));
 }
 
 // I1: traces and stores of clusters without bricks are what they were.
