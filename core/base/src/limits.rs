@@ -9,6 +9,8 @@ pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
 /// The longest time to live of an object, in milliseconds: a hundred years (A12). Far above any use, and far
 /// below the point where a sum with the cluster time could overflow.
 pub const EXPIRY_MILLIS_MAX: u64 = 36_525 * 24 * 3600 * 1000;
+/// The tablets of a brick. Their description, with the longest names, fits a frame and the brick's state.
+pub const BRICK_TABLET_COUNT_MAX: u32 = 512;
 /// A table name's bytes (A1).
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 /// Tables of one cluster; bounds the coordinator's memory.

@@ -50,8 +50,7 @@ pub use config::BrickConfig;
 pub(crate) use question::Value;
 pub use replica::FoundReplica;
 pub use state::{
-    BrickState, LifeState, SiblingState, StreamState, TABLET_COUNT_MAX, TableState, TabletState,
-    is_brick_directory,
+    BrickState, LifeState, SiblingState, StreamState, TableState, TabletState, is_brick_directory,
 };
 pub use state_file::is_of_state;
 pub use taking::NotTaken;

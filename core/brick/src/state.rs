@@ -18,9 +18,6 @@ use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::{BrickTablet, WriteProtocol};
 
-/// The most tablets of a brick.
-pub const TABLET_COUNT_MAX: usize = 512;
-
 /// The bytes of one copy of the state, with its header.
 pub(crate) const COPY_BYTES: usize = 256 * 1024;
 /// Where the copies begin in the superblock file.

@@ -10,8 +10,9 @@
 use crate::Brick;
 use crate::dropping::Sweep;
 use crate::phase::Phase;
-use crate::state::{BrickState, StreamState, TABLET_COUNT_MAX, TableState, TabletState};
+use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::check;
+use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{Effects, Level, StreamId};
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{BrickAssignment, BrickTable};
@@ -51,7 +52,7 @@ impl Brick {
         add_tables(&mut state, &assignment.tables)?;
         add_tablets(&mut state, &assignment.tablets);
         check(state.brick, &state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
-        if state.tablets.len() > TABLET_COUNT_MAX || !state.fits_with_lives() {
+        if state.tablets.len() > BRICK_TABLET_COUNT_MAX as usize || !state.fits_with_lives() {
             return Err(NotTaken::TooMany);
         }
         for table in &state.tables {

@@ -17,7 +17,7 @@ use crate::records::{QuorumTableRecord, QuorumTabletRecord, UpdateResult, is_dur
 use crate::state::State;
 use crate::weight::{part, part_at_slots};
 use ramhold_base::hash::PlacementSeed;
-use ramhold_base::limits::{TABLE_COUNT_MAX, TABLET_COUNT_MAX};
+use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, TABLE_COUNT_MAX, TABLET_COUNT_MAX};
 use ramhold_base::{Instant, KeyHash, Level, Status, TableId};
 use ramhold_placement::{BrickCandidate, BrickChoice};
 use ramhold_wire::quorum::QuorumOptions;
@@ -26,9 +26,6 @@ use ramhold_wire::table::{
     TableCreate, TableDescription, TableDrop, TableOptions, TableSummary, TableTruncate,
 };
 use std::collections::VecDeque;
-
-/// The most tablets of a brick: its assignment fits a frame, with the longest names.
-const BRICK_TABLET_COUNT_MAX: u32 = 4096;
 
 /// A coordinator that has just started does not know yet which bricks are there: a client that creates a quorum table
 /// asks again, until all bricks are heard or have been silent.
