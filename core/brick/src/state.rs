@@ -19,7 +19,7 @@ use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::{BrickTablet, WriteProtocol};
 
 /// The bytes of one copy of the state, with its header.
-pub(crate) const COPY_BYTES: usize = 256 * 1024;
+pub(crate) const COPY_BYTES: usize = 512 * 1024;
 /// Where the copies begin in the superblock file.
 pub(crate) const FIRST_COPY_AT: u64 = 64 * 1024;
 const MAGIC: &[u8; 8] = b"RHBRICK\0";
@@ -280,6 +280,7 @@ pub(crate) fn find(bytes: &[u8]) -> FoundState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, TABLE_NAME_BYTES_MAX};
 
     fn example(life: u64) -> BrickState {
         BrickState {
@@ -331,6 +332,39 @@ mod tests {
         let sum = crc(&newer[..body]);
         newer[body..].copy_from_slice(&sum.to_le_bytes());
         assert!(matches!(find(&newer), FoundState::Unusable(reason) if reason.contains("format 9")));
+    }
+
+    // A1: as many tablets as a brick may have, with the longest names and addresses, and all their bricks' lives.
+    #[test]
+    fn the_largest_state_fits() {
+        let count = BRICK_TABLET_COUNT_MAX;
+        let address = Address("[fd00:1111:2222:3333:4444:5555:6666:7777]:65535".parse().expect("an address"));
+        let mut state = example(u64::MAX);
+        for number in 0..count {
+            let table = TableId(u32::MAX - number);
+            state.tables.push(TableState {
+                table,
+                name: "x".repeat(TABLE_NAME_BYTES_MAX),
+                seed: PlacementSeed(u64::MAX),
+                slots: true,
+                bricks: 7,
+                write_quorum: 4,
+                read_quorum: 4,
+                durability: Durability::Synced,
+                protocol: WriteProtocol::TwoPhase,
+            });
+            let sibling =
+                |at: u32| SiblingState { brick: ServerId(u64::MAX - u64::from(6 * number + at)), address };
+            state.tablets.push(TabletState {
+                table,
+                first: KeyHash(u64::MAX - 1),
+                last: KeyHash(u64::MAX),
+                epoch: u64::MAX,
+                siblings: (0..6).map(sibling).collect(),
+                votes: true,
+            });
+        }
+        assert!(state.fits_with_lives());
     }
 
     // I6

@@ -2,6 +2,7 @@
 
 use crate::brick_rig::*;
 use crate::harness::*;
+use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{KeyHash, ServerId, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::membership::Durability;
@@ -367,12 +368,12 @@ fn the_number_of_tablets_of_a_brick_is_bounded() {
         let header = Header { unacknowledged: number.sequence, ..number };
         world.ask_as(CLIENT, header, &create(&format!("{index:05}{longest}"), quorum(1, 1, 1)))
     };
-    for index in 0..4096 {
+    for index in 0..BRICK_TABLET_COUNT_MAX {
         assert_eq!(asked(&mut world, index), None);
     }
-    assert_eq!(asked(&mut world, 4096), Some(Err(Status::TooManyTables)));
+    assert_eq!(asked(&mut world, BRICK_TABLET_COUNT_MAX), Some(Err(Status::TooManyTables)));
     all[0].take(&mut world);
-    assert_eq!(all[0].assignment.tablets.len(), 4096, "all of them in one answer");
+    assert_eq!(all[0].assignment.tablets.len(), BRICK_TABLET_COUNT_MAX as usize, "all of them in one answer");
     assert_eq!(world.client(&TableDrop { table: TableId(7) }), None);
     all[0].take(&mut world);
     made(&mut world, &mut all, "there is room again", quorum(1, 1, 1));

@@ -56,7 +56,7 @@ pub fn check_kind(dir: &Path, wanted: Kind) -> Result<(), Failure> {
 }
 
 /// The end of a brick's state in the file `superblock`.
-const BRICK_STATE_END: u64 = 1 << 20;
+const BRICK_STATE_END: u64 = 2 << 20;
 
 /// Frames without which a backup is of little use. When every server is a master, each backup holds, on average, R replicas
 /// of open heads and R of the heads that follow them.
