@@ -80,6 +80,10 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumTwinsHeard", "there are no quorum tables"),
     ("QuorumExpiryNotCommitted", "there are no quorum tables"),
     ("QuorumExpiryFresh", "there are no quorum tables"),
+    ("QuorumOutdatedStored", "there are no quorum tables"),
+    ("QuorumGraveBeforeDevice", "there are no quorum tables"),
+    ("QuorumGraveWithoutAll", "there are no quorum tables"),
+    ("QuorumGraveUnguarded", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -223,6 +227,10 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumTwinsHeard", "ramhold-world", "bricks", "copies::of_two_processes"),
     ("QuorumExpiryNotCommitted", "ramhold-quorum", "quorum", "expiry::"),
     ("QuorumExpiryFresh", "ramhold-quorum", "quorum", "expiry::"),
+    ("QuorumOutdatedStored", "ramhold-quorum", "quorum", "schedules::a_put_with_an_old_stamp"),
+    ("QuorumGraveBeforeDevice", "ramhold-world", "bricks", "background::a_page_for_the_sweep"),
+    ("QuorumGraveWithoutAll", "ramhold-world", "bricks", "background::tombstones"),
+    ("QuorumGraveUnguarded", "ramhold-world", "bricks", "background::tombstones"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

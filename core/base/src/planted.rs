@@ -290,6 +290,14 @@ defects! {
     QuorumExpiryNotCommitted;
     /// A value that has ended is overwritten at the present time, and not in its own place.
     QuorumExpiryFresh;
+    /// A put is stored whose stamp is older than any tombstone that may be gone.
+    QuorumOutdatedStored;
+    /// A brick tells a sibling of tombstones that its device does not have yet.
+    QuorumGraveBeforeDevice;
+    /// A tombstone goes although a brick of its key was silent about it.
+    QuorumGraveWithoutAll;
+    /// A tombstone goes although segments may hold older values of its key.
+    QuorumGraveUnguarded;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

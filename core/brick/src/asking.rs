@@ -53,7 +53,7 @@ impl Brick {
         asked
     }
 
-    fn ask_register(
+    pub(crate) fn ask_register(
         &mut self,
         step: &mut Step<'_>,
         (table, hash): (TableId, KeyHash),

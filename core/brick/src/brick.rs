@@ -12,7 +12,7 @@
 //! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I6.
 
 use crate::clock::BrickClock;
-use crate::dropping::Sweep;
+use crate::dropping::Dropping;
 use crate::phase::{Context, Phase};
 use crate::question::Answered;
 use crate::siblings::Siblings;
@@ -57,7 +57,7 @@ pub struct Brick {
     pub(crate) answers: Vec<Answered>,
     pub(crate) siblings: Siblings,
     /// Tables that were dropped, and whose keys still leave the index.
-    pub(crate) sweeps: Vec<Sweep>,
+    pub(crate) droppings: Vec<Dropping>,
     forget_at: Instant,
     /// Buffered streams rest on buffers that are gone.
     has_lost_buffers: bool,
@@ -80,7 +80,7 @@ impl Brick {
             calls: Calls::new(CallRole::Brick, rng.u64()),
             answers: Vec::new(),
             siblings: Siblings::default(),
-            sweeps: Vec::new(),
+            droppings: Vec::new(),
             forget_at: Instant::ZERO,
             has_lost_buffers: false,
             failure: None,
@@ -455,6 +455,7 @@ impl Brick {
         self.tell_waiting(step);
         self.advance_announcing(step);
         self.advance_rebuilding(step);
+        self.advance_sweep(step);
         self.advance_dropping(step);
         self.advance_repairs(step);
         self.release(step.now);

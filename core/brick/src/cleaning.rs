@@ -59,9 +59,10 @@ impl Store {
     pub fn advance_cleaning(&mut self, step: &mut Step<'_>, tables: &Tables) {
         self.shard.enter_survivors(step, &Owns(tables));
         self.shard.retire_sources(step.effects);
-        if self.shard.cleaning.has_wishes() || self.rebuilt_up_to.is_some() {
+        let is_wanted = !self.wanted_flushes().is_empty();
+        if self.shard.cleaning.has_wishes() || is_wanted {
             let mut wishes = self.shard.cleaning_wishes();
-            wishes.extend(self.rebuilt_up_to);
+            wishes.extend_from_slice(self.wanted_flushes());
             self.shard.replicator.want_flushed(wishes);
         }
     }

@@ -23,7 +23,7 @@ pub(crate) fn tell(
     wanted: &PageWanted,
 ) -> Option<(Vec<PageRecord>, Option<u64>)> {
     match wanted {
-        PageWanted::Stamps { from } => stamps(store, tables, range, *from),
+        PageWanted::Stamps { from, .. } => stamps(store, tables, range, *from),
         PageWanted::Values { keys } => Some((values(store, tables, range, keys)?, None)),
     }
 }
@@ -42,9 +42,12 @@ fn stamps(
         for scanned in found {
             let key = store.shard.log.show(&scanned).key.to_vec();
             let stamp = store.shard.log.stamp_at(scanned.at)?;
+            let hash = tables.hash(range.table, &key)?;
+            let newest = store.shard.log.newest(range.table, hash, &key).ok()?;
+            let is_tombstone = newest.is_some_and(|newest| newest.value.is_none());
             bytes += key.len() + 32;
             let position = scanned.position;
-            records.push(PageRecord { position, key, stamp, value: None, expires: None });
+            records.push(PageRecord { position, key, stamp, value: None, expires: None, is_tombstone });
         }
         from = next;
     }
@@ -70,10 +73,10 @@ fn values(store: &Store, tables: &Tables, range: HashRange, keys: &[PageKey]) ->
     for PageKey(key) in keys.iter().take(PAGE_KEYS_MAX) {
         let hash = tables.hash(range.table, key).filter(|hash| range.contains(range.table, *hash))?;
         let Some(newest) = store.shard.log.newest(range.table, hash, key).ok()? else { continue };
-        let value = newest.value.map(|value| value.to_vec());
+        let (value, is_tombstone) = (newest.value.map(|value| value.to_vec()), newest.value.is_none());
         bytes += value.as_ref().map_or(0, Vec::len);
         let (stamp, expires) = (newest.stamp, newest.expires);
-        records.push(PageRecord { position: 0, key: key.clone(), stamp, value, expires });
+        records.push(PageRecord { position: 0, key: key.clone(), stamp, value, expires, is_tombstone });
         if bytes >= PAGE_BYTES_MAX {
             break;
         }

@@ -14,6 +14,11 @@ pub(crate) struct Asker {
     pub brick: ServerId,
 }
 
+impl Asker {
+    /// The brick itself: it wants no answer.
+    pub const NOBODY: Asker = Asker { conn: ConnId(u64::MAX), rpc: RpcId::NONE, brick: ServerId::NONE };
+}
+
 /// A value as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Value {

@@ -242,7 +242,7 @@ impl Rebuilding {
     fn ask_stamps(&mut self, step: &Step<'_>, from: u64, me: Me, calls: &mut Vec<Call>) {
         for sibling in self.siblings.clone() {
             if !self.asked.contains_key(&sibling) && !self.pages.contains_key(&sibling) {
-                self.send(step.now, sibling, PageWanted::Stamps { from }, me, calls);
+                self.send(step.now, sibling, PageWanted::Stamps { from, on_device: false }, me, calls);
             }
         }
     }
@@ -388,11 +388,9 @@ impl Rebuilding {
         };
         let is_clean = store.shard.cleaning.must_leave.is_empty();
         let wish = FlushWish::UpTo(self.stream, opened);
-        if !store.shard.replicator.is_fulfilled(wish) || !is_clean {
-            store.rebuilt_up_to = Some(wish);
+        if !store.is_on_device(wish) || !is_clean {
             return Outcome::Working;
         }
-        store.rebuilt_up_to = None;
         Outcome::Rebuilt { is_complete: self.is_complete }
     }
 }

@@ -3,7 +3,7 @@
 //! Not here: checks of cluster and target, which the process makes (core/node). Bytes: docs/formats/messages.md. Catalogue: I1.
 
 use crate::Brick;
-use crate::question::Asker;
+use crate::question::{Answered, Asker};
 use crate::words::{answer_asked, answer_refused, ask_of};
 use ramhold_base::{ConnId, Peer, Status};
 use ramhold_wire::ask::AskRequest;
@@ -39,7 +39,8 @@ impl Brick {
 
     /// Sends the answers that have become due.
     pub fn send_answers(&mut self, step: &mut Step<'_>) {
-        for answered in std::mem::take(&mut self.answers) {
+        let is_wanted = |answered: &Answered| answered.asker != Asker::NOBODY;
+        for answered in std::mem::take(&mut self.answers).into_iter().filter(is_wanted) {
             answer_asked(step, &answered);
         }
     }

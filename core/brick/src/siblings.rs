@@ -4,8 +4,11 @@
 
 use crate::question::Asker;
 use crate::rebuild::Rebuilding;
+use crate::sweep::Sweeping;
+use ramhold_base::time::earliest;
 use ramhold_base::{Instant, ServerId};
-use ramhold_wire::bricks::TabletPage;
+use ramhold_replication::FlushWish;
+use ramhold_wire::bricks::{TabletPage, TabletPageTold};
 use std::collections::BTreeMap;
 
 /// Something that is told when the asker's life is on the device.
@@ -20,16 +23,20 @@ pub(crate) enum Waiting {
 pub(crate) struct Siblings {
     /// Questions that wait until the asker's life is on the device.
     pub waiting: Vec<(Waiting, Asker)>,
+    /// Pages that are told when the device has what they tell.
+    pub held: Vec<(FlushWish, TabletPageTold, Asker)>,
     /// When each sibling's newest life was last announced.
     pub heard: BTreeMap<ServerId, Instant>,
     pub announce_at: Instant,
     pub rebuilding: Option<Rebuilding>,
+    pub sweeping: Sweeping,
     /// The number of the last question to a sibling.
     pub number: u64,
 }
 
 impl Siblings {
     pub fn deadline(&self) -> Option<Instant> {
-        self.rebuilding.as_ref().and_then(Rebuilding::deadline)
+        let rebuilding = self.rebuilding.as_ref().and_then(Rebuilding::deadline);
+        earliest(rebuilding, self.sweeping.deadline())
     }
 }

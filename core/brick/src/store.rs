@@ -11,6 +11,7 @@
 //! Not here: which writes are stored (core/quorum), cleaning (`cleaning`). Catalogue: I1, I6.
 
 use crate::FoundReplica;
+use crate::graves::Graves;
 use crate::question::Key;
 use crate::state::{BrickState, StreamState};
 use crate::tables::Tables;
@@ -35,8 +36,9 @@ pub(crate) struct Store {
     waiting: BTreeMap<StreamId, VecDeque<(Position, Ticket)>>,
     ticket_last: u64,
     applied_count_max: usize,
-    /// Up to here the device is to have what a rebuilding has stored.
-    pub rebuilt_up_to: Option<FlushWish>,
+    pub graves: Graves,
+    /// Up to these ends somebody waits for the device.
+    wanted: Vec<FlushWish>,
     /// Replicas of streams that were not whole and that no head names. They stay until everything is rebuilt.
     pub left_over: Vec<FoundReplica>,
 }
@@ -83,7 +85,8 @@ impl Store {
             waiting: BTreeMap::new(),
             ticket_last: 0,
             applied_count_max: config.applied_count_max,
-            rebuilt_up_to: None,
+            graves: Graves::default(),
+            wanted: Vec::new(),
             left_over: Vec::new(),
         };
         state.streams.iter().for_each(|stream| store.open_stream(stream));
@@ -112,6 +115,27 @@ impl Store {
             durable.extend(through.map(|ticket| (*stream, ticket)));
         }
         durable
+    }
+
+    /// Whether the device has everything up to the end of a wish. If not, that is hurried.
+    pub fn is_on_device(&mut self, wish: FlushWish) -> bool {
+        let is_there = self.shard.replicator.is_fulfilled(wish);
+        if !is_there && !self.wanted.contains(&wish) {
+            self.wanted.push(wish);
+        }
+        is_there
+    }
+
+    /// The ends for whose flush somebody waits.
+    pub fn wanted_flushes(&mut self) -> &[FlushWish] {
+        let replicator = &self.shard.replicator;
+        self.wanted.retain(|wish| !replicator.is_fulfilled(*wish));
+        &self.wanted
+    }
+
+    /// Everything that was stored in a stream until now.
+    pub fn everything(&self, stream: StreamId) -> FlushWish {
+        FlushWish::UpTo(stream, self.shard.log.head_end(stream))
     }
 
     /// The number of values that are not durable yet.

@@ -8,7 +8,7 @@
 //! Not here: which brick gets which tablet (core/coordinator). Protocol: docs/protocols/quorum.md, rule 17. Catalogue: I1.
 
 use crate::Brick;
-use crate::dropping::Sweep;
+use crate::dropping::Dropping;
 use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::check;
@@ -73,10 +73,10 @@ impl Brick {
 
     /// Serves what has been added to the state and is on the device, and stops serving what is gone from it.
     pub(crate) fn enter_new(&mut self, step: &mut Step<'_>) {
-        let Brick { state_file, store: Some(store), tables, siblings, sweeps, .. } = self else { return };
+        let Brick { state_file, store: Some(store), tables, siblings, droppings, .. } = self else { return };
         let Some(state) = state_file.durable() else { return };
         for range in tables.leave(state) {
-            sweeps.push(Sweep::new(range));
+            droppings.push(Dropping::new(range));
         }
         for stream in &state.streams {
             if store.shard.class_of(stream.stream).is_none() {

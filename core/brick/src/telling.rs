@@ -18,7 +18,7 @@ use crate::words::{answer_refused, answer_told};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Level, Peer, ServerId};
 use ramhold_log::HashRange;
-use ramhold_wire::bricks::{Announced, TabletPage, TabletPageTold};
+use ramhold_wire::bricks::{Announced, PageWanted, TabletPage, TabletPageTold};
 use ramhold_wire::{Step, request};
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Brick {
             Waiting::Announcement => ramhold_wire::Opcode::Announce,
         };
         match checked {
-            Ok(()) if self.siblings.waiting.len() < WAITING_COUNT_MAX => {
+            Ok(()) if self.siblings.waiting.len() + self.siblings.held.len() < WAITING_COUNT_MAX => {
                 self.siblings.waiting.push((waiting, asker));
                 self.tell_waiting(step);
             }
@@ -92,9 +92,21 @@ impl Brick {
                 }
             };
             let opcode = ramhold_wire::Opcode::TabletPage;
+            let waits = matches!(ask.wanted, PageWanted::Stamps { on_device: true, .. });
             match page {
+                Ok(page) if waits && !planted(Defect::QuorumGraveBeforeDevice) => {
+                    let stream = tables.stream(range).expect("the tablet is here");
+                    siblings.held.push((store.everything(stream), page, asker));
+                }
                 Ok(page) => answer_told(step, opcode, asker, &page),
                 Err(refusal) => answer_refused(step, opcode, asker, refusal),
+            }
+        }
+        for (wish, page, asker) in std::mem::take(&mut siblings.held) {
+            if store.is_on_device(wish) {
+                answer_told(step, ramhold_wire::Opcode::TabletPage, asker, &page);
+            } else {
+                siblings.held.push((wish, page, asker));
             }
         }
         if damaged {
@@ -103,7 +115,7 @@ impl Brick {
     }
 
     /// Asks siblings. Questions that are lost are asked again by the rebuilding.
-    fn ask_siblings(&mut self, step: &mut Step<'_>, calls: Vec<Call>) {
+    pub(crate) fn ask_siblings(&mut self, step: &mut Step<'_>, calls: Vec<Call>) {
         for Call { to, number, ask } in calls {
             let Some(address) = self.address(to) else { continue };
             let context = Context::Page { from: to, number };
@@ -120,6 +132,10 @@ impl Brick {
         number: u64,
         page: Option<TabletPageTold>,
     ) {
+        if self.siblings.sweeping.has_asked(from, number) {
+            self.siblings.sweeping.on_page(from, number, page);
+            return self.advance_sweep(step);
+        }
         if let Some(rebuilding) = &mut self.siblings.rebuilding {
             rebuilding.on_page(step.now, from, number, page);
         }

@@ -228,13 +228,21 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     }
 }
 
+/// Whether the stamp of a put is older than any tombstone that may be gone.
+fn is_outdated(stamp: Stamp, time: Moment) -> bool {
+    let age = (HORIZON + AHEAD_REPAIR).as_micros() as u64;
+    stamp.time.saturating_add(age) < time.later && !planted(Defect::QuorumOutdatedStored)
+}
+
 fn judge<K, V, S: Shelf<K, V>>(time: Moment, key: &K, write: &Write<V>, shelf: &S) -> Verdict {
     let micros = |time: Duration| time.as_micros() as u64;
     let (stamp, newest) = (write.stamp, shelf.newest(key));
     let ahead = micros(if write.is_repair { AHEAD_REPAIR } else { AHEAD_PUT });
     if stamp == newest || shelf.has_applied(key, stamp) {
         Verdict::Applied
-    } else if write.begun.saturating_add(micros(HORIZON)) < time.later {
+    } else if write.begun.saturating_add(micros(HORIZON)) < time.later
+        || (!write.is_repair && is_outdated(stamp, time))
+    {
         // A tombstone that it would have met may be gone.
         Verdict::Silent
     } else if stamp.time > time.earlier.saturating_add(ahead) && !planted(Defect::QuorumFarStored) {

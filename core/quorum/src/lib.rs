@@ -52,5 +52,8 @@ pub const AHEAD_REPAIR: Duration = Duration::from_secs(20);
 /// A brick that was rebuilt knows nothing of what it stored up to this time after the rebuilding: a repair's stamp may
 /// have been ahead by so much.
 pub const REBUILT_BOUND: Duration = AHEAD_REPAIR;
+/// A tombstone stays for so long after no brick of its key has anything older. No put that it would have met is stored any
+/// more then: a tombstone may have been ahead as far as a repair may be, and so may the clocks have differed.
+pub const GRAVE_TIME: Duration = Duration::from_secs(HORIZON.as_secs() + 2 * AHEAD_REPAIR.as_secs());
 /// How often a get begins, at most: anew when it has met something newer.
 pub const GET_TRIES: u32 = 4;

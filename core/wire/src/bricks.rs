@@ -165,6 +165,9 @@ pub enum PageWanted {
     Stamps {
         #[n(0)]
         from: u64,
+        /// The answer is to come when everything that it tells is on the device.
+        #[n(1)]
+        on_device: bool,
     },
     /// The values of these keys, at most `PAGE_KEYS_MAX`.
     #[n(1)]
@@ -212,6 +215,8 @@ pub struct PageRecord {
     /// When the value ends.
     #[n(4)]
     pub expires: Option<ClusterTime>,
+    #[n(5)]
+    pub is_tombstone: bool,
 }
 
 impl Message for TabletPage {

@@ -386,3 +386,16 @@ fn a_repair_that_is_refused_goes_to_all_at_once() {
     get.on_silent(BrickId(2), &mut outs);
     assert_eq!(repaired(&outs), [], "all were asked");
 }
+
+// A12: a tombstone that it would have met may be gone.
+#[test]
+fn a_put_with_an_old_stamp_is_not_stored_and_a_repair_is() {
+    let mut bricks = Bricks::new();
+    let old = Stamp { time: DATE - 80_000_001, session: 2 };
+    let write = |stamp, is_repair| Ask::Write(Write { stamp, value: Some(1), begun: DATE, is_repair });
+    assert_eq!(bricks.ask(1, write(old, false)), None);
+    let said = bricks.ask(1, write(old, true)).map(|answer| answer.said);
+    assert_eq!(said, Some(ramhold_quorum::Said::Applied));
+    let younger = Stamp { time: DATE - 80_000_000, ..old };
+    assert!(bricks.ask(2, write(younger, false)).is_some());
+}

@@ -7,6 +7,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
+mod background;
 mod copies;
 mod history;
 mod host;

@@ -56,6 +56,10 @@ pub struct Rig {
     pub is_founded: bool,
     pub(crate) histories: Vec<Vec<Operation>>,
     pub(crate) value_last: u64,
+    /// The keys on which clients begin operations.
+    pub used: std::ops::Range<usize>,
+    /// All that is put is nothing: tombstones.
+    pub removes: bool,
     /// Operations that clients may still begin.
     pub left: u32,
     pub done: u32,
@@ -92,6 +96,8 @@ impl Rig {
             is_founded: false,
             histories: vec![Vec::new(); setting.keys],
             value_last: 0,
+            used: 0..setting.keys,
+            removes: false,
             left: 0,
             done: 0,
             unknown: 0,

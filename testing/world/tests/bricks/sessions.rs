@@ -61,7 +61,7 @@ impl Rig {
         }
         self.left -= 1;
         let is_put = self.rng.chance(1, 2);
-        let key = self.rng.below(self.setting.keys as u64) as usize;
+        let key = self.used.start + self.rng.below(self.used.len() as u64) as usize;
         self.begin_on(client, key, is_put);
     }
 
@@ -81,7 +81,8 @@ impl Rig {
         if is_put {
             // Some values are nothing: a tombstone.
             let bytes = [&value.to_le_bytes()[..], &vec![7; padding]].concat();
-            let stored = (!value.is_multiple_of(9)).then_some(bytes);
+            let is_nothing = value.is_multiple_of(9) || self.removes;
+            let stored = (!is_nothing).then_some(bytes);
             if stored.is_none() {
                 self.histories[key].last_mut().unwrap().value = 0;
             }

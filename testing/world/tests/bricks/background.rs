@@ -1,0 +1,135 @@
+//! The background sweep, and tombstones that go (docs/protocols/quorum.md, rules 33, 34).
+
+use crate::host::Host;
+use crate::network::{Party, request};
+use crate::rig::{MILLI, Rig, Setting, TABLE};
+use crate::runs::{BUFFERED, seeds};
+use ramhold_base::{KeyHash, ServerId, StreamId};
+use ramhold_wire::bricks::{PageWanted, TabletPage};
+
+const SECOND: u64 = 1000 * MILLI;
+/// Keys that are removed, and keys that are written on.
+const REMOVED: std::ops::Range<usize> = 12..24;
+const KEPT: std::ops::Range<usize> = 0..12;
+const SETTING: Setting = Setting { keys: 24, ..BUFFERED };
+
+fn brick(host: &Host) -> &ramhold_node::Brick {
+    &host.node.as_ref().unwrap().brick
+}
+
+/// Clients begin so many operations, and end them.
+fn work(rig: &mut Rig, operations: u32) {
+    rig.left = operations;
+    (0..4).for_each(|client| rig.go_on(client));
+    rig.finish();
+}
+
+// I6: a brick that was away has everything again, though nobody reads.
+#[test]
+fn keys_that_nobody_reads_are_repaired() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, SETTING);
+        rig.add_clients(4, 200);
+        rig.finish();
+        let away = rig.rng.below(3) as usize;
+        rig.kill(away);
+        work(&mut rig, 200);
+        rig.start(away);
+        rig.run_until(Rig::all_vote);
+        assert_ne!(rig.stamps(away), rig.stamps((away + 1) % 3), "it has missed something");
+        rig.run_for(130 * SECOND);
+        assert!((1..3).all(|host| rig.stamps(host) == rig.stamps(0)), "{:?}", rig.stamps(away));
+        assert!(rig.hosts.iter().all(|host| brick(host).swept().1.is_some()));
+        rig.check();
+    }
+}
+
+/// Some keys are written, and removed while a brick is away that has their values.
+fn removed_while_one_is_away(seed: u64) -> (Rig, usize) {
+    println!("seed {seed}");
+    let mut rig = Rig::new(seed, SETTING);
+    rig.add_clients(4, 300);
+    rig.finish();
+    let away = rig.rng.below(3) as usize;
+    rig.kill(away);
+    (rig.used, rig.removes) = (REMOVED, true);
+    work(&mut rig, 120);
+    (rig.used, rig.removes) = (KEPT, false);
+    (rig, away)
+}
+
+fn tombstones(rig: &Rig, host: usize) -> usize {
+    rig.stamps(host)[REMOVED].iter().flatten().count()
+}
+
+// A12: a tombstone goes when all bricks have it on their devices and nothing older is left, and nothing comes back.
+#[test]
+fn tombstones_go_and_no_value_comes_back() {
+    let mut gone = 0;
+    for seed in seeds() {
+        let (mut rig, away) = removed_while_one_is_away(seed);
+        // However long it is away.
+        rig.run_for(300 * SECOND);
+        work(&mut rig, 300);
+        for host in (0..3).filter(|host| *host != away) {
+            assert!(tombstones(&rig, host) > 0, "a brick that has the value may come back");
+        }
+        rig.start(away);
+        rig.run_until(Rig::all_vote);
+        rig.run_for(130 * SECOND);
+        // Sometimes its power goes before it has told that its device has the tombstones, sometimes after.
+        let who = rig.rng.below(3) as usize;
+        rig.cut_power(who);
+        rig.start_after(who, MILLI);
+        rig.run_until(|rig| rig.hosts[who].node.is_some());
+        rig.run_until(Rig::all_vote);
+        rig.run_for(250 * SECOND);
+        for _ in 0..4 {
+            // The log turns over.
+            work(&mut rig, 250);
+            rig.run_for(20 * SECOND);
+        }
+        rig.run_for(200 * SECOND);
+        gone += (0..3).map(|host| REMOVED.len() - tombstones(&rig, host)).sum::<usize>();
+        for host in 0..3 {
+            rig.kill(host);
+            rig.start(host);
+        }
+        rig.run_until(Rig::all_vote);
+        rig.read_all();
+        rig.check();
+    }
+    assert!(gone > 20 * seeds().count(), "most tombstones have gone: {gone}");
+}
+
+// A12: what a sibling lets a tombstone go for must outlive a power cut.
+#[test]
+fn a_page_for_the_sweep_waits_for_the_device() {
+    let (mut held, stream) = (0, StreamId(1));
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, SETTING);
+        rig.add_clients(2, 60);
+        rig.finish();
+        let (asker, told) = (ServerId(2), brick(&rig.hosts[1]).state().unwrap());
+        let page = TabletPage {
+            table: TABLE,
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            epoch: 1,
+            life: told.life,
+            mark: told.mark,
+            wanted: PageWanted::Stamps { from: 0, on_device: true },
+        };
+        let end = brick(&rig.hosts[0]).log().unwrap().head_end(stream);
+        let flushed = |rig: &Rig| brick(&rig.hosts[0]).replicator().unwrap().flushed(stream);
+        held += u32::from(flushed(&rig) < end);
+        rig.on_frame(Party::Test, Party::Host(0), request(1, (asker, ServerId(1)), &page));
+        // The answer leaves in the step in which it is made.
+        rig.run_until(|rig| flushed(rig) >= end || !rig.told.is_empty());
+        assert!(flushed(&rig) >= end, "it tells what a power cut would take away");
+        rig.run_until(|rig| !rig.told.is_empty());
+    }
+    assert!(held > 0, "something was in buffers alone");
+}
