@@ -292,6 +292,8 @@ defects! {
     QuorumExpiryFresh;
     /// A put is stored whose stamp is older than any tombstone that may be gone.
     QuorumOutdatedStored;
+    /// A brick that was told of a later life of its own votes again when it is started once more.
+    QuorumOutlivedVotes;
     /// A brick tells a sibling of tombstones that its device does not have yet.
     QuorumGraveBeforeDevice;
     /// A tombstone goes although a brick of its key was silent about it.

@@ -17,7 +17,7 @@ use crate::siblings::Waiting;
 use crate::state::{BrickState, LifeState, TabletState};
 use crate::tables::number;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Peer, ServerId, Status};
+use ramhold_base::{Effects, Instant, Level, Peer, ServerId, Status};
 use ramhold_quorum::Life;
 use ramhold_wire::bricks::{Announce, Announced};
 use ramhold_wire::control::Address;
@@ -29,6 +29,11 @@ use std::time::Duration;
 
 /// The pause between two announcements.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
+/// The least pause between two announcements.
+const ANNOUNCE_AGAIN: Duration = Duration::from_millis(20);
+/// When it is said that tablets do not vote, and how often.
+const COMPLAIN_AFTER: Duration = Duration::from_secs(5);
+const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a life must have been silent before a later one at another address counts.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -69,6 +74,8 @@ impl Brick {
             return;
         }
         self.siblings.announce_at = step.now + ANNOUNCE_INTERVAL;
+        self.siblings.announced_at = step.now;
+        self.complain(step);
         let Some(state) = self.state_file.durable() else { return };
         let message = Announce { life: state.life, mark: state.mark, address: self.config.address };
         for sibling in self.siblings() {
@@ -79,12 +86,45 @@ impl Brick {
         }
     }
 
+    /// Says for whom tablets wait that do not vote.
+    fn complain(&mut self, step: &mut Step<'_>) {
+        let (mut unheard, mut waiting) = (BTreeSet::new(), 0);
+        for tablet in self.tables.all() {
+            let is_known = self.clock.is_known(&tablet.siblings);
+            waiting += u32::from(!is_known || !tablet.register.votes());
+            let is_missing =
+                |it: &&ServerId| !self.clock.has_told(**it) || !self.siblings.answers(step.now, **it);
+            unheard.extend(tablet.siblings.iter().filter(is_missing).copied());
+        }
+        if waiting == 0 {
+            self.siblings.silent_since = None;
+            return;
+        }
+        let since = *self.siblings.silent_since.get_or_insert(step.now);
+        if step.now.since(since) < COMPLAIN_AFTER || self.siblings.complain_at > step.now {
+            return;
+        }
+        self.siblings.complain_at = step.now + COMPLAIN_INTERVAL;
+        let names = unheard.into_iter().map(|sibling| match self.address(sibling) {
+            Some(address) => format!("{sibling} at {address}"),
+            None => sibling.to_string(),
+        });
+        let names: Vec<String> = names.collect();
+        let why = if names.is_empty() {
+            "they are being rebuilt from their other bricks".to_owned()
+        } else {
+            format!("they wait for {}, which do not answer", names.join(", "))
+        };
+        step.effects.report(Level::Warn, format!("{waiting} tablets here do not vote: {why}"));
+    }
+
     pub(crate) fn on_announce(&mut self, step: &mut Step<'_>, announce: &Announce, asker: Asker) {
         let life = (announce.life, announce.mark);
         let checked = self.hear_life(step, asker.brick, life, Some(announce.address));
         if checked.is_ok() && !self.clock.has_told(asker.brick) {
             // It may not have known its tablet when it was last announced to.
-            self.siblings.announce_at = step.now;
+            let soon = self.siblings.announced_at + ANNOUNCE_AGAIN;
+            self.siblings.announce_at = self.siblings.announce_at.min(soon.max(step.now));
         }
         self.wait_for_state(step, checked, Waiting::Announcement, asker);
     }
@@ -135,26 +175,37 @@ impl Brick {
         body: &[u8],
     ) {
         if header.status() == Status::Fenced {
-            return self.end_as_old(sibling);
+            return self.end_as_old(sibling, step.effects);
         }
         if let (Status::Ok, Ok(told)) = (header.status(), decode::<Announced>(body)) {
             self.clock.hear(step.now, sibling, told.clock);
+            self.siblings.answered.insert(sibling, step.now);
         }
     }
 
-    pub(crate) fn end_as_old(&mut self, sibling: ServerId) {
+    /// A sibling knows a later life of this brick, or another one with this number. Nothing votes here any more, also after
+    /// further starts: what that other life has acknowledged is not here. Then this process ends.
+    pub(crate) fn end_as_old(&mut self, sibling: ServerId, effects: &mut Effects) {
         let text = format!(
             "{sibling} knows a later life of this brick, or another process with its id: its directory was copied, or \
              restored from a copy; keep the original, and start a new brick on an empty directory"
         );
-        self.failure.get_or_insert(text);
+        let Some(state) = self.state_file.newest().filter(|_| self.outlived.is_none()) else { return };
+        let mut next = state.clone();
+        next.tablets.iter_mut().for_each(|tablet| tablet.votes = planted(Defect::QuorumOutlivedVotes));
+        self.outlived = Some(text);
+        self.state_file.want(next, effects);
     }
 
     /// The coordinator tells where siblings listen now.
-    pub fn hear_places(&mut self, places: &[BrickPlace], effects: &mut Effects) {
+    pub fn hear_places(&mut self, now: Instant, places: &[BrickPlace], effects: &mut Effects) {
         let Some(state) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else { return };
         let mut next = state.clone();
-        places.iter().for_each(|place| set_address(&mut next, place.brick, place.address));
+        // A sibling that is heard says itself where it listens.
+        let is_silent =
+            |brick| self.siblings.heard.get(&brick).is_none_or(|heard: &Instant| *heard + SILENCE <= now);
+        let moved = places.iter().filter(|place| is_silent(place.brick));
+        moved.for_each(|place| set_address(&mut next, place.brick, place.address));
         if &next != state {
             self.state_file.want(next, effects);
             self.siblings.announce_at = Instant::ZERO;

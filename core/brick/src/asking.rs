@@ -28,7 +28,7 @@ impl Brick {
         ask: Ask<Value>,
         asker: Asker,
     ) -> Result<(), Refusal> {
-        if self.phase != Phase::Serving {
+        if self.phase != Phase::Serving || self.outlived.is_some() {
             return Err(Refusal::NotReady);
         }
         check_limits(key, &ask)?;

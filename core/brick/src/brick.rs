@@ -58,6 +58,10 @@ pub struct Brick {
     pub(crate) siblings: Siblings,
     /// Tables that were dropped, and whose keys still leave the index.
     pub(crate) droppings: Vec<Dropping>,
+    /// The number of the durable state whose tablets are served.
+    pub(crate) entered: u64,
+    /// A sibling knows a later life: the reason with which this one ends, when the device knows that nothing here votes.
+    pub(crate) outlived: Option<String>,
     forget_at: Instant,
     /// Buffered streams rest on buffers that are gone.
     has_lost_buffers: bool,
@@ -81,6 +85,8 @@ impl Brick {
             answers: Vec::new(),
             siblings: Siblings::default(),
             droppings: Vec::new(),
+            entered: 0,
+            outlived: None,
             forget_at: Instant::ZERO,
             has_lost_buffers: false,
             failure: None,
@@ -162,6 +168,7 @@ impl Brick {
             streams: Vec::new(),
             taken: 0,
             place: self.config.place,
+            was_moved: false,
         };
         self.begin_life(state, effects);
     }
@@ -183,6 +190,7 @@ impl Brick {
                     );
                     let all = state.streams.iter().map(|stream| stream.stream).collect();
                     forget(&mut state, &all, effects);
+                    state.was_moved = true;
                 }
                 if has_lost_buffers && !planted(Defect::QuorumLossMarkedLate) {
                     let lost = streams_of(&state, Durability::Buffered);
@@ -312,6 +320,9 @@ impl Brick {
                 return;
             }
         }
+        let lives = self.state_file.durable().map(|state| state.lives.clone()).unwrap_or_default();
+        // Whoever was heard in the life before may still be there.
+        self.siblings.heard.extend(lives.iter().map(|known| (known.brick, step.now)));
         self.phase = Phase::Serving;
         self.advance(step);
     }
@@ -348,7 +359,9 @@ impl Brick {
                 store.shard.on_read_back(step, &Owns(tables), read, (header.status(), body));
             }
             Context::Announce(sibling) => self.on_announced(step, sibling, header, body),
-            Context::Page { from, .. } if header.status() == Status::Fenced => self.end_as_old(from),
+            Context::Page { from, .. } if header.status() == Status::Fenced => {
+                self.end_as_old(from, step.effects);
+            }
             Context::Page { from, number } => {
                 let page = decode(body).ok().filter(|_| header.status() == Status::Ok);
                 self.on_page(step, from, number, page);
@@ -438,6 +451,10 @@ impl Brick {
             self.advance_start(step);
         }
         if self.phase != Phase::Serving {
+            return;
+        }
+        if self.outlived.is_some() && self.state_file.is_durable() {
+            self.failure = self.outlived.take();
             return;
         }
         self.enter_new(step);

@@ -12,8 +12,20 @@ use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageRecord, PageWanted};
 
 /// A page ends when its keys, or its values, have more bytes than this.
 const PAGE_BYTES_MAX: usize = 256 * 1024;
-/// Index buckets that are walked over at a time.
-const SCAN_BUCKETS: u64 = 128;
+/// Index buckets that are walked over at a time. The keys of one, which are in a page together, fit a frame.
+const SCAN_BUCKETS: u64 = 1;
+
+/// The first of these keys that one question may name.
+pub(crate) fn first_keys(mut keys: Vec<PageKey>) -> Vec<PageKey> {
+    let mut bytes = 0;
+    let mut fits = |key: &PageKey| {
+        bytes += key.0.len();
+        bytes <= PAGE_BYTES_MAX
+    };
+    let count = keys.iter().take(PAGE_KEYS_MAX).take_while(|key| fits(key)).count();
+    keys.truncate(count.max(1));
+    keys
+}
 
 /// Makes a page of a tablet. `None`: something in it is damaged in memory, and is being repaired.
 pub(crate) fn tell(
@@ -74,7 +86,7 @@ fn values(store: &Store, tables: &Tables, range: HashRange, keys: &[PageKey]) ->
         let hash = tables.hash(range.table, key).filter(|hash| range.contains(range.table, *hash))?;
         let Some(newest) = store.shard.log.newest(range.table, hash, key).ok()? else { continue };
         let (value, is_tombstone) = (newest.value.map(|value| value.to_vec()), newest.value.is_none());
-        bytes += value.as_ref().map_or(0, Vec::len);
+        bytes += key.len() + value.as_ref().map_or(0, Vec::len);
         let (stamp, expires) = (newest.stamp, newest.expires);
         records.push(PageRecord { position: 0, key: key.clone(), stamp, value, expires, is_tombstone });
         if bytes >= PAGE_BYTES_MAX {

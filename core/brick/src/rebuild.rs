@@ -21,7 +21,7 @@
 //! Not here: telling pages (`pages`), the register. Catalogue: I6.
 
 use crate::Value;
-use crate::pages::walk;
+use crate::pages::{first_keys, walk};
 use crate::question::Key;
 use crate::state::TabletState;
 use crate::store::Store;
@@ -32,7 +32,7 @@ use ramhold_log::{AppendRefusal, HashRange, Purpose, QuorumRecord};
 use ramhold_quorum::{REBUILT_BOUND, Rebuild};
 use ramhold_replication::FlushWish;
 use ramhold_wire::Step;
-use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageWanted, TabletPage, TabletPageTold};
+use ramhold_wire::bricks::{PageKey, PageRecord, PageWanted, TabletPage, TabletPageTold};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -253,9 +253,9 @@ impl Rebuilding {
         for (key, holder) in stretch.missing() {
             by_holder.entry(holder).or_default().push(PageKey(key.clone()));
         }
-        for (holder, mut keys) in by_holder {
+        for (holder, keys) in by_holder {
             if !self.asked.contains_key(&holder) {
-                keys.truncate(PAGE_KEYS_MAX);
+                let keys = first_keys(keys);
                 self.send(step.now, holder, PageWanted::Values { keys }, me, calls);
             }
         }
@@ -405,17 +405,22 @@ impl Stretch {
             .collect()
     }
 
-    /// Values have come. False: one of them is not the one that was decided upon.
+    /// Values have come. False: a key has nothing of what was decided upon. Something newer counts as well: a repair would
+    /// bring it a moment later.
     fn take(&mut self, page: TabletPageTold) -> bool {
-        let newest: BTreeMap<&Key, Stamp> = self.keys.iter().map(|it| (&it.key, it.newest)).collect();
-        let mut is_same = !page.records.is_empty();
-        for record in page.records {
-            is_same &= newest.get(&record.key) == Some(&record.stamp);
-            if is_same {
-                let value = record.value.map(|bytes| Value { bytes, expires: record.expires });
-                self.values.insert(record.key, value);
+        let mut records: BTreeMap<Key, PageRecord> =
+            page.records.into_iter().map(|record| (record.key.clone(), record)).collect();
+        let mut is_known = !records.is_empty();
+        for it in &mut self.keys {
+            let Some(record) = records.remove(&it.key) else { continue };
+            if record.stamp < it.newest {
+                is_known = false;
+                continue;
             }
+            it.newest = record.stamp;
+            let value = record.value.map(|bytes| Value { bytes, expires: record.expires });
+            self.values.insert(record.key, value);
         }
-        is_same
+        is_known && records.is_empty()
     }
 }

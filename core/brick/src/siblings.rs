@@ -7,9 +7,13 @@ use crate::rebuild::Rebuilding;
 use crate::sweep::Sweeping;
 use ramhold_base::time::earliest;
 use ramhold_base::{Instant, ServerId};
+use ramhold_log::HashRange;
 use ramhold_replication::FlushWish;
 use ramhold_wire::bricks::{TabletPage, TabletPageTold};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Something that is told when the asker's life is on the device.
 #[derive(Debug)]
@@ -27,7 +31,13 @@ pub(crate) struct Siblings {
     pub held: Vec<(FlushWish, TabletPageTold, Asker)>,
     /// When each sibling's newest life was last announced.
     pub heard: BTreeMap<ServerId, Instant>,
+    /// When each sibling last answered an announcement.
+    pub answered: BTreeMap<ServerId, Instant>,
+    /// Since when tablets do not vote, and when that is said next.
+    pub silent_since: Option<Instant>,
+    pub complain_at: Instant,
     pub announce_at: Instant,
+    pub announced_at: Instant,
     pub rebuilding: Option<Rebuilding>,
     pub sweeping: Sweeping,
     /// The number of the last question to a sibling.
@@ -35,6 +45,19 @@ pub(crate) struct Siblings {
 }
 
 impl Siblings {
+    /// Whether a sibling has answered lately.
+    pub fn answers(&self, now: Instant, sibling: ServerId) -> bool {
+        self.answered.get(&sibling).is_some_and(|at| *at + ANSWERS_WITHIN > now)
+    }
+
+    /// A tablet is not this brick's any more.
+    pub fn forget(&mut self, range: HashRange) {
+        if self.rebuilding.as_ref().is_some_and(|rebuilding| rebuilding.range == range) {
+            self.rebuilding = None;
+        }
+        self.sweeping.forget(range);
+    }
+
     pub fn deadline(&self) -> Option<Instant> {
         let rebuilding = self.rebuilding.as_ref().and_then(Rebuilding::deadline);
         earliest(rebuilding, self.sweeping.deadline())

@@ -267,6 +267,7 @@ mod tests {
             streams: vec![stream],
             taken: 0,
             place: 0,
+            was_moved: false,
         };
         Store::new(&config, vec![0; config.log_bytes as usize], &state, &mut Rng::new(1))
     }

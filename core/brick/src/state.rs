@@ -57,6 +57,10 @@ pub struct BrickState {
     /// The place of the data directory at the last start; 0: not known.
     #[n(10)]
     pub place: u64,
+    /// The directory was found to be a copy, and no assignment was taken since: tablets that come with the next one do not
+    /// vote before they are rebuilt.
+    #[n(11)]
+    pub was_moved: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -295,6 +299,7 @@ mod tests {
             streams: Vec::new(),
             taken: 0,
             place: 0,
+            was_moved: false,
         }
     }
 

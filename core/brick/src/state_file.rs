@@ -28,6 +28,8 @@ pub(crate) struct StateFile {
     is_read: bool,
     found: Option<BrickState>,
     durable: Option<BrickState>,
+    /// Rises with each state that became durable in this life.
+    durable_count: u64,
     sequence: u64,
     wanted: Option<BrickState>,
     writing: Option<BrickState>,
@@ -56,6 +58,11 @@ impl StateFile {
     /// The state on the device.
     pub fn durable(&self) -> Option<&BrickState> {
         self.durable.as_ref()
+    }
+
+    /// The number of states that have become durable: it tells whether something has changed.
+    pub fn durable_count(&self) -> u64 {
+        self.durable_count
     }
 
     /// The state that is on the device, or will be next.
@@ -118,9 +125,15 @@ impl StateFile {
                 }
                 FoundState::Unusable(reason) => self.fail(reason),
             },
-            FOUND_SYNC => (self.durable, self.is_read) = (self.found.take(), true),
+            FOUND_SYNC => {
+                (self.durable, self.is_read) = (self.found.take(), true);
+                self.durable_count += 1;
+            }
             WRITE => effects.push(sync(WRITE_SYNC)),
-            WRITE_SYNC if self.is_half_written => self.durable = self.writing.take(),
+            WRITE_SYNC if self.is_half_written => {
+                self.durable = self.writing.take();
+                self.durable_count += 1;
+            }
             WRITE_SYNC => {
                 self.is_half_written = true;
                 self.write_copy(effects);

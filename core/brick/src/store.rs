@@ -246,7 +246,8 @@ pub(crate) struct Owns<'a>(pub &'a Tables);
 
 impl Owner for Owns<'_> {
     fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
-        self.0.hash(table, key)
+        // Records of a table that was dropped are dead: the index leads to none of them.
+        Some(self.0.hash(table, key).unwrap_or_default())
     }
 
     fn may_hold(&self, _: StreamId, _: HashRange) -> bool {

@@ -22,7 +22,7 @@
 
 use crate::Brick;
 use crate::graves::Found;
-use crate::pages::walk;
+use crate::pages::{first_keys, walk};
 use crate::phase::Phase;
 use crate::question::{Asker, Key};
 use crate::rebuild::Call;
@@ -34,7 +34,7 @@ use ramhold_log::HashRange;
 use ramhold_quorum::{Ask, Write};
 use ramhold_replication::FlushWish;
 use ramhold_wire::Step;
-use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageRecord, PageWanted, TabletPage, TabletPageTold};
+use ramhold_wire::bricks::{PageKey, PageRecord, PageWanted, TabletPage, TabletPageTold};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -103,6 +103,11 @@ impl Sweeping {
             }
             Some(stretch) => stretch.asked.values().map(|asked| asked.until).min(),
         }
+    }
+
+    /// A tablet is not this brick's any more.
+    pub fn forget(&mut self, range: HashRange) {
+        self.stretch.take_if(|stretch| stretch.range == range);
     }
 
     pub fn has_asked(&self, from: ServerId, number: u64) -> bool {
@@ -288,9 +293,8 @@ impl Brick {
         self.store_told(step, range, records);
         let life = self.state_file.durable().map_or((0, 0), |state| (state.life, state.mark));
         let mut calls = Vec::new();
-        for (holder, mut keys) in wanted {
-            keys.truncate(PAGE_KEYS_MAX);
-            let wanted = PageWanted::Values { keys };
+        for (holder, keys) in wanted {
+            let wanted = PageWanted::Values { keys: first_keys(keys) };
             calls.extend(self.siblings.sweeping.ask(step.now, holder, wanted, life));
         }
         self.ask_siblings(step, calls);

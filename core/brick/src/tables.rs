@@ -10,7 +10,7 @@ use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::HashRange;
 use ramhold_quorum::{Brick as Register, BrickId, Life};
 use ramhold_wire::membership::Durability;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A tablet of this brick.
 pub(crate) struct Tablet {
@@ -26,6 +26,13 @@ pub(crate) struct Tables {
     tablets: Vec<Tablet>,
 }
 
+/// A range as a place in an order.
+type Place = (TableId, KeyHash, KeyHash);
+
+fn place(range: HashRange) -> Place {
+    (range.table, range.first, range.last)
+}
+
 /// A brick's number in the register.
 pub(crate) fn number(brick: ServerId) -> BrickId {
     BrickId(brick.raw())
@@ -39,16 +46,10 @@ impl Tables {
         tables
     }
 
-    pub fn count(&self) -> usize {
-        self.tablets.len()
-    }
-
     /// Removes the tablets that are not in a state any more. Returns their ranges. Their keys can still be hashed.
     pub fn leave(&mut self, state: &BrickState) -> Vec<HashRange> {
-        if state.tablets.len() >= self.tablets.len() {
-            return Vec::new();
-        }
-        let is_gone = |known: &mut Tablet| !state.tablets.iter().any(|tablet| tablet.range() == known.range);
+        let here: BTreeSet<Place> = state.tablets.iter().map(|tablet| place(tablet.range())).collect();
+        let is_gone = |known: &mut Tablet| !here.contains(&place(known.range));
         self.tablets.extract_if(.., is_gone).map(|tablet| tablet.range).collect()
     }
 
@@ -61,13 +62,11 @@ impl Tables {
 
     /// Enters the tablets of a state that are not here yet. Returns their ranges.
     pub fn enter(&mut self, state: &BrickState) -> Vec<HashRange> {
-        if state.tablets.len() == self.tablets.len() {
-            return Vec::new();
-        }
         for table in &state.tables {
             self.hashers.entry(table.table).or_insert_with(|| PlacementHasher::new(table.placement()));
         }
-        let is_new = |tablet: &&TabletState| self.tablets.iter().all(|known| known.range != tablet.range());
+        let here: BTreeSet<Place> = self.tablets.iter().map(|known| place(known.range)).collect();
+        let is_new = |tablet: &&TabletState| !here.contains(&place(tablet.range()));
         let new: Vec<&TabletState> = state.tablets.iter().filter(is_new).collect();
         new.iter().for_each(|tablet| self.add(state, tablet));
         new.iter().map(|tablet| tablet.range()).collect()

@@ -11,9 +11,10 @@ use crate::Brick;
 use crate::dropping::Dropping;
 use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
-use crate::tables::check;
+use crate::tables::{Tablet, check, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{Effects, Level, StreamId};
+use ramhold_quorum::Life;
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{BrickAssignment, BrickTable};
 use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions};
@@ -33,12 +34,18 @@ impl Brick {
     /// The version of the newest assignment that is on the device and is served; 0: none.
     pub fn taken(&self) -> u64 {
         let state = self.state_file.durable().filter(|_| self.phase == Phase::Serving);
-        state.filter(|state| self.tables.count() == state.tablets.len()).map_or(0, |state| state.taken)
+        state.filter(|_| self.entered == self.state_file.durable_count()).map_or(0, |state| state.taken)
     }
 
-    /// The number of tablets that do not vote.
+    /// The number of tablets that are being rebuilt.
     pub fn rebuilding_count(&self) -> usize {
         self.tables.all().filter(|tablet| !tablet.register.votes()).count()
+    }
+
+    /// The number of tablets that do not vote: they are being rebuilt, or too few siblings have told their time.
+    pub fn silent_count(&self) -> usize {
+        let votes = |tablet: &Tablet| tablet.register.votes() && self.clock.is_known(&tablet.siblings);
+        self.tables.all().filter(|tablet| !votes(tablet)).count()
     }
 
     /// Takes an assignment of the coordinator. It is served when it is on the device (`taken`).
@@ -50,7 +57,9 @@ impl Brick {
         state.tables.retain(|table| !assignment.dropped.contains(&table.table));
         state.tablets.retain(|tablet| !assignment.dropped.contains(&tablet.table));
         add_tables(&mut state, &assignment.tables)?;
-        add_tablets(&mut state, &assignment.tablets);
+        // Nobody knows what the original has acknowledged in tablets that its copy lacks.
+        add_tablets(&mut state, &assignment.tablets, !before.was_moved);
+        state.was_moved = false;
         check(state.brick, &state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
         if state.tablets.len() > BRICK_TABLET_COUNT_MAX as usize || !state.fits_with_lives() {
             return Err(NotTaken::TooMany);
@@ -73,9 +82,14 @@ impl Brick {
 
     /// Serves what has been added to the state and is on the device, and stops serving what is gone from it.
     pub(crate) fn enter_new(&mut self, step: &mut Step<'_>) {
+        let count = self.state_file.durable_count();
+        if self.entered == count {
+            return;
+        }
         let Brick { state_file, store: Some(store), tables, siblings, droppings, .. } = self else { return };
         let Some(state) = state_file.durable() else { return };
         for range in tables.leave(state) {
+            siblings.forget(range);
             droppings.push(Dropping::new(range));
         }
         for stream in &state.streams {
@@ -96,6 +110,14 @@ impl Brick {
         for range in new {
             store.shard.log.track(range);
         }
+        // A life may have been heard while a tablet was on its way to the device.
+        for known in state_file.newest().map_or(&[][..], |state| &state.lives) {
+            tables.hear_of(number(known.brick), Life(known.life));
+        }
+        for tablet in state.tablets.iter().filter(|tablet| tablet.votes) {
+            tables.rebuilt(tablet.range());
+        }
+        self.entered = count;
     }
 
     /// The table of this name, as an assignment describes it, and its tablets here, with all their bricks.
@@ -150,9 +172,9 @@ fn add_tables(state: &mut BrickState, new: &[BrickTable]) -> Result<(), NotTaken
     Ok(())
 }
 
-fn add_tablets(state: &mut BrickState, new: &[BrickTablet]) {
+fn add_tablets(state: &mut BrickState, new: &[BrickTablet], votes: bool) {
     for tablet in new {
-        let tablet = TabletState::of(tablet, state.brick);
+        let tablet = TabletState { votes, ..TabletState::of(tablet, state.brick) };
         let is_here = |known: &TabletState| (known.range(), known.epoch) == (tablet.range(), tablet.epoch);
         if !state.tablets.iter().any(is_here) {
             state.tablets.push(tablet);

@@ -95,8 +95,10 @@ impl Brick {
             let waits = matches!(ask.wanted, PageWanted::Stamps { on_device: true, .. });
             match page {
                 Ok(page) if waits && !planted(Defect::QuorumGraveBeforeDevice) => {
-                    let stream = tables.stream(range).expect("the tablet is here");
-                    siblings.held.push((store.everything(stream), page, asker));
+                    match tables.stream(range) {
+                        Some(stream) => siblings.held.push((store.everything(stream), page, asker)),
+                        None => answer_refused(step, opcode, asker, Refusal::NotSibling),
+                    }
                 }
                 Ok(page) => answer_told(step, opcode, asker, &page),
                 Err(refusal) => answer_refused(step, opcode, asker, refusal),
@@ -145,9 +147,6 @@ impl Brick {
     /// Rebuilds the tablets that do not vote, one after the other.
     pub(crate) fn advance_rebuilding(&mut self, step: &mut Step<'_>) {
         let Some(state) = self.state_file.durable().filter(|_| self.phase == Phase::Serving) else { return };
-        for tablet in state.tablets.iter().filter(|tablet| tablet.votes) {
-            self.tables.rebuilt(tablet.range());
-        }
         if self.siblings.rebuilding.is_none() && self.state_file.is_durable() {
             let next = state.tablets.iter().find(|tablet| !tablet.votes);
             let table = next.and_then(|tablet| state.tables.iter().find(|table| table.table == tablet.table));

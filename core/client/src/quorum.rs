@@ -206,14 +206,10 @@ impl Quorum {
         let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
         let mut outs = Vec::new();
         it.on_trouble(call.brick, what, &mut outs);
-        // The brick may hold the table no more, or listen elsewhere.
-        let is_contradicted = match what {
-            What::Answered(status) => {
-                matches!(status, Status::UnknownTable | Status::WrongOwner | Status::WrongServer)
-            }
-            What::RefusedConnection => true,
-            _ => false,
-        };
+        // The brick may hold the table no more, or listen elsewhere. One that is busy says so.
+        let is_busy =
+            |status| matches!(status, Status::NotReady | Status::TooMany | Status::Retry | Status::Corrupt);
+        let is_contradicted = !matches!(what, What::Answered(status) if is_busy(status));
         let progress = self.carry_out(call.operation, Next::Wait, outs);
         Some(Progress { is_contradicted, ..progress })
     }

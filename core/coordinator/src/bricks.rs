@@ -160,6 +160,11 @@ impl Bricks {
         if before.is_some_and(|before| before.life > message.life) {
             return Err(Status::Fenced);
         }
+        // A later life at another address may be that of a copy of the directory. It counts when the brick is silent.
+        let is_elsewhere = record.address != message.address;
+        if is_elsewhere && before.is_some_and(|it| it.life < message.life && it.at + BRICK_SILENCE > now) {
+            return Err(Status::Retry);
+        }
         let told = (message.address, &message.labels, message.log_bytes);
         if (record.address, &record.labels, record.log_bytes) != told {
             record.address = message.address;

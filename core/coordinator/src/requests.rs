@@ -32,6 +32,10 @@ impl Parts {
         if opcode == Opcode::MembershipVerify {
             copies::look_at_stranger(now, desk, header, body);
         }
+        if let Addressee::ForBrick(_) = opcode.addressee() {
+            // A brick takes this process for a sibling. It is no server, and not declared dead.
+            return Err(Status::UnknownOpcode);
+        }
         check_sender(desk, opcode, header)?;
         self.links.note_told(header.sender);
         match opcode.addressee() {

@@ -16,6 +16,7 @@ use crate::thresholds::Thresholds;
 use ramhold_base::Instant;
 use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The end of a get.
@@ -58,6 +59,8 @@ pub struct Get<V> {
     attempt: u32,
     tries: u32,
     phase: Phase<V>,
+    /// Bricks that have refused since silent ones were last asked again.
+    refused: BTreeSet<BrickId>,
     /// The bricks that were asked in this try, and by whom the value is to be told.
     asked: Vec<BrickId>,
     value_from: Option<BrickId>,
@@ -89,6 +92,7 @@ impl<V: Clone + PartialEq> Get<V> {
             attempt: 0,
             tries: 0,
             phase: Phase::Asking,
+            refused: BTreeSet::new(),
             asked: Vec::new(),
             value_from: None,
             stamps: Tally::default(),
@@ -209,6 +213,7 @@ impl<V: Clone + PartialEq> Get<V> {
         self.begun = clock.now(now).unwrap_or(self.begun);
         self.phase = Phase::Asking;
         (self.stamps, self.repairs) = (Tally::default(), Tally::default());
+        self.refused.clear();
         self.asked = self.bricks[..self.reads].to_vec();
         self.value_from = self.asked.first().copied();
         let (attempt, value_from) = (self.attempt, self.value_from);

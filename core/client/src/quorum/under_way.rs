@@ -14,7 +14,7 @@ use crate::token::Token;
 use crate::trouble::{Trouble, What as Problem, Who};
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
 use ramhold_quorum::{
-    Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, Written,
+    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, Written,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,7 +99,9 @@ impl UnderWay {
         let within = (self.deadline, AGAIN);
         let known = "the clock is known";
         if let Some(Open { stamp, value, begun }) = self.open.clone() {
-            let is_old = time.saturating_sub(begun) > u64::try_from(HORIZON.as_micros()).unwrap_or(u64::MAX);
+            // Bricks whose time is a little behind may still store it after the horizon.
+            let horizon = (HORIZON + AHEAD_REPAIR).as_micros();
+            let is_old = time.saturating_sub(begun) > u64::try_from(horizon).unwrap_or(u64::MAX);
             if is_old {
                 let of = (ranked, self.bricks.thresholds, true);
                 let mut get = Get::new(now, of, clock, within).expect(known);

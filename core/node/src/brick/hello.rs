@@ -63,7 +63,7 @@ impl BrickNode {
     }
 
     fn to_tell(&self) -> (u64, u32) {
-        (self.brick.taken(), u32::try_from(self.brick.rebuilding_count()).unwrap_or(u32::MAX))
+        (self.brick.taken(), u32::try_from(self.brick.silent_count()).unwrap_or(u32::MAX))
     }
 
     pub(super) fn hello_deadline(&self) -> Option<Instant> {
@@ -146,7 +146,7 @@ impl BrickNode {
             self.brick.name(welcome.cluster, welcome.brick, welcome.index_secret, effects);
             return;
         }
-        self.brick.hear_places(&welcome.siblings, effects);
+        self.brick.hear_places(now, &welcome.siblings, effects);
         let Some(assignment) = welcome.assignment else { return };
         match self.brick.assign(&assignment, effects) {
             Ok(()) => self.hello.untaken = None,

@@ -12,6 +12,7 @@ impl<V: Clone + PartialEq> Get<V> {
     /// patience is over. The brick itself is asked again then.
     pub fn on_silent(&mut self, brick: BrickId, outs: &mut Vec<Out<V>>) {
         let attempt = self.attempt;
+        self.refused.insert(brick);
         match &self.phase {
             Phase::Asking => {
                 let owes = self.value_from == Some(brick) && !self.has_value(brick);
@@ -27,6 +28,8 @@ impl<V: Clone + PartialEq> Get<V> {
                     to_ask.extend(fresh);
                 }
                 self.asked.extend(to_ask.iter().filter(|it| Some(**it) == fresh));
+                // All that refuse are asked again in time, and not at the pace of their refusals.
+                to_ask.retain(|it| !self.refused.contains(it));
                 self.value_from = value_from;
                 outs.extend(to_ask.into_iter().map(|to| {
                     let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
@@ -50,6 +53,7 @@ impl<V: Clone + PartialEq> Get<V> {
     /// Asks those again that are silent, and for each of them one more brick: also for one that does not hold the key, and
     /// for one that owes a value.
     pub(super) fn ask_on(&mut self, outs: &mut Vec<Out<V>>) {
+        self.refused.clear();
         let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
         let is_silent = |brick: BrickId| !self.stamps.has(&self.lives, brick);
         let owes = self.value_from.filter(|from| !self.has_value(*from));

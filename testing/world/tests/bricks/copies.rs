@@ -4,6 +4,7 @@ use crate::host::Host;
 use crate::network::address;
 use crate::rig::{MILLI, Rig};
 use crate::runs::{BUFFERED, SYNCED, seeds};
+use ramhold_base::TableId;
 
 /// The host that a copy of host 0's directory is brought to.
 const COPY: usize = 3;
@@ -88,9 +89,43 @@ fn of_two_processes_with_one_life_the_second_ends() {
         // Its life has the number of the copy's.
         rig.start(0);
         rig.run_for(1500 * MILLI);
-        let why = rig.hosts[0].exit.as_ref().expect("it has ended");
+        let why = rig.hosts[0].exit.take().expect("it has ended");
         assert!(why.contains("later life of this brick") && why.contains("copied"), "{why}");
         assert!(!votes(&rig, 0));
+        // Its next life is a later one than the copy's. It lacks what the copy has acknowledged.
+        rig.run_for(3000 * MILLI);
+        rig.kill(1);
+        rig.start(0);
+        rig.run_for(1500 * MILLI);
+        assert!(!votes(&rig, 0), "one sibling alone has told");
+        rig.start(1);
+        rig.run_until(|rig| votes(rig, 0) && votes(rig, 1));
+        rig.hosts.pop();
+        rig.read_all();
+        rig.check();
+    }
+}
+
+// I6: nobody knows what the original has acknowledged in a table that its copy lacks.
+#[test]
+fn a_table_that_a_copy_lacks_is_rebuilt_there() {
+    for seed in seeds() {
+        let mut rig = with_copy(seed);
+        let next = TableId(8);
+        rig.assignment = Some(rig.assignment(2, next, Vec::new()));
+        let copy = rig.hosts.pop().unwrap();
+        rig.run_until(|rig| rig.hosts.iter().all(|host| host.node.as_ref().unwrap().brick.taken() == 2));
+        rig.kill(0);
+        (rig.hosts[0].disks, rig.hosts[0].place) = (copy.disks, copy.place);
+        rig.kill(1);
+        rig.start(0);
+        rig.run_until(|rig| rig.hosts[0].node.as_ref().unwrap().brick.taken() == 2);
+        rig.run_for(1500 * MILLI);
+        assert_eq!(rig.hosts[0].node.as_ref().unwrap().brick.rebuilding_count(), 2);
+        rig.start(1);
+        rig.run_until(Rig::all_vote);
+        rig.read_all();
+        rig.check();
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod background;
 mod copies;
+mod drops;
 mod history;
 mod host;
 mod network;

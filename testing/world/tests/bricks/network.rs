@@ -6,7 +6,7 @@ use crate::host::COORDINATOR;
 use crate::rig::{Event, Rig, TABLE, key_of};
 use crate::sessions::Value;
 use ramhold_base::hash::PlacementSeed;
-use ramhold_base::{ClusterId, ClusterTime, ConnId, Input, KeyHash, Peer, RpcId, ServerId, Status};
+use ramhold_base::{ClusterId, ClusterTime, ConnId, Input, KeyHash, Peer, RpcId, ServerId, Status, TableId};
 use ramhold_quorum::{Answer, Ask, BrickId, Life, Said};
 use ramhold_wire::ask::{AskReply, AskRequest, AskSaid, AskWhat, AskedWrite, StampedValue};
 use ramhold_wire::bricks::{BrickAssignment, BrickHello, BrickTable, BrickWelcome};
@@ -96,9 +96,38 @@ impl Rig {
         }
     }
 
+    fn places(&self) -> Vec<BrickPlace> {
+        let place = |host: usize| BrickPlace { brick: self.hosts[host].id, address: Address(address(host)) };
+        (0..3).map(place).collect()
+    }
+
+    /// One table, whole, for all bricks.
+    pub fn assignment(&self, version: u64, table: TableId, dropped: Vec<TableId>) -> BrickAssignment {
+        let quorum = QuorumOptions { bricks: 3, write: 2, read: 2, protocol: WriteProtocol::Adaptive };
+        BrickAssignment {
+            version,
+            tables: vec![BrickTable {
+                table,
+                name: "carts".into(),
+                seed: PlacementSeed(5),
+                slots: false,
+                durability: self.setting.durability,
+                quorum,
+            }],
+            tablets: vec![BrickTablet {
+                table,
+                first: KeyHash(0),
+                last: KeyHash(u64::MAX),
+                epoch: 1,
+                bricks: self.places(),
+            }],
+            dropped,
+        }
+    }
+
     /// The coordinator names bricks and gives each the whole table. Afterwards it is away: nobody needs it.
     fn coordinate(&mut self, from: Party, bytes: &[u8]) {
-        if self.is_founded {
+        if self.is_founded && self.assignment.is_none() {
             return;
         }
         let (header, body) = frame::parse(bytes).unwrap();
@@ -107,28 +136,8 @@ impl Rig {
         let Party::Host(host) = from else { panic!("only bricks speak to the coordinator") };
         let me = self.hosts[host].id;
         assert!(hello.brick.is_none_or(|brick| brick == me) && hello.address.0 == address(host));
-        let bricks: Vec<BrickPlace> = (0..self.hosts.len())
-            .map(|host| BrickPlace { brick: self.hosts[host].id, address: Address(address(host)) })
-            .collect();
-        let assignment = BrickAssignment {
-            version: 1,
-            tables: vec![BrickTable {
-                table: TABLE,
-                name: "carts".into(),
-                seed: PlacementSeed(5),
-                slots: false,
-                durability: self.setting.durability,
-                quorum: QuorumOptions { bricks: 3, write: 2, read: 2, protocol: WriteProtocol::Adaptive },
-            }],
-            tablets: vec![BrickTablet {
-                table: TABLE,
-                first: KeyHash(0),
-                last: KeyHash(u64::MAX),
-                epoch: 1,
-                bricks: bricks.clone(),
-            }],
-            dropped: Vec::new(),
-        };
+        let bricks = self.places();
+        let assignment = self.assignment.clone().unwrap_or_else(|| self.assignment(1, TABLE, Vec::new()));
         let welcome = BrickWelcome {
             cluster: CLUSTER,
             brick: me,

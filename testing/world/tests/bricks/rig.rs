@@ -7,6 +7,7 @@ use crate::sessions::{Client, Doing};
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
 use ramhold_wire::Header;
+use ramhold_wire::bricks::BrickAssignment;
 use ramhold_wire::membership::Durability;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -54,6 +55,8 @@ pub struct Rig {
     pub(crate) rpc_last: u64,
     /// The bricks have their tablet.
     pub is_founded: bool,
+    /// The coordinator is back, and gives this.
+    pub assignment: Option<BrickAssignment>,
     pub(crate) histories: Vec<Vec<Operation>>,
     pub(crate) value_last: u64,
     /// The keys on which clients begin operations.
@@ -94,6 +97,7 @@ impl Rig {
             askers: BTreeMap::new(),
             rpc_last: 0,
             is_founded: false,
+            assignment: None,
             histories: vec![Vec::new(); setting.keys],
             value_last: 0,
             used: 0..setting.keys,
@@ -296,10 +300,15 @@ impl Rig {
     }
 
     pub fn check(&self) {
+        self.check_keys(0..self.histories.len());
+    }
+
+    /// Checks all bricks, and the operations on these keys.
+    pub fn check_keys(&self, keys: std::ops::Range<usize>) {
         for host in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
             host.check_invariants();
         }
-        for (key, history) in self.histories.iter().enumerate() {
+        for (key, history) in self.histories.iter().enumerate().filter(|(key, _)| keys.contains(key)) {
             assert!(is_linearizable(history), "key {key}: {history:#?}");
         }
     }

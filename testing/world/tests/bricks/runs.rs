@@ -269,7 +269,7 @@ fn a_page_is_told_when_the_life_that_asks_is_on_the_device() {
     rig.run_until(|rig| !rig.hosts[0].sent.is_empty() || !rig.told.is_empty() || known(rig) != before);
     assert!(rig.told.is_empty());
     rig.run_until(|rig| !rig.told.is_empty());
-    assert_eq!(known(&rig), Some((7, 99)));
+    assert_eq!((rig.told[0].0.status(), known(&rig)), (Status::Ok, Some((7, 99))));
     ask(&mut rig, 2, &page(7, 99));
     rig.run_until(|rig| !rig.told.is_empty());
     let (header, body) = rig.told.pop().unwrap();

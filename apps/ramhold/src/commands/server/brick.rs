@@ -12,6 +12,7 @@ use crate::memory::{MemoryPlan, PLACE_BYTES, check_available};
 use crate::process;
 use crate::size::bytes_text;
 use ramhold_backup::{BackupConfig, Buffers};
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::limits::{LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
 use ramhold_base::processor;
 use ramhold_client::parse_addresses;
@@ -25,6 +26,7 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Frames beyond those of the log: heads, and segments that are being cleaned.
 const FRAMES_SPARE: u64 = 16;
@@ -106,7 +108,7 @@ impl PreparedBrick {
                 buffers.path().display()
             )));
         }
-        let place = fs::metadata(&dir).map_err(|error| Failure::local(&dir, &error).about("--dir"))?.ino();
+        let place = place_of(&dir);
         Ok(PreparedBrick { coordinator, memory, buffers, frames_max, place })
     }
 
@@ -200,4 +202,12 @@ impl PreparedBrick {
         ];
         crate::output::show(&lines.join("\n"));
     }
+}
+
+/// A number of the data directory's place: of its inode and of that of its superblock, so that a directory that is the root
+/// of its file system has one, too. 0: it has no superblock yet.
+fn place_of(dir: &Path) -> u64 {
+    let inode = |path: &Path| fs::metadata(path).map(|it| it.ino()).ok();
+    let (Some(own), Some(superblock)) = (inode(dir), inode(&dir.join("superblock"))) else { return 0 };
+    PlacementHasher::new(PlacementSeed(0)).hash(&[own.to_le_bytes(), superblock.to_le_bytes()].concat()).0
 }
