@@ -30,6 +30,9 @@ pub struct Command {
     pub tips: &'static [&'static str],
     /// The differences from Redis, for the documentation. Empty: there are none.
     pub note: &'static str,
+    /// The treatment of a command about keys on a quorum table. It counts for `Run::Keys` and `Run::Fast`; see
+    /// `Command::on_quorum` for the others.
+    pub quorum: OnQuorum,
     pub run: Run,
 }
 
@@ -48,8 +51,47 @@ impl Command {
         summary: "",
         tips: &[],
         note: "",
+        quorum: OnQuorum::No,
         run: Run::Container(&[]),
     };
+}
+
+/// The treatment of a command on a database whose table is a quorum table. Such a table takes reads, writes and removes
+/// of single keys, and no conditions. See docs/protocols/resp.md.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnQuorum {
+    /// The command is carried out, or needs no table.
+    Yes,
+    /// The command is carried out for each of its keys separately.
+    EachKey,
+    /// As `EachKey`. A key is read before it is removed, because the reply counts the keys that were there.
+    ReadFirst,
+    /// The command is carried out in the forms that need not read the key; its other forms are conditions.
+    Unconditional,
+    /// Every slot is at the server that is asked: any server answers.
+    AllSlotsHere,
+    /// The commands of a transaction are refused, and `EXEC` with them.
+    Aborts,
+    /// The command is refused until clients can scan quorum tables.
+    NotYet,
+    /// The command is refused: it needs a condition, or is not built for quorum tables.
+    No,
+}
+
+impl OnQuorum {
+    /// The words of the documentation.
+    pub fn text(self) -> &'static str {
+        match self {
+            OnQuorum::Yes => "yes",
+            OnQuorum::EachKey => "each key by itself",
+            OnQuorum::ReadFirst => "each key by itself; two at once may both count a key",
+            OnQuorum::Unconditional => "without NX, XX, IFEQ, IFVER, GET and KEEPTTL",
+            OnQuorum::AllSlotsHere => "all slots at the server that is asked",
+            OnQuorum::Aborts => "no: commands with keys are refused, and EXEC with them",
+            OnQuorum::NotYet => "not yet",
+            OnQuorum::No => "no",
+        }
+    }
 }
 
 /// Bits of `COMMAND`'s third field, and bits for access classes that do not follow from the others.

@@ -24,6 +24,7 @@ mod execution;
 pub mod host;
 mod kinds;
 mod ordering;
+mod refusals;
 mod request;
 pub mod stats;
 mod step;
@@ -33,6 +34,7 @@ use crate::ahead::Ahead;
 use access::Access;
 use access::peers::{Awaited, Peers};
 use access::posted::Posted;
+use access::tables::Known;
 use bounds::AHEAD_COUNT_MAX;
 use clients::list::Clients;
 use clients::pubsub;
@@ -104,8 +106,9 @@ impl Resp {
     /// them.
     pub fn ahead(&self, from: ConnId, bytes: &[u8], mut key: impl FnMut(TableId, &[u8])) {
         let Parts { clients, access, .. } = &self.parts;
-        let table = clients.get(from).and_then(|client| access.databases.table(client.db));
-        if let Some(table) = table {
+        let table = clients.get(from).and_then(|client| access.databases.known(client.db));
+        // No master has keys of quorum tables.
+        if let Some(Known { table, is_quorum: false }) = table {
             Ahead::of(bytes).take(AHEAD_COUNT_MAX).for_each(|word| key(table, word));
         }
     }

@@ -22,7 +22,7 @@ mod reply;
 mod transaction;
 mod whole;
 
-pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run};
+pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, OnQuorum, Run};
 pub use commands::find;
 pub use fault::{Fault, Stop};
 pub use front::Resp;

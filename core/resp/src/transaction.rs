@@ -124,6 +124,11 @@ impl Transaction {
         self.entries.get(place).is_some_and(|entry| entry.seen.is_some())
     }
 
+    /// The database of every key that handlers have seen, changed or asked for.
+    pub fn databases(&self) -> impl Iterator<Item = u16> {
+        self.entries.keys().chain(&self.needed).map(|(db, _)| *db)
+    }
+
     /// Takes the keys that handlers asked for and that were not known, each once.
     pub fn take_needed(&mut self) -> Vec<Place> {
         let mut needed = std::mem::take(&mut self.needed);
@@ -139,6 +144,11 @@ impl Transaction {
             let seen = entry.seen.as_ref().map(|seen| seen.as_ref().map(|(version, _)| *version));
             (place, seen, entry.change.as_ref())
         })
+    }
+
+    /// The change that is wanted for a key.
+    pub fn change_of(&self, place: &Place) -> Option<&Change> {
+        self.entries.get(place).and_then(|entry| entry.change.as_ref())
     }
 
     pub fn has_changes(&self) -> bool {

@@ -41,12 +41,18 @@ Every other command of several keys, and the commands between MULTI and EXEC wit
 `ramhold server --resp-cross-slot allow` (also `ramhold dev`) lets keys of any slots and databases take effect together if one server has them all: always on a cluster of one server, where MSET of any keys is then one step, too. On several servers it depends on where the keys are at that moment.
 The slot decides for tables placed by slots, as every table is that a Redis command has made. Keys of a table that was made otherwise and is given with `--resp-table` are refused with CROSSSLOT if several servers have them.
 What takes effect as one has at most 256 keys and 4 MiB; more is refused with an error that says so.
+
+## Quorum tables
+`--resp-table 1=carts` makes a quorum table the table of database 1. Bricks hold its keys, and no server; any server answers.
+The last column of the tables below says how each command works on such a database.
+A quorum table takes no conditions: a command that changes a key depending on what the key holds is refused, and so is every transaction. The error names the command and the table, and nothing has taken effect.
+Rules, errors and the limits of a command over several keys: [protocols/resp.md](protocols/resp.md), section 8.
 "
     );
     for (group, title) in GROUPS {
         let _ = write!(
             out,
-            "\n## {title}\n| command | since | classes | what | differences |\n|---|---|---|---|---|\n"
+            "\n## {title}\n| command | since | classes | what | differences | quorum table |\n|---|---|---|---|---|---|\n"
         );
         for (container, row) in rows().filter(|(_, row)| row.group == *group) {
             if matches!(row.run, Run::Container(_)) && row.name != "command" {
@@ -57,11 +63,12 @@ What takes effect as one has at most 256 keys and 4 MiB; more is refused with an
             let classes = classes(row).join(" ");
             let _ = writeln!(
                 out,
-                "| `{form}` | {} | {classes} | {} {} | {} |",
+                "| `{form}` | {} | {classes} | {} {} | {} | {} |",
                 row.since,
                 row.summary,
                 complexity(row.complexity),
-                row.note
+                row.note,
+                row.on_quorum().text()
             );
         }
     }

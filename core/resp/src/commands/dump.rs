@@ -1,7 +1,7 @@
 //! Values in the form in which Redis takes them from one server to another.
 
 use super::lifetime::{Since, Unit, bounded, moment};
-use crate::command::{Command, Flags, KeyPlaces, Run};
+use crate::command::{Command, Flags, KeyPlaces, OnQuorum, Run};
 use crate::parse::integer;
 use crate::{Call, Fault, Stop};
 use ramhold_base::limits::VALUE_BYTES_MAX;
@@ -20,6 +20,7 @@ pub const DUMP: Command = Command {
     summary: "Packs a value into bytes that RESTORE understands.",
     tips: &["nondeterministic_output"],
     note: "Strings are not compressed. Redis 7.0 and all later ones restore the payload.",
+    quorum: OnQuorum::No,
     run: Run::Keys(dump),
 };
 

@@ -1,7 +1,7 @@
 //! Commands about the expiry of keys.
 
 use super::lifetime::{Since, Unit, bounded, moment};
-use crate::command::{Command, Flags, KeyPlaces, Run};
+use crate::command::{Command, Flags, KeyPlaces, OnQuorum, Run};
 use crate::{Call, Fault, Stop};
 
 pub const EXPIRE: Command = Command {
@@ -177,6 +177,7 @@ pub const TTL: Command = Command {
     usage: "key",
     summary: "Tells how many seconds a key has left.",
     tips: &["nondeterministic_output"],
+    quorum: OnQuorum::Yes,
     run: Run::Keys(ttl),
     ..Command::BASE
 };
@@ -198,6 +199,7 @@ pub const PTTL: Command = Command {
     usage: "key",
     summary: "Tells how many milliseconds a key has left.",
     tips: &["nondeterministic_output"],
+    quorum: OnQuorum::Yes,
     run: Run::Keys(pttl),
     ..Command::BASE
 };
@@ -218,6 +220,7 @@ pub const EXPIRETIME: Command = Command {
     complexity: "O(1)",
     usage: "key",
     summary: "Tells the moment at which a key ends, in seconds since 1970.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(expiretime),
     ..Command::BASE
 };
@@ -237,6 +240,7 @@ pub const PEXPIRETIME: Command = Command {
     complexity: "O(1)",
     usage: "key",
     summary: "Tells the moment at which a key ends, in milliseconds since 1970.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(pexpiretime),
     ..Command::BASE
 };

@@ -1,6 +1,6 @@
 //! Commands about keys, whatever they hold.
 
-use crate::command::{Command, Fast, Flags, Front, KeyPlaces, Run};
+use crate::command::{Command, Fast, Flags, Front, KeyPlaces, OnQuorum, Run};
 use crate::{Call, Fault, Stop};
 
 pub const DEL: Command = Command {
@@ -16,6 +16,7 @@ pub const DEL: Command = Command {
     summary: "Removes keys and answers how many were there.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     note: "Each key is removed by itself.",
+    quorum: OnQuorum::ReadFirst,
     run: Run::Fast(Fast::Del, del),
 };
 
@@ -32,6 +33,7 @@ pub const UNLINK: Command = Command {
     summary: "Removes keys and answers how many were there.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     note: "The same as DEL.",
+    quorum: OnQuorum::ReadFirst,
     run: Run::Fast(Fast::Del, del),
 };
 
@@ -61,6 +63,7 @@ pub const EXISTS: Command = Command {
     usage: "key [key ...]",
     summary: "Tells how many of its arguments are keys, one named twice counted twice.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    quorum: OnQuorum::EachKey,
     run: Run::Fast(Fast::Exists, exists),
     ..Command::BASE
 };
@@ -78,6 +81,7 @@ pub const TOUCH: Command = Command {
     summary: "Tells how many of its arguments are keys, as EXISTS does.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     note: "Times of use are not kept; counts the keys that are there.",
+    quorum: OnQuorum::EachKey,
     run: Run::Fast(Fast::Exists, exists),
 };
 
@@ -103,6 +107,7 @@ pub const TYPE: Command = Command {
     complexity: "O(1)",
     usage: "key",
     summary: "Tells whether a key holds a string or is not there.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(type_of),
     ..Command::BASE
 };

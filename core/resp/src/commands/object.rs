@@ -1,6 +1,6 @@
 //! Facts about how a key is held.
 
-use crate::command::{Command, Flags, Front, KeyPlaces, Run};
+use crate::command::{Command, Flags, Front, KeyPlaces, OnQuorum, Run};
 use crate::parse::integer;
 use crate::{Call, Fault, Object, Stop};
 
@@ -39,6 +39,7 @@ pub const OBJECT: Command = Command {
             summary: "Tells in which form Redis would keep the value.",
             tips: &["nondeterministic_output"],
             note: "What Redis would choose if the value were set now: int, embstr or raw. There a string that was changed in place is raw.",
+            quorum: OnQuorum::No,
             run: Run::Keys(encoding),
         },
         Command {
@@ -54,6 +55,7 @@ pub const OBJECT: Command = Command {
             summary: "Would tell how often a key is used.",
             tips: &["nondeterministic_output"],
             note: "Always the error that no LFU policy is selected.",
+            quorum: OnQuorum::No,
             run: Run::Keys(freq),
         },
         Command {
@@ -81,6 +83,7 @@ pub const OBJECT: Command = Command {
             summary: "Would tell for how many seconds a key has not been used.",
             tips: &["nondeterministic_output"],
             note: "Always 0: times of use are not kept.",
+            quorum: OnQuorum::No,
             run: Run::Keys(idletime),
         },
         Command {
@@ -96,6 +99,7 @@ pub const OBJECT: Command = Command {
             summary: "Tells how many users Redis would count of the value.",
             tips: &["nondeterministic_output"],
             note: "As if the value were set now: 2147483647 for integers from 0 to 9999, otherwise 1.",
+            quorum: OnQuorum::No,
             run: Run::Keys(refcount),
         },
     ]),

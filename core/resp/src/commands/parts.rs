@@ -1,6 +1,6 @@
 //! Parts of a string.
 
-use crate::command::{Command, Flags, KeyPlaces, Run};
+use crate::command::{Command, Flags, KeyPlaces, OnQuorum, Run};
 use crate::{Call, Fault, Stop};
 use std::ops::Range;
 
@@ -40,6 +40,7 @@ pub const STRLEN: Command = Command {
     complexity: "O(1)",
     usage: "key",
     summary: "Tells how many bytes a string has.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(strlen),
     ..Command::BASE
 };
@@ -94,6 +95,7 @@ pub const GETRANGE: Command = Command {
     complexity: "O(N) with N the bytes answered",
     usage: "key start end",
     summary: "Reads the bytes of a string from one place to another.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(getrange),
     ..Command::BASE
 };
@@ -109,6 +111,7 @@ pub const SUBSTR: Command = Command {
     complexity: "O(N) with N the bytes answered",
     usage: "key start end",
     summary: "Reads the bytes of a string from one place to another, by the old name of GETRANGE.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(getrange),
     ..Command::BASE
 };

@@ -1,6 +1,6 @@
 //! Commands about the strings of several keys at once.
 
-use crate::command::{Command, Fast, Flags, KeyPlaces, Run};
+use crate::command::{Command, Fast, Flags, KeyPlaces, OnQuorum, Run};
 use crate::{Call, Fault, Stop};
 
 pub const MGET: Command = Command {
@@ -15,6 +15,7 @@ pub const MGET: Command = Command {
     usage: "key [key ...]",
     summary: "Reads many keys at once, with nil for each that is absent.",
     tips: &["request_policy:multi_shard"],
+    quorum: OnQuorum::EachKey,
     run: Run::Fast(Fast::MGet, mget),
     ..Command::BASE
 };
@@ -45,6 +46,7 @@ pub const MSET: Command = Command {
     summary: "Writes many keys at once.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
     note: "Takes effect as one if all keys have one hash slot; otherwise each key is written by itself, and a reader may find some written and others not yet.",
+    quorum: OnQuorum::EachKey,
     run: Run::Fast(Fast::MSet, mset),
 };
 

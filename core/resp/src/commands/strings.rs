@@ -1,7 +1,7 @@
 //! Commands about one string as a whole: its value, the condition for setting it, and its lifetime.
 
 use super::lifetime::{Lifetime, ends_at};
-use crate::command::{Command, Fast, Flags, KeyPlaces, Run};
+use crate::command::{Command, Fast, Flags, KeyPlaces, OnQuorum, Run};
 use crate::{Call, Fault, Stop};
 
 pub const GET: Command = Command {
@@ -15,6 +15,7 @@ pub const GET: Command = Command {
     complexity: "O(1)",
     usage: "key",
     summary: "Reads a key.",
+    quorum: OnQuorum::Yes,
     run: Run::Fast(Fast::Get, get),
     ..Command::BASE
 };
@@ -39,6 +40,7 @@ pub const SET: Command = Command {
     usage: "key value [NX | XX | IFEQ comparison-value | IFVER version] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
     summary: "Writes a key, under a condition and with an end if wanted.",
     note: "IFEQ is as in Valkey 8.1: set only if the value is equal to the given one. IFVER is our own: set only if the version of the key is the given one, where 0 is a key that is not there; see GETVER.",
+    quorum: OnQuorum::Unconditional,
     run: Run::Fast(Fast::Set, set),
     ..Command::BASE
 };
@@ -171,6 +173,7 @@ pub const SETEX: Command = Command {
     complexity: "O(1)",
     usage: "key seconds value",
     summary: "Writes a key that ends so many seconds from now.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(setex),
     ..Command::BASE
 };
@@ -190,6 +193,7 @@ pub const PSETEX: Command = Command {
     complexity: "O(1)",
     usage: "key milliseconds value",
     summary: "Writes a key that ends so many milliseconds from now.",
+    quorum: OnQuorum::Yes,
     run: Run::Keys(psetex),
     ..Command::BASE
 };

@@ -3,7 +3,7 @@
 //!
 //! Not here: what the commands do (`clients`, `execution`), and in which order (`ordering`).
 
-use crate::{Command, Front, Run};
+use crate::{Command, Front, OnQuorum, Run};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrontKind {
@@ -101,6 +101,30 @@ impl Front {
         }
     }
 
+    /// The treatment of the command on a quorum table.
+    fn on_quorum(self) -> OnQuorum {
+        match self.kind() {
+            FrontKind::Transaction => match self {
+                Front::Multi | Front::Exec => OnQuorum::Aborts,
+                Front::Watch => OnQuorum::No,
+                _ => OnQuorum::Yes,
+            },
+            FrontKind::OverKeys if self.is_flush() => OnQuorum::Yes,
+            FrontKind::OverKeys => OnQuorum::NotYet,
+            FrontKind::Slots => OnQuorum::AllSlotsHere,
+            FrontKind::Connection
+            | FrontKind::Client
+            | FrontKind::Subscription
+            | FrontKind::Listeners
+            | FrontKind::Publication
+            | FrontKind::Immediate => OnQuorum::Yes,
+        }
+    }
+
+    fn is_flush(self) -> bool {
+        matches!(self, Front::FlushDb | Front::FlushAll)
+    }
+
     /// Whether the command waits until nothing of its connection is under way.
     pub(super) fn waits(self) -> bool {
         match self.kind() {
@@ -128,6 +152,15 @@ impl Front {
 }
 
 impl Command {
+    /// The treatment of the command on a database whose table is a quorum table.
+    pub fn on_quorum(&self) -> OnQuorum {
+        match self.run {
+            Run::Keys(_) | Run::Fast(..) => self.quorum,
+            Run::Front(front) => front.on_quorum(),
+            Run::Container(_) => OnQuorum::Yes,
+        }
+    }
+
     /// Whether the command is carried out, and not queued, between `MULTI` and `EXEC`.
     pub(super) fn passes_multi(&self) -> bool {
         let Run::Front(front) = self.run else { return false };

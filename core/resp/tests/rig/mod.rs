@@ -3,8 +3,12 @@
 #![allow(dead_code, reason = "the tests of the front and the fuzzer each use a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+pub mod bricks;
+
+use bricks::{Bricks, CARTS};
 use ramhold_base::hash::{Placement, PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
+use ramhold_base::time::earliest;
 use ramhold_base::*;
 use ramhold_resp::{Host, Resp, RespConfig};
 use ramhold_wire::commit::{CommitAction, CommitRequest};
@@ -16,9 +20,12 @@ use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::scan::{ScanHead, ScanRequest, encode_object_head};
 use ramhold_wire::status::ProcessStatus;
-use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
+use ramhold_wire::table::{
+    TableDescribe, TableDescription, TableOptions, TableSummary, TableTruncated, Tables, TabletDescription,
+    TabletState,
+};
 use ramhold_wire::{Header, Opcode, frame};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -226,6 +233,9 @@ pub struct Rig {
     /// How often the table was described, and the owner that was told.
     pub described: usize,
     pub owner: ServerId,
+    pub bricks: Bricks,
+    /// Refusals of bricks that are still to come.
+    pub late: VecDeque<(Instant, Header, Status)>,
 }
 
 pub const A: ConnId = ConnId(1);
@@ -252,6 +262,8 @@ impl Rig {
             meets: Status::Ok,
             described: 0,
             owner: ServerId(1),
+            bricks: Bricks::default(),
+            late: VecDeque::new(),
         }
     }
 
@@ -315,7 +327,35 @@ impl Rig {
     /// What the session asks the coordinator.
     pub fn answer(&mut self, header: &Header, body: &[u8]) {
         match header.opcode() {
-            Some(Opcode::TableDescribe) => self.described += 1,
+            Some(Opcode::TableDescribe) => {
+                self.described += 1;
+                let asked: TableDescribe = decode(body).unwrap();
+                let carts = self.bricks.describe();
+                if asked.name == CARTS || (asked.name.is_empty() && asked.table == carts.table) {
+                    return self.answer_with(header, Status::Ok, |out| encode_into(out, &carts));
+                }
+                if self.bricks.is_gone(asked.table) {
+                    return self.answer_with(header, Status::UnknownTable, |_| {});
+                }
+            }
+            Some(Opcode::Ask) => {
+                let Some((status, body)) = self.bricks.answer(self.now, header, body) else { return };
+                if status != Status::Ok {
+                    // A session that is refused at once asks the next brick at once.
+                    return self.late.push_back((self.now + Duration::from_millis(1), *header, status));
+                }
+                return self.answer_with(header, status, |out| out.extend_from_slice(&body));
+            }
+            Some(Opcode::TableList) if !self.refuses => {
+                let TableDescription { table, name, options, .. } = self.bricks.describe();
+                let tables = vec![TableSummary { table, name, options, tablets: 1, losses: 0 }];
+                return self.answer_with(header, Status::Ok, |out| encode_into(out, &Tables { tables }));
+            }
+            Some(Opcode::TableTruncate) if !self.refuses => {
+                let table = self.bricks.replace();
+                return self
+                    .answer_with(header, Status::Ok, |out| encode_into(out, &TableTruncated { table }));
+            }
             Some(Opcode::LeaseOpen) => {
                 let opened = LeaseOpened { lease: LeaseId(7), term_millis: 1_800_000 };
                 return self.answer_with(header, Status::Ok, |out| encode_into(out, &opened));
@@ -403,7 +443,15 @@ impl Rig {
     /// Time passes, and whatever waits for it is told.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        while let Some(at) = self.resp.deadline().filter(|at| *at <= end) {
+        loop {
+            let refused = self.late.front().map(|(at, ..)| *at);
+            let Some(at) = earliest(self.resp.deadline(), refused).filter(|at| *at <= end) else { break };
+            if refused.is_some_and(|refused| refused <= at) {
+                self.now = at.max(self.now);
+                let (_, header, status) = self.late.pop_front().unwrap();
+                self.answer_with(&header, status, |_| {});
+                continue;
+            }
             self.now = at.max(self.now);
             let mut effects = Effects::new();
             self.resp.on_session(self.now, Input::Tick, &mut self.shelf, &mut effects);

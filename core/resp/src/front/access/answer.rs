@@ -130,7 +130,10 @@ impl<'a> Answer<'a> {
             Outcome::Unknown { detail, .. } if planted(Defect::RespUnknownIsRefused) => {
                 Answer::Fault(fault_of(Status::Retry, &detail))
             }
-            Outcome::Unknown { detail, .. } => {
+            Outcome::Unknown { detail, token: Some(token) } => Answer::Fault(Fault::said(format!(
+                "UNKNOWN {token} it may have been done, or not; 'ramhold resume' settles it with this token: {detail}"
+            ))),
+            Outcome::Unknown { detail, token: None } => {
                 Answer::Fault(Fault::said(format!("UNKNOWN it may have been done, or not: {detail}")))
             }
         }
@@ -179,6 +182,7 @@ pub fn fault_of(status: Status, detail: &str) -> Fault {
         Status::NotANumber => Fault::NOT_AN_INTEGER,
         Status::OutOfRange => Fault::OVERFLOW,
         Status::Corrupt | Status::NotAllowed => Fault::said(format!("ERR {}", status.text())),
+        Status::NoQuorum => Fault::said(format!("NOQUORUM {}: {detail}", status.text())),
         Status::TooFewBackups => Fault::said(format!("NOREPLICAS {}", status.text())),
         _ if detail.is_empty() => Fault::said(format!("TRYAGAIN {}", status.text())),
         _ => Fault::said(format!("TRYAGAIN {}: {detail}", status.text())),

@@ -185,7 +185,7 @@ impl Ready {
         self.table_is_asked = false;
         let is_known = match answer {
             Answer::Described(table) => {
-                databases.learn(DATABASE, table.table);
+                databases.learn(DATABASE, table);
                 let is_served = table.tablets.iter().all(|tablet| tablet.state == TabletState::Serving);
                 let owners: BTreeSet<ServerId> = table.tablets.iter().map(|tablet| tablet.owner).collect();
                 self.owners = is_served.then(|| owners.into_iter().collect());

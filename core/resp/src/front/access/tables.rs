@@ -11,28 +11,51 @@ use ramhold_base::TableId;
 use ramhold_base::map::FastMap;
 use ramhold_client_core::{Operation, WhichTable};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::table::{LeftOpen, TableOptions};
+use ramhold_wire::table::{LeftOpen, TableDescription, TableOptions};
 use std::collections::BTreeMap;
+
+/// The table of a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    pub table: TableId,
+    /// Bricks hold the table, and no master.
+    pub is_quorum: bool,
+}
+
+impl Known {
+    fn of(description: &TableDescription) -> Known {
+        Known { table: description.table, is_quorum: description.options.quorum.is_some() }
+    }
+}
 
 #[derive(Debug, Default)]
 pub struct Databases {
-    known: FastMap<u16, TableId>,
+    known: FastMap<u16, Known>,
     /// Commands that wait until the table is known.
     asking: FastMap<u16, Vec<CommandId>>,
 }
 
 impl Databases {
     pub fn table(&self, db: u16) -> Option<TableId> {
+        self.known(db).map(|known| known.table)
+    }
+
+    pub fn known(&self, db: u16) -> Option<Known> {
         self.known.get(&db).copied()
     }
 
-    /// The databases whose table is known.
-    pub fn known(&self) -> BTreeMap<u16, TableId> {
-        self.known.iter().map(|(db, table)| (*db, *table)).collect()
+    /// Whether the table of a database is known, and a quorum table.
+    pub fn is_quorum(&self, db: u16) -> bool {
+        self.known(db).is_some_and(|known| known.is_quorum)
     }
 
-    pub fn learn(&mut self, db: u16, table: TableId) {
-        self.known.insert(db, table);
+    /// The databases whose table is known.
+    pub fn tables(&self) -> BTreeMap<u16, TableId> {
+        self.known.iter().map(|(db, known)| (*db, known.table)).collect()
+    }
+
+    pub fn learn(&mut self, db: u16, description: &TableDescription) {
+        self.known.insert(db, Known::of(description));
     }
 
     pub fn forget(&mut self, db: u16) {
@@ -69,12 +92,11 @@ impl Databases {
         answer: Answer<'_>,
     ) -> Option<Resolved> {
         match answer {
+            // The front has made the table, and makes ordinary ones only.
             Answer::Table(table) => {
-                self.known.insert(db, table);
+                self.known.insert(db, Known { table, is_quorum: false });
             }
-            Answer::Described(ref description) => {
-                self.known.insert(db, description.table);
-            }
+            Answer::Described(ref description) => self.learn(db, description),
             Answer::NoTable => {
                 // The cluster's default decides the number of replicas.
                 let options = TableOptions {

@@ -1,9 +1,12 @@
 //! The commands between `MULTI` and `EXEC`, and the keys on which `EXEC` depends.
 
+use crate::front::access::tables::Databases;
+use crate::front::config::RespConfig;
+use crate::front::refusals::Asked;
 use crate::front::request::Args;
 use crate::front::together::CrossSlot;
 use crate::transaction::Place;
-use crate::{Command, Fault, Run};
+use crate::{Command, Fault, Front, Run};
 use ramhold_base::Version;
 use ramhold_base::hash::slot_of;
 
@@ -21,9 +24,11 @@ pub struct Queued {
 }
 
 /// The commands between `MULTI` and `EXEC`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Multi {
     pub queued: Vec<Queued>,
+    /// The database behind the last `SELECT` that was queued.
+    db: u16,
     bytes: usize,
     /// A command could not be queued, so `EXEC` will refuse.
     pub is_broken: bool,
@@ -55,15 +60,31 @@ impl Block {
 }
 
 impl Multi {
+    /// A transaction that begins in this database.
+    pub fn new(db: u16) -> Multi {
+        Multi { queued: Vec::new(), db, bytes: 0, is_broken: false }
+    }
+
     /// Puts a command into the queue, or says why `EXEC` could not carry it out.
     pub fn queue(
         &mut self,
+        config: &RespConfig,
+        databases: &Databases,
         row: &'static Command,
         args: &[&[u8]],
-        cross_slot: CrossSlot,
     ) -> Result<(), Fault> {
-        let queued = self.try_queue(row, args, cross_slot);
+        let queued = match row.run {
+            Run::Keys(_) | Run::Fast(..) if databases.is_quorum(self.db) => {
+                Err(Asked { row, args, db: self.db }.multi_fault(config))
+            }
+            Run::Keys(_) | Run::Fast(..) | Run::Front(_) | Run::Container(_) => {
+                self.try_queue(row, args, config.cross_slot)
+            }
+        };
         self.is_broken |= queued.is_err();
+        if let (Run::Front(Front::Select), Ok(db)) = (row.run, config.database_of(args[args.len() - 1])) {
+            self.db = db;
+        }
         queued
     }
 

@@ -59,10 +59,19 @@ fn stretches(table: &TableDescription, host: &impl Host) -> Vec<Stretch> {
     found
 }
 
+/// All slots at this server. No server has the keys of a quorum table, so any server answers as well as another, and a
+/// server that names the database's table differently must not be asked.
+fn all_here(host: &impl Host) -> Option<Stretch> {
+    let server = host.me();
+    let own = host.servers().into_iter().find(|(other, _)| *other == server).map(|(_, own)| own);
+    let address = host.cluster_address(server).or(own)?;
+    Some(Stretch { first: 0, last: SLOT_COUNT - 1, server, address })
+}
+
 /// Answers from the table of the connection's database, or says why there is none.
 pub fn answer_with(front: Front, answer: Answer<'_>, mut reply: Reply<'_>, host: &mut impl Host) {
     let table = match answer {
-        Answer::Described(table) if table.options.slots => table,
+        Answer::Described(table) if table.options.slots || table.options.quorum.is_some() => table,
         Answer::Described(table) => {
             let text = format!("ERR the keys of table '{}' are not placed by slots", table.name);
             return reply.fault(&Fault::said(text));
@@ -70,7 +79,10 @@ pub fn answer_with(front: Front, answer: Answer<'_>, mut reply: Reply<'_>, host:
         Answer::Fault(fault) => return reply.fault(&fault),
         other => return reply.fault(&Fault::said(format!("ERR unexpected answer: {other:?}"))),
     };
-    let stretches = stretches(&table, host);
+    let stretches = match table.options.quorum {
+        Some(_) => all_here(host).into_iter().collect(),
+        None => stretches(&table, host),
+    };
     match front {
         Front::ClusterSlots => {
             reply.array(stretches.len());

@@ -155,7 +155,7 @@ pub fn info(
     );
     let objects = host.objects_by_table();
     // Clients read all three numbers. Nobody counts the keys that expire, so the other two are zero.
-    let keyspace = access.databases.known().into_iter().filter_map(|(db, table)| {
+    let keyspace = access.databases.tables().into_iter().filter_map(|(db, table)| {
         let count = objects.get(&table).copied().flatten().filter(|count| *count > 0)?;
         Some((format!("db{db}"), format!("keys={count},expires=0,avg_ttl=0")))
     });

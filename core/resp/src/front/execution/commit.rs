@@ -92,7 +92,7 @@ fn rules(seen: Option<Option<Version>>) -> RejectRules {
     }
 }
 
-fn expiry(expires: Option<u64>) -> Option<Expiry> {
+pub fn expiry(expires: Option<u64>) -> Option<Expiry> {
     expires.map(|end| Expiry::At(ClusterTime(end)))
 }
 

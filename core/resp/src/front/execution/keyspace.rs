@@ -10,14 +10,16 @@
 
 use crate::front::access::Access;
 use crate::front::access::answer::{Answer, fault_of};
+use crate::front::access::tables::Known;
 use crate::front::access::tickets::Part;
 use crate::front::bounds::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX};
 use crate::front::clients::asker::Asker;
 use crate::front::host::Host;
+use crate::front::refusals::Asked;
 use crate::front::step::Step;
 use crate::glob::{Case, matches};
 use crate::parse::integer;
-use crate::{Fault, Front, Reply};
+use crate::{Command, Fault, Front, OnQuorum, Reply};
 use ramhold_base::{KeyHash, Status, TableId};
 use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 
@@ -81,11 +83,15 @@ enum Next {
 impl Walk {
     /// A command over all keys of a table, or over `part` of them. The fault says what is wrong with the arguments.
     pub fn new(
-        front: Front,
+        (row, front): (&'static Command, Front),
         args: &[&[u8]],
-        table: TableId,
+        (db, known): (u16, Option<Known>),
         part: Option<Vec<(KeyHash, KeyHash)>>,
     ) -> Result<Walk, Fault> {
+        if known.is_some_and(|known| known.is_quorum) && row.on_quorum() == OnQuorum::NotYet {
+            return Err(Asked { row, args, db }.not_yet());
+        }
+        let table = known.map_or(TableId::default(), |known| known.table);
         let kind = match front {
             Front::Keys => Kind::Keys { pattern: pattern(args[1])? },
             Front::Scan => scan(args)?,

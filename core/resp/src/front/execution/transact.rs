@@ -17,6 +17,7 @@ use crate::front::bounds::{REPLY_BYTES_MAX, REPLY_TOO_LARGE};
 use crate::front::clients::block::{Queued, Watched};
 use crate::front::clients::list::Clients;
 use crate::front::host::Host;
+use crate::front::refusals::Asked;
 use crate::front::request::Request;
 use crate::front::step::Step;
 use crate::transaction::Place;
@@ -274,6 +275,13 @@ impl Transact {
                 }
             }
         };
+        let is_quorum = |db: &u16| around.access.databases.is_quorum(*db);
+        let quorum = self.keys.databases().find(is_quorum);
+        if let (Ok(()) | Err(Stop::Need), Some(db)) = (&ran, quorum) {
+            let args = request.args.list();
+            self.refuse(reply, &Asked { row: request.row, args: &args, db }.fault(step.config));
+            return Next::Over;
+        }
         match ran {
             Err(Stop::Need) => return self.read(step, around.access, request, reply),
             Err(Stop::Fault(fault)) => {
@@ -380,6 +388,11 @@ impl Transact {
                 Next::Over
             }
         }
+    }
+
+    /// Whether this is a command by itself, which is then carried out differently on a quorum table.
+    pub fn is_command(&self) -> bool {
+        matches!(self.purpose, Purpose::Command)
     }
 
     /// Takes the answer to the write.

@@ -4,14 +4,17 @@ use super::lines::Parts;
 use super::running::{Running, Work};
 use crate::front::access::Access;
 use crate::front::access::answer::Answer;
+use crate::front::access::tables::Known;
 use crate::front::access::tickets::Part;
 use crate::front::clients::asker::Asker;
 use crate::front::clients::cluster;
 use crate::front::execution::fast::{self, Asked, Begun, Plain};
 use crate::front::execution::keyspace::{Walk, part_of};
+use crate::front::execution::quorum::QuorumWork;
 use crate::front::execution::transact::Around;
 use crate::front::host::Host;
 use crate::front::kinds::FrontKind;
+use crate::front::refusals::REPLACED;
 use crate::front::request::CommandId;
 use crate::front::step::Step;
 use crate::{Fault, Reply, Run};
@@ -67,6 +70,7 @@ fn on_part(
             cluster::answer_with(*front, answer, Reply::new(reply, protocol), step.host);
             true
         }
+        Work::Quorum(work) => work.on_answer(step, access, request, reply, (part, answer)),
         Work::Transact(transact) => {
             transact.on_answer(step, Around { access, clients }, request, reply, (part, answer))
         }
@@ -90,15 +94,30 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
     if matches!(work, Work::Done) {
         return;
     }
-    match (&mut *work, request.row.run, access.databases.table(request.db)) {
+    match (&mut *work, request.row.run, access.databases.known(request.db)) {
+        (Work::Quorum(quorum), _, Some(known)) => {
+            let is_over = quorum.go_on(step, access, (request, known), reply);
+            if is_over {
+                *work = Work::Done;
+            }
+        }
+        (Work::Fast(_), _, Some(Known { is_quorum: true, .. })) => {
+            reply.clear();
+            Reply::new(reply, protocol).fault(&REPLACED);
+            *work = Work::Done;
+        }
+        (it, Run::Keys(_) | Run::Fast(..), Some(known)) if known.is_quorum && is_of_keys(it) => {
+            let begun = QuorumWork::begin(step, access, (request, known, protocol), reply);
+            *work = begun.map_or(Work::Done, |begun| Work::Quorum(Box::new(begun)));
+        }
         (Work::Transact(transact), ..) => {
             let is_over = transact.advance(step, Around { access, clients }, request, reply);
             if is_over {
                 *work = Work::Done;
             }
         }
-        (Work::Fast(fast), _, Some(table)) => fast.rehouse(access, request, table),
-        (Work::Waiting, Run::Fast(fast, _), Some(table)) => {
+        (Work::Fast(fast), _, Some(known)) => fast.rehouse(access, request, known.table),
+        (Work::Waiting, Run::Fast(fast, _), Some(Known { table, .. })) => {
             let args = &request.args.list()[..];
             if let Plain::Operations(count) = fast.plain(args) {
                 reply.clear();
@@ -114,10 +133,11 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
             *work = Work::Cluster(front);
         }
         // A walk that has begun already comes here if its table was dropped.
-        (Work::Waiting | Work::Walk(_), Run::Front(front), Some(table)) => {
-            let served = part_of(&asker, Some(table), step.host);
+        (Work::Waiting | Work::Walk(_), Run::Front(front), Some(known)) => {
+            let served = part_of(&asker, Some(known.table), step.host);
             let mut writer = Reply::new(reply, protocol);
-            *work = match Walk::new(front, &request.args.list(), table, served) {
+            let of = (request.row, front);
+            *work = match Walk::new(of, &request.args.list(), (request.db, Some(known)), served) {
                 Ok(mut walk) => {
                     let is_over = walk.begin(step, access, Part::of(command), &mut writer);
                     if is_over { Work::Done } else { Work::Walk(Box::new(walk)) }
@@ -132,6 +152,17 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
     }
     if queue.at_mut(at).is_done() && queue.note_done(at, protocol) {
         lines.touched.push(command.conn);
+    }
+}
+
+/// Whether the work is a command about keys that has had no effect yet.
+fn is_of_keys(work: &Work) -> bool {
+    match work {
+        Work::Waiting => true,
+        Work::Transact(transact) => transact.is_command(),
+        Work::Done | Work::Fast(_) | Work::Quorum(_) | Work::Walk(_) | Work::Others(_) | Work::Cluster(_) => {
+            false
+        }
     }
 }
 

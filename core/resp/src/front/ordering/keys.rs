@@ -1,10 +1,12 @@
-//! Begins a command about keys: as operations of the servers, or as a transaction.
+//! Begins a command about keys: as operations of the servers, as a transaction, or as operations of bricks.
 
 use super::admission::{KeyRequest, hashes};
 use super::running::{Running, Work};
 use super::turn::Turn;
+use crate::front::access::tables::Known;
 use crate::front::clients::list::Clients;
 use crate::front::execution::fast::{self, Asked, Begun, Plain};
+use crate::front::execution::quorum::QuorumWork;
 use crate::front::execution::transact::{Purpose, Transact};
 use crate::front::host::Host;
 use crate::front::request::{Args, CommandId, Request};
@@ -12,7 +14,7 @@ use crate::front::step::Step;
 use crate::front::together::CrossSlot;
 use crate::{Fast, Flags, Reply, Run};
 
-/// Begins a command as operations of the servers. Returns the request if only a transaction can carry it out.
+/// Begins a command as operations of the servers. Returns the request if they cannot carry it out.
 pub fn begin_plain(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
@@ -27,19 +29,19 @@ pub fn begin_plain(
         Run::Fast(fast, _) => (fast, fast.plain(args)),
         Run::Keys(_) | Run::Front(_) | Run::Container(_) => return Some(request),
     };
-    let table = turn.access.databases.table(request.db);
+    let known = turn.access.databases.known(request.db);
     let is_idle = turn.queue.is_empty();
     let start = turn.out.len();
     let mut behind = Vec::new();
     let into = if is_idle { &mut *turn.out } else { &mut behind };
     let mut reply = Reply::new(into, request.protocol);
-    let (id, work) = match (plain, table) {
-        (Plain::No, _) => return Some(request),
+    let (id, work) = match (plain, known) {
+        (Plain::No, _) | (_, Some(Known { is_quorum: true, .. })) => return Some(request),
         (Plain::Fault(fault), _) => {
             reply.fault(&fault);
             (turn.access.direct.next_command(turn.conn), Work::Done)
         }
-        (Plain::Operations(count), Some(table)) => {
+        (Plain::Operations(count), Some(Known { table, is_quorum: false })) => {
             let id = turn.access.direct.next_command(turn.conn);
             let asked = Asked { fast, table, args, count };
             match fast::begin(step, turn.access, asked, id, &mut reply) {
@@ -65,8 +67,8 @@ pub fn begin_plain(
     None
 }
 
-/// Begins a command as a transaction.
-pub fn begin_transaction(
+/// Begins a command that operations of the servers cannot carry out: on an ordinary table as a transaction.
+pub fn begin_whole(
     turn: &mut Turn<'_>,
     step: &mut Step<'_, impl Host>,
     clients: &mut Clients,
@@ -74,7 +76,16 @@ pub fn begin_transaction(
     args: &[&[u8]],
 ) {
     let id = turn.next_command();
-    let transact = Transact::new(Purpose::Command, request.protocol, step.config.databases);
+    let protocol = request.protocol;
+    if let Some(known) = turn.access.databases.known(request.db).filter(|known| known.is_quorum) {
+        let mut running = running(turn, step, id, request, args, Work::Done);
+        let of = (&running.request, known, protocol);
+        if let Some(work) = QuorumWork::begin(step, turn.access, of, &mut running.reply) {
+            running.work = Work::Quorum(Box::new(work));
+        }
+        return turn.enter(running);
+    }
+    let transact = Transact::new(Purpose::Command, protocol, step.config.databases);
     let mut running = running(turn, step, id, request, args, Work::Transact(Box::new(transact)));
     turn.advance(step, clients, &mut running);
     turn.enter(running);

@@ -28,7 +28,7 @@ pub fn begin(
     let Asker { conn, protocol, db, .. } = *asker;
     let block = &mut clients.asking(conn).block;
     let outcome = match front {
-        Front::Multi => multi(block),
+        Front::Multi => multi(block, db),
         Front::Discard => discard(block),
         Front::Exec => exec(step, block),
         Front::Watch => watch(step, block, row, args),
@@ -56,11 +56,11 @@ pub fn begin(
 /// The transaction that a command begins, if it begins one.
 type Begins = Result<Option<Purpose>, Fault>;
 
-fn multi(block: &mut Block) -> Begins {
+fn multi(block: &mut Block, db: u16) -> Begins {
     if block.multi.is_some() {
         return Err(Fault::fixed("ERR MULTI calls can not be nested"));
     }
-    block.multi = Some(Multi::default());
+    block.multi = Some(Multi::new(db));
     Ok(None)
 }
 

@@ -110,21 +110,21 @@ fn walk(
 ) -> bool {
     let id = turn.next_command();
     let db = asker.db;
-    let table = turn.access.databases.table(db);
-    let served = part_of(asker, table, step.host);
+    let known = turn.access.databases.known(db);
+    let served = part_of(asker, known.map(|known| known.table), step.host);
     let started = step.now;
     let entered = |work| {
         let request = Request { id, row, args: Args::of(args), db, started };
         Running::alone(request, work)
     };
-    let mut walk = match Walk::new(front, args, table.unwrap_or_default(), served) {
+    let mut walk = match Walk::new((row, front), args, (db, known), served) {
         Ok(walk) => walk,
         Err(fault) => {
             reply.fault(&fault);
             return true;
         }
     };
-    if table.is_none() && front != Front::FlushAll {
+    if known.is_none() && front != Front::FlushAll {
         turn.access.wait_for_table(step, db, id);
         turn.enter(entered(Work::Waiting));
         return false;

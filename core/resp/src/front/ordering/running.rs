@@ -3,6 +3,7 @@
 use crate::front::clients::pubsub::Asked;
 use crate::front::execution::fast::FastWork;
 use crate::front::execution::keyspace::Walk;
+use crate::front::execution::quorum::QuorumWork;
 use crate::front::execution::transact::Transact;
 use crate::front::request::{Args, CommandId, Request};
 use crate::{Command, Front};
@@ -16,6 +17,7 @@ pub enum Work {
     Waiting,
     Fast(FastWork),
     Transact(Box<Transact>),
+    Quorum(Box<QuorumWork>),
     Walk(Box<Walk>),
     /// Other servers have been told or asked something.
     Others(Asked),

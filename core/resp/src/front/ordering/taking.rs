@@ -59,7 +59,7 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
         };
         let mut args = recycled(room);
         parser.args(&rest[..length], &mut args);
-        let admitted = admit(step, client, turn.queue, hasher, &args);
+        let admitted = admit(step, client, (turn.queue, &turn.access.databases), hasher, &args);
         if let Admitted::Later = admitted {
             taken.rest = Rest::Held;
             break;
@@ -70,7 +70,7 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
             Admitted::Replied(reply) => turn.reply(step, reply),
             Admitted::Keys(request) => {
                 if let Some(request) = keys::begin_plain(&mut turn, step, request, &args) {
-                    keys::begin_transaction(&mut turn, step, clients, request, &args);
+                    keys::begin_whole(&mut turn, step, clients, request, &args);
                     client = clients.asking(from);
                 }
             }

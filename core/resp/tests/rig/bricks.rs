@@ -1,0 +1,135 @@
+//! Three played bricks that hold the quorum table `carts`, and what a coordinator says of it.
+
+use ramhold_base::{ClusterTime, Instant, KeyHash, ServerId, Stamp, Status, TableId};
+use ramhold_wire::Header;
+use ramhold_wire::ask::{AskReply, AskRequest, AskSaid, AskWhat, AskedWrite, StampedValue};
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
+use ramhold_wire::table::{TableDescription, TableOptions};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// The name of the quorum table.
+pub const CARTS: &str = "carts";
+/// The id of the quorum table before it is emptied.
+const FIRST: TableId = TableId(40);
+const BRICKS: [u64; 3] = [21, 22, 23];
+
+/// What one brick has stored for a key. The value is `None` for a tombstone.
+type Stored = (Stamp, Option<(Vec<u8>, Option<ClusterTime>)>);
+
+pub struct Bricks {
+    /// The id that the table has now.
+    pub table: TableId,
+    stored: BTreeMap<(u64, TableId, Vec<u8>), Stored>,
+    /// Bricks that do not answer.
+    pub silent: Vec<u64>,
+    /// Bricks whose answers to writes are lost.
+    pub lossy: Vec<u64>,
+    /// The number of writes that were asked for, without repairs.
+    pub write_count: usize,
+    /// The number of questions that were answered.
+    pub ask_count: usize,
+}
+
+impl Default for Bricks {
+    fn default() -> Bricks {
+        let (stored, silent, lossy) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Bricks { table: FIRST, stored, silent, lossy, write_count: 0, ask_count: 0 }
+    }
+}
+
+impl Bricks {
+    /// An empty table takes the place of this one.
+    pub fn replace(&mut self) -> TableId {
+        self.table = TableId(self.table.raw() + 1);
+        self.table
+    }
+
+    /// Whether another table has taken the place of this one.
+    pub fn is_gone(&self, table: TableId) -> bool {
+        (FIRST..self.table).contains(&table)
+    }
+
+    /// The values that bricks hold of a key in the present table, without tombstones.
+    pub fn values(&self, key: &str) -> Vec<(&[u8], Option<u64>)> {
+        let stored = BRICKS.iter().filter_map(|brick| self.stored.get(&(*brick, self.table, key.into())));
+        let values = stored.filter_map(|(_, value)| value.as_ref());
+        values.map(|(bytes, end)| (&bytes[..], end.map(|end| end.0))).collect()
+    }
+
+    pub fn describe(&self) -> TableDescription {
+        let address = |brick: u64| Address(SocketAddr::from(([10, 0, 1, brick as u8], 1)));
+        let place = |brick| BrickPlace { brick: ServerId(brick), address: address(brick) };
+        let tablet = BrickTablet {
+            table: self.table,
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            epoch: 1,
+            bricks: BRICKS.map(place).to_vec(),
+        };
+        let protocol = WriteProtocol::Adaptive;
+        TableDescription {
+            shortage: None,
+            table: self.table,
+            name: CARTS.into(),
+            options: TableOptions {
+                durability: Durability::Buffered,
+                replicas: 0,
+                tablets: 1,
+                slots: false,
+                zone: None,
+                quorum: Some(QuorumOptions { bricks: 3, write: 2, read: 2, protocol }),
+            },
+            reclassing: 0,
+            seed: super::PLACEMENT_SEED,
+            tablets: Vec::new(),
+            outside: None,
+            quorum: Some(vec![tablet]),
+        }
+    }
+
+    /// The answer of the brick that a question goes to. `None`: none comes.
+    pub fn answer(&mut self, now: Instant, header: &Header, body: &[u8]) -> Option<(Status, Vec<u8>)> {
+        let brick = header.target.raw();
+        if self.silent.contains(&brick) {
+            return None;
+        }
+        let AskRequest { table, key, what } = AskRequest::decode(body).unwrap();
+        if table != self.table {
+            return Some((Status::UnknownTable, Vec::new()));
+        }
+        self.ask_count += 1;
+        let place = (brick, table, key.to_vec());
+        let (stamp, value) = self.stored.get(&place).cloned().unwrap_or((Stamp::NONE, None));
+        let shown = value.as_ref().map(|(bytes, expires)| StampedValue { bytes, expires: *expires });
+        let is_lost = matches!(what, AskWhat::Write(_)) && self.lossy.contains(&brick);
+        let said = match what {
+            AskWhat::Value => AskSaid::Value(stamp, shown),
+            AskWhat::Stamp => AskSaid::Stamp(stamp),
+            AskWhat::Write(write) => {
+                self.write_count += usize::from(!write.is_repair);
+                self.store(place, write, stamp)
+            }
+        };
+        let clock = 1_700_000_000_000_000 + now.0 / 1_000;
+        let mut out = Vec::new();
+        AskReply { life: 1, siblings: vec![], epoch: 1, clock, said }.encode(&mut out);
+        (!is_lost).then_some((Status::Ok, out))
+    }
+
+    fn store<'a>(
+        &mut self,
+        place: (u64, TableId, Vec<u8>),
+        write: AskedWrite<'_>,
+        newest: Stamp,
+    ) -> AskSaid<'a> {
+        if write.stamp < newest {
+            return AskSaid::Rejected(newest);
+        }
+        let value = write.value.map(|value| (value.bytes.to_vec(), value.expires));
+        self.stored.insert(place, (write.stamp, value));
+        AskSaid::Applied
+    }
+}
