@@ -67,6 +67,8 @@ pub struct Plan {
     pub resp_port: Option<u16>,
     /// Where the first server hears clients of Redis Cluster; the others take the next ports.
     pub resp_cluster_port: Option<u16>,
+    /// Tables of Redis databases whose table is not `db<n>`.
+    pub resp_tables: Vec<(u16, String)>,
     pub resp_cross_slot: CrossSlot,
     /// Where the coordinator tells its metrics and health; the servers take the next ports.
     pub admin_port: Option<u16>,
@@ -162,6 +164,9 @@ impl Plan {
             if let Some(first) = self.resp_cluster_port {
                 let port = first + u16::try_from(member - 1).expect("a member has a port");
                 push("--resp-cluster-port", port.to_string().into());
+            }
+            for (number, table) in &self.resp_tables {
+                push("--resp-table", format!("{number}={table}").into());
             }
             push("--resp-cross-slot", cross_slot_text(self.resp_cross_slot).into());
             if let Some(dir) = self.buffers_of(member) {

@@ -10,6 +10,7 @@ mod supervisor;
 pub use record::Record;
 
 use super::coordinator::check_zone_local;
+use super::server::arguments::parse_database;
 use super::server::device::{FRAMES_MIN, FRAMES_MIN_BYTES, held_bytes};
 use crate::cross_slot::{cross_slot_text, parse_cross_slot};
 use crate::failure::Failure;
@@ -59,6 +60,8 @@ Examples:
       replicas in few sets of servers
   ramhold dev --servers 3 --replicas 2 --bricks 3
       then: ramhold table create carts --quorum 3
+  ramhold dev --servers 3 --replicas 2 --bricks 3 --resp-table 1=carts
+      and then: redis-cli -n 1 set hello world
   ramhold dev --servers 6 --topology zones --placement zone-local
   ramhold dev --servers 9 --topology bcube:3,1 --placement multiring
       three zones, and servers are recovered in their own
@@ -120,6 +123,10 @@ pub struct Dev {
     /// 2000 above the first server's port, if the ports are free]
     #[arg(long, env = "RAMHOLD_RESP_CLUSTER_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_cluster_port: Option<u16>,
+    /// Table of a Redis database: NUMBER=TABLE, as for 'ramhold server'. May be repeated. Create a table with
+    /// --quorum before Redis clients use its database: a missing table is made as an ordinary one.
+    #[arg(long, env = "RAMHOLD_RESP_TABLE", value_name = "NUMBER=TABLE", value_delimiter = ',', value_parser = parse_database)]
+    resp_table: Vec<(u16, String)>,
     /// Whether a Redis command or transaction may have keys of several hash slots: 'strict' refuses it,
     /// 'allow' accepts it if one server has all the keys.
     #[arg(long, env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
@@ -265,6 +272,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         topology: arguments.topology.clone(),
         resp_port,
         resp_cluster_port,
+        resp_tables: arguments.resp_table.clone(),
         resp_cross_slot: arguments.resp_cross_slot,
         admin_port,
         buffer_dir: None,
@@ -411,6 +419,9 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     }
     if let Some(port) = plan.resp_cluster_port {
         command.args(["--resp-cluster-port", &port.to_string()]);
+    }
+    for (number, table) in &plan.resp_tables {
+        command.args(["--resp-table", &format!("{number}={table}")]);
     }
     command.args(["--resp-cross-slot", cross_slot_text(plan.resp_cross_slot)]);
     if let Some(port) = plan.admin_port {

@@ -4,7 +4,7 @@
 //! and gives the figure. At the start it reports the resources that it took. Then the loop runs until the
 //! cluster or a signal ends it.
 
-mod arguments;
+pub mod arguments;
 mod brick;
 mod buffers;
 pub mod device;

@@ -73,6 +73,7 @@ impl Scene {
             topology: Topology::Flat,
             resp_port: None,
             resp_cluster_port: None,
+            resp_tables: Vec::new(),
             resp_cross_slot: Default::default(),
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),

@@ -280,7 +280,7 @@ fn parse_link(text: &str) -> Result<(String, SocketAddr), String> {
     Ok((name.to_owned(), address))
 }
 
-fn parse_database(text: &str) -> Result<(u16, String), String> {
+pub fn parse_database(text: &str) -> Result<(u16, String), String> {
     let parsed = text.split_once('=').and_then(|(number, table)| Some((number.parse().ok()?, table)));
     match parsed {
         Some((number, table)) if (1..=TABLE_NAME_BYTES_MAX).contains(&table.len()) => {

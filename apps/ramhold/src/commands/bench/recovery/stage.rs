@@ -103,6 +103,7 @@ impl Stage {
             topology: Default::default(),
             resp_port: None,
             resp_cluster_port: None,
+            resp_tables: Vec::new(),
             resp_cross_slot: Default::default(),
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
