@@ -246,6 +246,51 @@ fn an_emptied_table_is_found_again() {
 }
 
 #[test]
+fn a_write_that_was_sent_to_a_table_that_is_gone_is_unknown_once() {
+    // I3, J1: bricks that have not heard of the drop may have stored it, and shown it to others.
+    let mut rig = rig();
+    rig.ask(A, "set k 1");
+    rig.bricks.replace();
+    rig.feed(A, b"set k 2\r\nset l 2\r\n");
+    rig.pass(Duration::from_secs(11));
+    assert_eq!(rig.said(A).matches("-UNKNOWN ").count(), 2);
+    rig.feed(A, b"set k 3\r\nget k\r\n");
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.said(A), "+OK\r\n$1\r\n3\r\n");
+}
+
+#[test]
+fn a_command_over_several_keys_tells_the_error_of_one() {
+    // J3
+    let mut rig = rig();
+    rig.bricks.stuck = vec!["b"];
+    rig.feed(A, b"mset a 1 b 1 c 1\r\n");
+    rig.pass(Duration::from_secs(11));
+    let said = rig.said(A);
+    assert!(said.starts_with("-UNKNOWN ") && said.lines().count() == 1, "{said}");
+    let token: Token = said.split(' ').nth(1).unwrap().parse().unwrap();
+    assert_eq!(token.key(), b"b");
+    assert_eq!(rig.ask(A, "mget a c"), "*2\r\n$1\r\n1\r\n$1\r\n1\r\n", "the others are done");
+    rig.feed(A, b"mget a b\r\n");
+    rig.pass(Duration::from_secs(11));
+    assert!(rig.said(A).starts_with("-NOQUORUM "));
+}
+
+#[test]
+fn an_ordinary_table_may_take_the_place_of_a_quorum_table() {
+    // A1, J1
+    let mut rig = rig();
+    rig.ask(A, "set k 1");
+    rig.bricks.is_over = true;
+    rig.feed(A, b"get k\r\n");
+    rig.pass(Duration::from_secs(3));
+    let said = rig.said(A);
+    assert!(said.starts_with("-TRYAGAIN the table of the database was replaced"), "{said}");
+    assert_eq!(rig.ask(A, "incr k\nget k"), ":1\r\n$1\r\n1\r\n");
+    assert_eq!(rig.shelf.asked, ["increment k", "read k"]);
+}
+
+#[test]
 fn values_have_their_ends() {
     // A12
     let mut rig = rig();

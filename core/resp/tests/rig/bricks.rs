@@ -27,6 +27,10 @@ pub struct Bricks {
     pub silent: Vec<u64>,
     /// Bricks whose answers to writes are lost.
     pub lossy: Vec<u64>,
+    /// Keys about which no brick answers.
+    pub stuck: Vec<&'static str>,
+    /// The table was dropped, and an ordinary one has its name.
+    pub is_over: bool,
     /// The number of writes that were asked for, without repairs.
     pub write_count: usize,
     /// The number of questions that were answered.
@@ -35,8 +39,16 @@ pub struct Bricks {
 
 impl Default for Bricks {
     fn default() -> Bricks {
-        let (stored, silent, lossy) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Bricks { table: FIRST, stored, silent, lossy, write_count: 0, ask_count: 0 }
+        Bricks {
+            table: FIRST,
+            stored: BTreeMap::new(),
+            silent: Vec::new(),
+            lossy: Vec::new(),
+            stuck: Vec::new(),
+            is_over: false,
+            write_count: 0,
+            ask_count: 0,
+        }
     }
 }
 
@@ -49,7 +61,7 @@ impl Bricks {
 
     /// Whether another table has taken the place of this one.
     pub fn is_gone(&self, table: TableId) -> bool {
-        (FIRST..self.table).contains(&table)
+        (FIRST..self.table).contains(&table) || (self.is_over && table == self.table)
     }
 
     /// The values that bricks hold of a key in the present table, without tombstones.
@@ -97,7 +109,10 @@ impl Bricks {
             return None;
         }
         let AskRequest { table, key, what } = AskRequest::decode(body).unwrap();
-        if table != self.table {
+        if self.stuck.iter().any(|stuck| stuck.as_bytes() == key) {
+            return None;
+        }
+        if table != self.table || self.is_over {
             return Some((Status::UnknownTable, Vec::new()));
         }
         self.ask_count += 1;

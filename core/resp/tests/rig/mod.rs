@@ -331,7 +331,8 @@ impl Rig {
                 self.described += 1;
                 let asked: TableDescribe = decode(body).unwrap();
                 let carts = self.bricks.describe();
-                if asked.name == CARTS || (asked.name.is_empty() && asked.table == carts.table) {
+                let is_there = !self.bricks.is_over;
+                if is_there && (asked.name == CARTS || asked.name.is_empty() && asked.table == carts.table) {
                     return self.answer_with(header, Status::Ok, |out| encode_into(out, &carts));
                 }
                 if self.bricks.is_gone(asked.table) {
