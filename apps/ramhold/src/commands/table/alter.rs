@@ -84,6 +84,9 @@ impl Alter {
         let name = &self.name;
         let (mut client, table) = global.connect_to_table(name)?;
         let before = client.describe_table(name).map_err(|error| table_failure(name, error))?.options;
+        if before.quorum.is_some() {
+            return Err(super::is_held_by_bricks(name));
+        }
         let change = TableChange {
             durability: self.durability.map(KeptArgument::durability),
             replicas: self.replicas,

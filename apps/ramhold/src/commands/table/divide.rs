@@ -78,6 +78,9 @@ fn divide(
     let mut client = global.connect()?;
     let table = client.describe_table(name);
     let table = table.map_err(|error| about_table(&mut client, name, error))?;
+    if table.options.quorum.is_some() {
+        return Err(super::is_held_by_bricks(name));
+    }
     let at = at.map(|at| place(&at, table.options.slots)).transpose()?;
     let before = table.tablets.len();
     let tablets = ask(&mut client, table.table, at).map_err(|error| undivided(name, error))?;
