@@ -3,6 +3,7 @@
 //! ```text
 //!   Process   one ramhold process, found by its number, killed when dropped
 //!   Cluster   a coordinator and servers in a directory of their own, with waits for what they should be
+//!   Bricks    bricks beside a cluster's coordinator
 //!   Load      clients that read and write all the time, and the journal of what was acknowledged
 //!   rounds    kill, recover, compare, again
 //!
@@ -21,6 +22,7 @@
 //! Not here: slow networks and faults of disks, and thousands of schedules (testing/world).
 
 mod ballast;
+mod bricks;
 mod checker;
 mod clients;
 mod cluster;
@@ -45,6 +47,7 @@ mod waiting;
 mod zone_faults;
 
 pub use ballast::{VALUE_BYTES, fill, verify};
+pub use bricks::{BRICK_MEMORY_MIN, Bricks};
 pub use checker::Checker;
 pub use cluster::{Cluster, Frames, Options, free_ports};
 pub use cube::Cube;

@@ -2,6 +2,8 @@
 //! time.
 
 mod admin;
+mod brick_directories;
+mod bricks;
 mod coordinator;
 mod cube;
 mod damage;

@@ -1,0 +1,207 @@
+//! Quorum tables on real bricks: killed, stopped, all at once, and without a coordinator.
+
+use ramhold_client::{Client, Error, Status, TableId, Version, WriteProtocol};
+use ramhold_cluster_tests::{Bricks, Failure, pass};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// Longer than any operation takes here.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The deadline of operations that cannot succeed, and the time by which their ends may be late.
+const SHORT: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_millis(500);
+/// The exit codes of `ramhold resume`.
+const EXIT_NEVER: i32 = 3;
+
+pub fn read(client: &mut Client, table: TableId, key: &str) -> Result<Option<String>, Error> {
+    let object = client.get(table, key.as_bytes())?;
+    Ok(object.map(|object| String::from_utf8_lossy(&object.value).into_owned()))
+}
+
+/// Writes a value and reads it back.
+pub fn write_and_read(client: &mut Client, table: TableId, key: &str, value: &str) -> Result<(), Failure> {
+    client.put(table, key.as_bytes(), value.as_bytes())?;
+    assert_eq!(read(client, table, key)?.as_deref(), Some(value));
+    Ok(())
+}
+
+// I1
+#[test]
+fn keys_of_three_bricks_are_put_read_and_removed() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let bricks = Bricks::start(3)?;
+    let table = bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    assert_eq!(read(&mut client, table, "ann")?, None);
+    let mut last = Version::default();
+    for value in ["1", "2", ""] {
+        let version = client.put(table, b"ann", value.as_bytes())?;
+        assert!(version > last, "{version} after {last}");
+        let object = client.get(table, b"ann")?.expect("it was just written");
+        assert_eq!((object.version, object.value), (version, value.as_bytes().to_vec()));
+        last = version;
+    }
+    assert!(client.delete(table, b"ann")?.is_some_and(|version| version > last));
+    assert_eq!(read(&mut client, table, "ann")?, None);
+
+    // A second session sees the same, and what is not built is refused without effect.
+    write_and_read(&mut client, table, "bob", "here")?;
+    let mut other = bricks.cluster.client(PATIENCE)?;
+    assert_eq!(read(&mut other, table, "bob")?.as_deref(), Some("here"));
+    let refused = other.increment(table, b"bob", 1).expect_err("bricks do not count");
+    assert_eq!(refused.status(), Some(Status::Unsupported), "{refused}");
+    assert_eq!(read(&mut client, table, "bob")?.as_deref(), Some("here"));
+    Ok(())
+}
+
+// I1, I6
+#[test]
+fn nobody_needs_the_coordinator_while_bricks_die_and_come_back() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut bricks = Bricks::start(3)?;
+    let table = bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    write_and_read(&mut client, table, "key", "before")?;
+    bricks.signal_coordinator(Signal::STOP);
+    write_and_read(&mut client, table, "key", "without the coordinator")?;
+
+    // A session that is given the address of a brick alone.
+    let mut new = bricks.client_of(2, PATIENCE)?;
+    assert_eq!(new.table("carts")?, table);
+    write_and_read(&mut new, table, "other", "of a new session")?;
+
+    bricks.kill(1);
+    write_and_read(&mut client, table, "key", "one of three is dead")?;
+    bricks.start_brick(1);
+    bricks.wait_serving(1)?;
+    // Now the first brick's vote is one of the two that are needed.
+    bricks.signal(&[2], Signal::STOP);
+    write_and_read(&mut client, table, "key", "the first votes again")?;
+    assert_eq!(read(&mut client, table, "other")?.as_deref(), Some("of a new session"));
+    write_and_read(&mut new, table, "other", "to both")?;
+    bricks.signal(&[2], Signal::CONT);
+    bricks.signal_coordinator(Signal::CONT);
+    bricks.wait_known(3)
+}
+
+// I6
+#[test]
+fn the_kill_of_all_bricks_at_once_loses_nothing() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut bricks = Bricks::start(3)?;
+    let table = bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    // More than a segment, so closed segments and heads come back.
+    let (count, padding) = (600, "p".repeat(20_000));
+    let value = |number: u32| format!("{number} {padding}");
+    for number in 0..count {
+        client.put(table, format!("k{number}").as_bytes(), value(number).as_bytes())?;
+    }
+    for number in (0..count).step_by(7) {
+        client.delete(table, format!("k{number}").as_bytes())?;
+    }
+    bricks.kill_all();
+    (1..=3).for_each(|brick| bricks.start_brick(brick));
+    (1..=3).try_for_each(|brick| bricks.wait_serving(brick))?;
+    for number in 0..count {
+        let wanted = (number % 7 != 0).then(|| value(number));
+        assert_eq!(read(&mut client, table, &format!("k{number}"))?, wanted, "key {number}");
+    }
+    Ok(())
+}
+
+/// Checks that an operation ended within its deadline, for want of a quorum, and that the silent bricks are named.
+fn check_no_quorum(began: Instant, error: &Error, silent: &[String]) {
+    assert!(began.elapsed() <= SHORT + LATE, "{:?}", began.elapsed());
+    let text = error.to_string();
+    for brick in silent {
+        assert!(text.contains(brick), "{brick} is not named: {text}");
+    }
+}
+
+// I1
+#[test]
+fn with_two_of_three_bricks_stopped_nothing_is_answered_with_an_old_value() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let bricks = Bricks::start(3)?;
+    let table = bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    write_and_read(&mut client, table, "key", "old")?;
+    let places = bricks.places(&mut client, "carts")?;
+    let is_silent = |address| address == bricks.address(2) || address == bricks.address(3);
+    let silent: Vec<String> =
+        places.iter().filter(|it| is_silent(it.address.0)).map(|it| it.brick.to_string()).collect();
+    assert_eq!(silent.len(), 2);
+    bricks.signal(&[2, 3], Signal::STOP);
+
+    client.set_deadline(SHORT);
+    let mut unknown = Vec::new();
+    for round in 0..3 {
+        let began = Instant::now();
+        let error = client.get(table, b"key").expect_err("one of three is no read quorum");
+        assert_eq!(error.status(), Some(Status::NoQuorum), "{error}");
+        check_no_quorum(began, &error, &silent);
+        let began = Instant::now();
+        let error = client.put(table, b"key", b"new").expect_err("one of three is no write quorum");
+        check_no_quorum(began, &error, &silent);
+        match error {
+            // The first brick may have it.
+            Error::Unknown { token: Some(token), .. } => unknown.push(token),
+            Error::Refused { status: Status::NoQuorum, .. } => {}
+            other => panic!("round {round}: {other}"),
+        }
+    }
+    bricks.signal(&[2, 3], Signal::CONT);
+    client.set_deadline(PATIENCE);
+    let found = read(&mut client, table, "key")?;
+    let can_be = if unknown.is_empty() { &["old"][..] } else { &["old", "new"] };
+    assert!(found.as_deref().is_some_and(|found| can_be.contains(&found)), "{found:?}");
+    write_and_read(&mut client, table, "key", "newest")
+}
+
+// I1: the put reaches one brick while the two others are stopped, and its token carries it to its end.
+#[test]
+fn the_token_of_an_unknown_put_settles_it() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let bricks = Bricks::start(3)?;
+    // With two phases, a put that cannot learn the stamps is not begun.
+    let table = bricks.create_table_written("carts", 3, WriteProtocol::Single)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    write_and_read(&mut client, table, "key", "old")?;
+    bricks.signal(&[2, 3], Signal::STOP);
+    client.set_deadline(SHORT);
+    let error = client.put(table, b"key", b"new").expect_err("one of three is no write quorum");
+    let Error::Unknown { token: Some(token), .. } = error else { panic!("no token: {error}") };
+    bricks.signal(&[2, 3], Signal::CONT);
+    client.set_deadline(PATIENCE);
+
+    let output = bricks.run(&["resume", &token.to_string()]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("the put of 'key' took effect, version "));
+    assert_eq!(read(&mut client, table, "key")?.as_deref(), Some("new"));
+    // The token is used again after another write: the put took effect before that, and does not come back.
+    write_and_read(&mut client, table, "key", "newest")?;
+    let output = bricks.run(&["resume", &token.to_string()]);
+    assert!(output.status.success() || output.status.code() == Some(EXIT_NEVER), "{output:?}");
+    assert_eq!(read(&mut client, table, "key")?.as_deref(), Some("newest"));
+    Ok(())
+}
+
+// I1, I6: a brick that is stopped for a while answers nothing that is old when it goes on.
+#[test]
+fn a_brick_that_slept_is_caught_up_by_reads() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut bricks = Bricks::start(3)?;
+    let table = bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    write_and_read(&mut client, table, "key", "old")?;
+    bricks.signal(&[3], Signal::STOP);
+    write_and_read(&mut client, table, "key", "new")?;
+    pass(Duration::from_millis(100))?;
+    bricks.signal(&[3], Signal::CONT);
+    // Only the first brick has the new value besides the one that slept.
+    bricks.kill(2);
+    let mut other = bricks.client_of(3, PATIENCE)?;
+    assert_eq!(read(&mut other, table, "key")?.as_deref(), Some("new"));
+    Ok(())
+}
