@@ -209,6 +209,10 @@ func TestHistoriesByHand(t *testing.T) {
 		{"a client that goes on after an unknown end", strings.ReplaceAll(write(3, 5, 8, "", info)+read(4, 9, 10, nothing), `"c":4`, `"c":3`), exitUnreadable},
 		{"increments", incrLines(1, 1, 2, 2, "2", 5) + incrLines(2, 3, 4, 3, "5", 6), exitGood},
 		{"an increment that counted twice", incrLines(1, 1, 2, 2, "2", 5) + incrLines(2, 3, 4, 3, "8", 6), exitViolation},
+		{"a clear of nothing", clearLines(1, 1, 2, 5) + read(3, 5, 6, nothing) + write(4, 7, 8, "", ok(6)), exitGood},
+		{"a clear of something", write(1, 1, 2, "", ok(5)) + clearLines(2, 3, 4, 6) + read(3, 5, 6, nothing), exitGood},
+		{"what was cleared comes back", write(1, 1, 2, "", ok(5)) + clearLines(2, 3, 4, 6) + read(3, 5, 6, found("v1", 5)), exitViolation},
+		{"a clear with an old version", write(1, 1, 2, "", ok(5)) + clearLines(2, 3, 4, 4), exitViolation},
 		{"no header", "", exitUnreadable},
 	}
 	for _, c := range cases {
@@ -225,6 +229,12 @@ func TestHistoriesByHand(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s", c.name, code, out.String())
 		}
 	}
+}
+
+func clearLines(id, from, to, version int) string {
+	return fmt.Sprintf(`{"e":"i","id":%d,"c":%d,"t":%d,"op":"clear","tb":1,"k":"a"}
+{"e":"r","id":%d,"t":%d,"st":"ok","ver":%d}
+`, id, id, from, id, to, version)
 }
 
 func incrLines(id, from, to, by int, value string, version int) string {

@@ -38,6 +38,9 @@ const (
 
 var kindNames = map[string]kind{"read": read, "write": write, "delete": remove, "incr": incr}
 
+// A remove that does not tell whether there was an object: bricks do not know.
+const blindRemove = "clear"
+
 func (k kind) String() string {
 	for name, other := range kindNames {
 		if k == other {
@@ -71,8 +74,10 @@ func (c condition) isNone() bool { return c == condition{} }
 type operation struct {
 	id, client uint64
 	kind       kind
-	table      uint64
-	key        string
+	// Of a remove: it does not tell whether there was an object.
+	blind bool
+	table uint64
+	key   string
 	// Written, or found by a read, or what an increment came to.
 	value string
 	// Whether a read has found something.
@@ -229,6 +234,10 @@ func take(operations map[uint64]*operation, number int, text []byte) error {
 
 func begin(operations map[uint64]*operation, l *line) error {
 	kind, ok := kindNames[l.Op]
+	blind := l.Op == blindRemove
+	if blind {
+		kind, ok = remove, true
+	}
 	if !ok {
 		return fmt.Errorf("operation %q is not known here", l.Op)
 	}
@@ -242,7 +251,7 @@ func begin(operations map[uint64]*operation, l *line) error {
 		return fmt.Errorf("more than %d operations", operationCountMax)
 	}
 	op := &operation{
-		id: l.ID, client: l.Client, kind: kind, table: l.Table, key: *l.Key,
+		id: l.ID, client: l.Client, kind: kind, blind: blind, table: l.Table, key: *l.Key,
 		delta: l.Delta, start: l.Time, end: math.MaxInt64, err: "no answer",
 	}
 	if kind == write {
@@ -253,7 +262,7 @@ func begin(operations map[uint64]*operation, l *line) error {
 	}
 	if l.If != nil {
 		op.condition = condition{l.If.Version, l.If.Exists, l.If.Absent}
-		if kind == read || kind == incr {
+		if kind == read || kind == incr || blind {
 			return fmt.Errorf("a condition of a %s is not known here", kind)
 		}
 	}
@@ -350,6 +359,9 @@ func (h history) writeFile(path string) error {
 // The invocation, and the response when there is one.
 func (op *operation) lines() (fields, fields) {
 	began := fields{"e": "i", "id": op.id, "c": op.client, "t": op.start, "op": op.kind.String(), "tb": op.table, "k": op.key}
+	if op.blind {
+		began["op"] = blindRemove
+	}
 	switch op.kind {
 	case write:
 		began["v"] = op.value

@@ -105,7 +105,7 @@ func (s state) mutate(op *operation) (state, bool) {
 	if op.kind == remove && op.version == 0 {
 		return s, !s.present
 	}
-	if op.kind == remove && !s.present {
+	if op.kind == remove && !s.present && !op.blind {
 		return s, false
 	}
 	least := s.least(op)

@@ -76,6 +76,9 @@ Fuzzing and benchmarks:
                            in a BCube(4, 1) of processes; needs root, ip, nft
                            and tc, some parts more (--help) [--only PARTS]
                            [--only busy --busy-minutes N] [--history DIR]
+  bench bricks             bricks of a quorum table killed and stopped under load,
+                           beside servers; a restart with much data; cost of an
+                           operation [--only PARTS] [--minutes N] [--history DIR]
 
 `test` needs only the Rust toolchain. A step that needs another program (Go,
 redis-server, memcached) is skipped by name if it is missing; with CI=true a

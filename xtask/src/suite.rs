@@ -159,7 +159,7 @@ fn kill_rounds(arguments: &[&str]) -> Result<(), Failure> {
 pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let Some((which, rest)) = arguments.split_first() else {
         return Err(Failure(
-            "bench needs a benchmark: compare, compare memory, compare cleaning, resp, limits, shard, figures, zones or bcube; \
+            "bench needs a benchmark: compare, compare memory, compare cleaning, resp, limits, shard, figures, zones, bcube or bricks; \
              `cargo xtask` explains them"
                 .into(),
         ));
@@ -169,11 +169,12 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
         "compare" | "shard" | "figures" => (which, &[]),
         "zones" => ("ramhold-bench-zones", &[]),
         "bcube" => ("ramhold-bench-bcube", &[]),
+        "bricks" => ("ramhold-bench-bricks", &[]),
         "resp" => ("compare", &["resp"]),
         "limits" => ("compare", &["limits"]),
         _ => {
             return Err(Failure(format!(
-                "there is no benchmark '{which}'; the benchmarks are compare, resp, limits, shard, figures, zones and bcube"
+                "there is no benchmark '{which}'; the benchmarks are compare, resp, limits, shard, figures, zones, bcube and bricks"
             )));
         }
     };
@@ -182,8 +183,8 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
         .program(built(program), part)
         .arguments(rest)
         .env("RAMHOLD_BIN", &built("ramhold"));
-    // It records histories.
-    let checker = if which == "bcube" { histories::checker()? } else { None };
+    // These record histories.
+    let checker = if matches!(which.as_str(), "bcube" | "bricks") { histories::checker()? } else { None };
     match checker {
         Some(checker) => step.env("RAMHOLD_CHECKER", &checker).run(),
         None => step.run(),

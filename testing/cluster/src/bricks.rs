@@ -83,7 +83,7 @@ impl Bricks {
         push("--coordinator", self.cluster.address(COORDINATOR).to_string().into());
         push("--buffer-dir", self.buffer_dir(brick).into());
         push("--memory", self.memory_bytes.to_string().into());
-        push("--disk", (8 * self.memory_bytes).to_string().into());
+        push("--disk", (4 * self.memory_bytes).to_string().into());
         push("--label", format!("host={}", name(brick)).into());
         arguments
     }

@@ -57,6 +57,8 @@ pub enum Verb {
     Read,
     Write,
     Delete,
+    /// A removal in a quorum table, which does not tell whether there was an object.
+    Clear,
     Incr,
 }
 

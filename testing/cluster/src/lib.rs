@@ -60,7 +60,7 @@ pub use network::{Cut, Network, is_network_possible};
 pub use process::{CpuTime, Process, program};
 pub use recording::{Judged, Recording, Recordings};
 pub use scratch::Scratch;
-pub use sessions::{KeyCounts, Workload};
+pub use sessions::{KeyCounts, Operations, Workload};
 pub use small_disk::SmallDisk;
 pub use sums::Sums;
 pub use waiting::{Failure, interrupted, pass, wait_for};

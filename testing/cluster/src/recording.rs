@@ -10,7 +10,7 @@ use crate::checker::{Checker, Verdict};
 use crate::cluster::Cluster;
 use crate::history::{FILE_BYTES_MAX, Recorder, RunName, commit, now};
 use crate::namespace::COORDINATOR;
-use crate::sessions::{KeyCounts, Workload};
+use crate::sessions::{KeyCounts, Operations, Workload};
 use crate::waiting::{Failure, wait_for};
 use ramhold_client::{Durability, TableOptions};
 use serde_json::json;
@@ -25,6 +25,10 @@ use std::time::{Duration, Instant};
 
 /// So few keys for so many sessions that several are often at the same key. The first session is slow.
 const KEYS: KeyCounts = KeyCounts { hot: 4, counters: 2, cold: 40 };
+/// In a quorum table two writes of one microsecond have the same version. With so many keys there is none in an hour, at
+/// the pace of these sessions.
+const PLAIN_KEYS: KeyCounts = KeyCounts { hot: 16, counters: 0, cold: 40 };
+const PLAIN_PAUSE: Duration = Duration::from_millis(40);
 const SESSION_COUNT: u64 = 9;
 const REPLICA_COUNT: u8 = 3;
 /// So many tablets that each of a few dozen servers gets some.
@@ -73,6 +77,21 @@ impl Recordings {
         table: String,
         pause: Duration,
     ) -> Result<Recording, Failure> {
+        self.begin(cluster, name, (table, KEYS, Operations::All), pause)
+    }
+
+    /// Begins to work on a quorum table that is empty.
+    pub fn start_plain(&self, cluster: &Cluster, name: &str, table: &str) -> Result<Recording, Failure> {
+        self.begin(cluster, name, (table.to_owned(), PLAIN_KEYS, Operations::Plain), PLAIN_PAUSE)
+    }
+
+    fn begin(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        (table, keys, operations): (String, KeyCounts, Operations),
+        pause: Duration,
+    ) -> Result<Recording, Failure> {
         let dir = self.folder.join(name);
         let made = |error: std::io::Error| Failure(format!("{}: {error}", dir.display()));
         std::fs::create_dir_all(&dir).map_err(made)?;
@@ -82,7 +101,8 @@ impl Recordings {
             table,
             begun: now(),
             seed: self.seed,
-            keys: KEYS,
+            keys,
+            operations,
             sessions: SESSION_COUNT,
             pause,
         };

@@ -58,6 +58,15 @@ impl Default for KeyCounts {
     }
 }
 
+/// The operations of a workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operations {
+    /// With conditions and increments.
+    All,
+    /// Reads, writes and removes: those of quorum tables.
+    Plain,
+}
+
 #[derive(Clone, Debug)]
 pub struct Workload {
     pub coordinator: SocketAddr,
@@ -66,6 +75,7 @@ pub struct Workload {
     pub begun: u64,
     pub seed: u64,
     pub keys: KeyCounts,
+    pub operations: Operations,
     pub sessions: u64,
     /// Between two operations of a session on average, so that the clients leave the cores to the cluster.
     pub pause: Duration,
@@ -177,6 +187,11 @@ impl Session<'_> {
             if !self.recorder.has_room(self.workload.sessions) {
                 return Err(Failure("the history is full".to_owned()));
             }
+            if self.workload.operations == Operations::Plain {
+                self.run_plain()?;
+                self.pause();
+                continue;
+            }
             let share = self.rng.below(100);
             let key = if share >= 100 - COUNTER_SHARE { self.choose_counter() } else { self.choose_key() };
             let seen = self.seen.get(&key).copied();
@@ -198,10 +213,23 @@ impl Session<'_> {
                     self.mutate(Verb::Write, &key, Some(Condition { absent: true, ..Condition::default() }))?;
                 }
             }
-            let pause = self.rng.below(2 * u64::try_from(self.pause.as_micros()).expect("a short time") + 1);
-            std::thread::sleep(Duration::from_micros(pause));
+            self.pause();
         }
         Ok(())
+    }
+
+    fn run_plain(&mut self) -> Result<(), Failure> {
+        let key = self.choose_key();
+        match self.rng.below(100) {
+            0..50 => self.read(&key, PATIENCE),
+            50..92 => self.mutate(Verb::Write, &key, None),
+            _ => self.mutate(Verb::Clear, &key, None),
+        }
+    }
+
+    fn pause(&mut self) {
+        let pause = self.rng.below(2 * u64::try_from(self.pause.as_micros()).expect("a short time") + 1);
+        std::thread::sleep(Duration::from_micros(pause));
     }
 
     fn generation(&self) -> u64 {
@@ -250,7 +278,7 @@ impl Session<'_> {
             ..RejectRules::default()
         });
         let (table, key_bytes) = (self.table, key.as_bytes().to_vec());
-        if op == Verb::Delete {
+        if matches!(op, Verb::Delete | Verb::Clear) {
             let invocation = Invocation { op, table: table.raw(), key, value: None, delta: None, condition };
             return self.complete(
                 key,
@@ -320,7 +348,9 @@ fn response(invocation: &Invocation<'_>, outcome: Result<Reply, Error>) -> Respo
             Response::Ok { ver: version.raw(), v: Some(Some(value_name(stamp_of(&value)))) }
         }
         Ok(Reply::Written { version }) if op == Verb::Write => Response::Ok { ver: version.raw(), v: None },
-        Ok(Reply::Removed { version }) if op == Verb::Delete => Response::Ok { ver: version.raw(), v: None },
+        Ok(Reply::Removed { version }) if matches!(op, Verb::Delete | Verb::Clear) => {
+            Response::Ok { ver: version.raw(), v: None }
+        }
         Ok(other) => Response::Info { err: format!("answered with {other:?}").chars().take(100).collect() },
         Err(Error::Refused { status: Status::NotFound, .. }) if op == Verb::Read => {
             Response::Ok { ver: 0, v: Some(None) }

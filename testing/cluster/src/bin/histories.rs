@@ -5,7 +5,8 @@
 use clap::{Args, Parser, Subcommand};
 use ramhold_cluster_tests::histories::{Plan, Zones, is_good, run};
 use ramhold_cluster_tests::{
-    Checker, Failure, KeyCounts, Recorder, RunName, VALUE_BYTES, Workload, interrupted, is_network_possible,
+    Checker, Failure, KeyCounts, Operations, Recorder, RunName, VALUE_BYTES, Workload, interrupted,
+    is_network_possible,
 };
 use serde_json::json;
 use std::hash::{BuildHasher, RandomState};
@@ -208,6 +209,7 @@ impl Client {
             begun: self.begun,
             seed: self.seed ^ (self.process << 32),
             keys: KeyCounts::default(),
+            operations: Operations::All,
             sessions: self.sessions,
             pause: Duration::from_micros(self.pause_micros),
         };

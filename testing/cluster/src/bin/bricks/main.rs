@@ -1,0 +1,130 @@
+//! Bricks that die, stop and come back under load, beside servers: how long clients wait, and what is lost.
+//!
+//! Everything runs on this machine: six bricks, a coordinator, and eight clients that begin operations at even intervals,
+//! however long earlier ones take. The coordinator is stopped before the first fault of a brick and goes on after the
+//! last one.
+
+mod cost;
+mod faults;
+mod figures;
+mod load;
+mod restart;
+mod stage;
+
+use clap::{Parser, ValueEnum};
+use ramhold_cluster_tests::{Checker, Failure, Recordings, interrupted};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Kill and stop bricks under load, and measure what clients notice.
+#[derive(Parser)]
+#[command(
+    term_width = 80,
+    after_help = "\
+Examples:
+  cargo xtask bench bricks
+  cargo xtask bench bricks --only kills,stops --minutes 30
+  cargo xtask bench bricks --only kills,ordinary
+  cargo xtask bench bricks --only restart,cost
+
+`kills`, `stops` and `ordinary` record histories of clients, which the checker
+in Go judges. Without Go they are recorded only."
+)]
+struct Arguments {
+    /// Parts to run, with commas between them [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Minutes of `kills`, `stops` and `ordinary` each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: u64,
+    /// Megabytes of values of 1 KB under faults.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=2000))]
+    megabytes: u64,
+    /// Megabytes of values of 1 KB on each brick in `restart`.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=8000))]
+    restart_megabytes: u64,
+    /// The rate of operations under faults, as a percentage of the peak.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rate_percent: u32,
+    /// Folder of the histories: RUN/PART in it has those of one part.
+    #[arg(long, value_name = "DIR", default_value = "target/histories/bricks")]
+    history: PathBuf,
+    /// The built checker (testing/checker).
+    #[arg(long, env = "RAMHOLD_CHECKER")]
+    checker: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Part {
+    /// A brick is killed every 10 s, and started again at once.
+    Kills,
+    /// A brick is stopped for 2 s every 10 s.
+    Stops,
+    /// A server of an ordinary table with R = 3 is killed every 10 s: told beside `kills`.
+    Ordinary,
+    /// A brick with much data is killed: until it serves, and until it has its share of reads.
+    Restart,
+    /// One client's times and the processor time of an operation, beside an ordinary table with R = 3.
+    Cost,
+}
+
+const ALL: [Part; 5] = [Part::Kills, Part::Stops, Part::Ordinary, Part::Restart, Part::Cost];
+/// The time limit of the checker's search in one history.
+const CHECK_WITHIN: Duration = Duration::from_secs(600);
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<bool, Failure> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, interrupted())
+            .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
+    }
+    let checker = arguments.checker.clone().map(|program| Checker { program, within: CHECK_WITHIN });
+    let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    if in_ci && checker.is_none() {
+        return Err(Failure("CI judges every history: name the built checker with --checker".into()));
+    }
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let recordings = Recordings::new(&arguments.history, checker, seed);
+    let mut is_good = true;
+    for part in ALL.into_iter().filter(|part| arguments.only.is_empty() || arguments.only.contains(part)) {
+        let fault = match part {
+            Part::Kills | Part::Ordinary => faults::Fault::Kill,
+            Part::Stops => faults::Fault::Stop,
+            Part::Restart => {
+                is_good &= restart::measure(arguments.restart_megabytes, seed)?;
+                continue;
+            }
+            Part::Cost => {
+                cost::measure()?;
+                continue;
+            }
+        };
+        let run = faults::Run {
+            part: match part {
+                Part::Ordinary => "ordinary",
+                Part::Stops => "stops",
+                _ => "kills",
+            },
+            is_quorum: part != Part::Ordinary,
+            fault,
+            minutes: arguments.minutes,
+            megabytes: arguments.megabytes,
+            rate_percent: arguments.rate_percent,
+            seed,
+        };
+        is_good &= run.measure(&recordings)?;
+    }
+    Ok(is_good)
+}

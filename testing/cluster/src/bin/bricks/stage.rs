@@ -1,0 +1,105 @@
+//! What is killed and stopped: bricks, or the servers of ordinary tables.
+
+use ramhold_client::{Client, Durability, TableId, TableOptions};
+use ramhold_cluster_tests::{Bricks, Cluster, Failure, Options};
+use rustix::process::Signal;
+use std::time::Duration;
+
+pub const MEMBERS: usize = 6;
+const REPLICA_COUNT: u8 = 3;
+const QUORUM: u8 = 3;
+/// So many tablets that each server has some.
+const TABLET_COUNT: u32 = 21;
+pub const PATIENCE: Duration = Duration::from_secs(10);
+const MEMORY_BYTES: u64 = 512 << 20;
+
+pub enum Stage {
+    Bricks(Bricks),
+    Servers(Cluster),
+}
+
+impl Stage {
+    pub fn start(is_quorum: bool) -> Result<Stage, Failure> {
+        if is_quorum {
+            let options = Options { servers: 0, ..Options::default() };
+            return Ok(Stage::Bricks(Bricks::start_beside(options, MEMBERS, MEMORY_BYTES)?));
+        }
+        let options = Options { servers: MEMBERS, memory_bytes: MEMORY_BYTES, ..Options::default() };
+        Ok(Stage::Servers(Cluster::start(options)?))
+    }
+
+    pub fn cluster(&self) -> &Cluster {
+        match self {
+            Stage::Bricks(bricks) => &bricks.cluster,
+            Stage::Servers(cluster) => cluster,
+        }
+    }
+
+    pub fn client(&self) -> Result<Client, Failure> {
+        self.cluster().client(PATIENCE)
+    }
+
+    pub fn create_table(&self, name: &str) -> Result<TableId, Failure> {
+        match self {
+            Stage::Bricks(bricks) => bricks.create_table(name, QUORUM),
+            Stage::Servers(cluster) => {
+                let options = TableOptions {
+                    durability: Durability::Buffered,
+                    replicas: REPLICA_COUNT,
+                    tablets: TABLET_COUNT,
+                    slots: false,
+                    zone: None,
+                    quorum: None,
+                };
+                Ok(cluster.client(PATIENCE)?.create_table(name, options)?)
+            }
+        }
+    }
+
+    pub fn kill_and_start(&mut self, member: usize) -> Result<(), Failure> {
+        match self {
+            Stage::Bricks(bricks) => {
+                bricks.kill(member);
+                bricks.start_brick(member);
+                bricks.wait_serving(member)
+            }
+            Stage::Servers(cluster) => {
+                cluster.kill(member);
+                cluster.start_member(member);
+                // It is declared dead, recovered, and enlisted again.
+                cluster.wait_counted(MEMBERS - 1)?;
+                cluster.wait_up(MEMBERS)
+            }
+        }
+    }
+
+    pub fn signal(&self, member: usize, signal: Signal) {
+        match self {
+            Stage::Bricks(bricks) => bricks.signal(&[member], signal),
+            Stage::Servers(cluster) => cluster.process(member).signal(signal),
+        }
+    }
+
+    /// Bricks need no coordinator: stops it, or lets it go on.
+    pub fn signal_coordinator(&self, signal: Signal) {
+        if let Stage::Bricks(bricks) = self {
+            bricks.signal_coordinator(signal);
+        }
+    }
+
+    /// Waits until everything is up again.
+    pub fn wait_whole(&self) -> Result<(), Failure> {
+        match self {
+            Stage::Bricks(bricks) => bricks.wait_known(MEMBERS),
+            Stage::Servers(cluster) => cluster.wait_up(MEMBERS),
+        }
+    }
+
+    /// What a member is called.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Stage::Bricks(_) => "brick",
+            Stage::Servers(_) => "server",
+        }
+    }
+}
