@@ -6,6 +6,7 @@ use crate::stage::{MEMBERS, Stage};
 use ramhold_base::Rng;
 use ramhold_cluster_tests::{Failure, Recording, Recordings, pass};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,16 +15,43 @@ const PEAK_FOR: Duration = Duration::from_secs(5);
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 const STOP_FOR: Duration = Duration::from_secs(2);
 /// The limits.
-const P999_MOST: Duration = Duration::from_millis(50);
+const P999_MOST: Duration = load::SLOW;
 const LONGEST_MOST: Duration = Duration::from_millis(500);
 const UNKNOWN_ONE_IN: u64 = 100_000;
-/// Slow operations that are told.
-const SLOW_SHOWN: usize = 12;
+/// Slow operations, and sentences about what is wrong, that are shown.
+const SLOW_SHOWN: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     Kill,
     Stop,
+}
+
+/// One fault of a member.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    began: Instant,
+    /// When its process was gone; none: it was only stopped.
+    gone: Option<Instant>,
+    back: Instant,
+}
+
+/// An operation that begins so shortly before a fault may meet it.
+const BEFORE: Duration = Duration::from_millis(300);
+const AFTER: Duration = Duration::from_secs(1);
+
+impl Episode {
+    /// The part of the fault in which an operation began that was slow.
+    fn phase_of(&self, due: Instant) -> Option<&'static str> {
+        let gone = self.gone.unwrap_or(self.began);
+        match due {
+            _ if due + BEFORE < self.began || due > self.back + AFTER => None,
+            _ if due <= gone && self.gone.is_some() => Some("as its process died"),
+            _ if due <= self.back && self.gone.is_some() => Some("while it started"),
+            _ if due <= self.back => Some("while it was stopped"),
+            _ => Some("in the second after it was back"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,12 +91,12 @@ impl Run {
         stage.signal_coordinator(Signal::STOP);
         let (began, stops) = (Instant::now(), AtomicBool::new(false));
         let interval = Duration::from_secs_f64(CLIENTS as f64 / rate);
-        let backs = std::thread::scope(|scope| {
+        let episodes = std::thread::scope(|scope| {
             let load = scope.spawn(|| load::all(&mut workers, |worker| worker.run_open(interval, &stops)));
-            let backs = self.make_faults(&mut stage, &mut recording, began);
+            let episodes = self.make_faults(&mut stage, &mut recording, began);
             stops.store(true, Ordering::Relaxed);
             load.join().unwrap_or_else(|_| Err(Failure("the load has panicked".to_owned())))?;
-            backs
+            episodes
         })?;
         let lasted = began.elapsed();
         stage.signal_coordinator(Signal::CONT);
@@ -77,47 +105,51 @@ impl Run {
         let lost = load::lost(&mut workers, || stage.client())?;
         let judged = recording.judge()?;
         let mut figures = figures;
-        tell_faults(&figures, stage.noun(), &backs);
+        tell_faults(&figures, stage.noun(), &episodes);
+        tell_slow(&figures, &tally.slow, &episodes);
         tell(&mut figures, tally, &lost, began, lasted);
         figures.check("history", &judged.to_string(), "no violation", judged.is_good());
         Ok(figures.is_good)
     }
 
-    /// Returns the time until each member was back.
     fn make_faults(
         &self,
         stage: &mut Stage,
         recording: &mut Recording,
         began: Instant,
-    ) -> Result<Vec<(Duration, usize, Duration)>, Failure> {
+    ) -> Result<Vec<Episode>, Failure> {
         let mut rng = Rng::new(self.seed);
-        let mut backs = Vec::new();
+        let mut episodes = Vec::new();
         let until = Duration::from_secs(60 * self.minutes);
         let mut next = FAULT_INTERVAL;
         while next < until {
             pass(next.saturating_sub(began.elapsed()))?;
             let member = rng.between(1, MEMBERS as u64) as usize;
-            let (at, start) = (began.elapsed(), Instant::now());
-            let kind = match self.fault {
+            let start = Instant::now();
+            next = began.elapsed() + FAULT_INTERVAL;
+            let gone = match self.fault {
                 Fault::Kill => {
-                    stage.kill_and_start(member)?;
-                    "kill"
+                    stage.kill(member);
+                    let gone = Instant::now();
+                    stage.start_again(member)?;
+                    Some(gone)
                 }
                 Fault::Stop => {
                     stage.signal(member, Signal::STOP);
                     let passed = pass(STOP_FOR);
                     stage.signal(member, Signal::CONT);
                     passed?;
-                    "stop"
+                    None
                 }
             };
-            let what = format!("{}-{member}", stage.noun());
-            recording.note(&format!("{kind} of a {}", stage.noun()), &what, start, "back")?;
-            backs.push((at, member, start.elapsed()));
-            next = at + FAULT_INTERVAL;
+            let kind = if gone.is_some() { "kill" } else { "stop" };
+            let (kind, target) =
+                (format!("{kind} of a {}", stage.noun()), format!("{}-{member}", stage.noun()));
+            recording.note(&kind, &target, start, "back")?;
+            episodes.push(Episode { began: start, gone, back: Instant::now() });
         }
         pass(until.saturating_sub(began.elapsed()))?;
-        Ok(backs)
+        Ok(episodes)
     }
 }
 
@@ -140,12 +172,29 @@ pub fn peak(workers: &mut [Worker]) -> Result<f64, Failure> {
     Ok(tally.operations() as f64 / began.elapsed().as_secs_f64())
 }
 
-fn tell_faults(figures: &Figures, noun: &str, backs: &[(Duration, usize, Duration)]) {
-    let mut times: Vec<Duration> = backs.iter().map(|(_, _, time)| *time).collect();
-    times.sort();
-    let (Some(middle), Some(last)) = (times.get(times.len() / 2), times.last()) else { return };
-    let text = format!("{} times; median {}, longest {}", times.len(), millis(*middle), millis(*last));
-    figures.tell(&format!("a {noun} was away until it served"), &text);
+fn tell_faults(figures: &Figures, noun: &str, episodes: &[Episode]) {
+    let tell_each = |what: String, time: &dyn Fn(&Episode) -> Option<Duration>| {
+        let mut times: Vec<Duration> = episodes.iter().filter_map(time).collect();
+        times.sort();
+        let (Some(middle), Some(last)) = (times.get(times.len() / 2), times.last()) else { return };
+        let text = format!("{} times; median {}, longest {}", times.len(), millis(*middle), millis(*last));
+        figures.tell(&what, &text);
+    };
+    tell_each("from SIGKILL until its process was gone".into(), &|it| Some(it.gone? - it.began));
+    tell_each(format!("a {noun} was away until it served"), &|it| Some(it.back - it.began));
+}
+
+/// When the slow operations began.
+fn tell_slow(figures: &Figures, slow: &[(Instant, Duration, &'static str)], episodes: &[Episode]) {
+    let mut phases: BTreeMap<&str, u64> = BTreeMap::new();
+    for (due, _, _) in slow {
+        let phase = episodes.iter().find_map(|episode| episode.phase_of(*due));
+        *phases.entry(phase.unwrap_or("far from any fault")).or_default() += 1;
+    }
+    for (phase, count) in phases {
+        let what = format!("above {} ms, begun {phase}", load::SLOW.as_millis());
+        figures.tell(&what, &count.to_string());
+    }
 }
 
 fn tell(figures: &mut Figures, tally: Tally, lost: &[String], began: Instant, lasted: Duration) {

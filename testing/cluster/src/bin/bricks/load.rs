@@ -48,8 +48,8 @@ pub struct Tally {
     pub slow: Vec<(Instant, Duration, &'static str)>,
 }
 
-/// Slow enough to be told.
-const SLOW: Duration = Duration::from_millis(200);
+/// Slow enough that the reason is looked for: the limit of one operation in a thousand.
+pub const SLOW: Duration = Duration::from_millis(50);
 
 impl Tally {
     pub fn operations(&self) -> u64 {

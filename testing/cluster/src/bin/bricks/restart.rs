@@ -6,7 +6,7 @@ use crate::figures::Figures;
 use crate::load::{self, CLIENTS, Source, Worker};
 use crate::stage::PATIENCE;
 use ramhold_client::ServerId;
-use ramhold_cluster_tests::{Bricks, Failure, Options, pass, wait_for};
+use ramhold_cluster_tests::{BRICK_MEMORY_MIN, Bricks, Failure, Options, pass, wait_for};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,8 @@ const VICTIM: usize = 2;
 
 pub fn measure(megabytes: u64, seed: u64) -> Result<bool, Failure> {
     let mut figures = Figures::new("restart", true);
-    let memory = (2 * megabytes * 1_000_000).max(ramhold_cluster_tests::BRICK_MEMORY_MIN);
+    // The log has room for everything and for what is not cleaned yet.
+    let memory = 2 * megabytes * 1_000_000 + 2 * BRICK_MEMORY_MIN;
     let options = Options { servers: 0, ..Options::default() };
     let mut bricks = Bricks::start_beside(options, BRICKS, memory)?;
     let table = bricks.create_table("load", BRICKS as u8)?;

@@ -56,15 +56,22 @@ impl Stage {
         }
     }
 
-    pub fn kill_and_start(&mut self, member: usize) -> Result<(), Failure> {
+    /// Returns when the process is gone.
+    pub fn kill(&mut self, member: usize) {
+        match self {
+            Stage::Bricks(bricks) => bricks.kill(member),
+            Stage::Servers(cluster) => cluster.kill(member),
+        }
+    }
+
+    /// Starts a member that was killed, and waits until it serves again.
+    pub fn start_again(&mut self, member: usize) -> Result<(), Failure> {
         match self {
             Stage::Bricks(bricks) => {
-                bricks.kill(member);
                 bricks.start_brick(member);
                 bricks.wait_serving(member)
             }
             Stage::Servers(cluster) => {
-                cluster.kill(member);
                 cluster.start_member(member);
                 // It is declared dead, recovered, and enlisted again.
                 cluster.wait_counted(MEMBERS - 1)?;
