@@ -213,6 +213,10 @@ func TestHistoriesByHand(t *testing.T) {
 		{"a clear of something", write(1, 1, 2, "", ok(5)) + clearLines(2, 3, 4, 6) + read(3, 5, 6, nothing), exitGood},
 		{"what was cleared comes back", write(1, 1, 2, "", ok(5)) + clearLines(2, 3, 4, 6) + read(3, 5, 6, found("v1", 5)), exitViolation},
 		{"a clear with an old version", write(1, 1, 2, "", ok(5)) + clearLines(2, 3, 4, 4), exitViolation},
+		{"puts of one microsecond", putLines(1, 1, 2, 5) + putLines(2, 3, 4, 5) + read(3, 5, 6, found("v2", 5)), exitGood},
+		{"a put is found before the one that it followed", putLines(1, 1, 2, 5) + putLines(2, 3, 4, 5) + read(3, 5, 6, found("v1", 5)), exitViolation},
+		{"an unknown put of a new key is found", strings.Replace(putLines(1, 1, 2, 5), `"st":"ok","ver":5`, info, 1) + read(3, 5, 6, found("v1", 7)), exitGood},
+		{"a put with an old version", putLines(1, 1, 2, 5) + putLines(2, 3, 4, 4), exitViolation},
 		{"no header", "", exitUnreadable},
 	}
 	for _, c := range cases {
@@ -229,6 +233,12 @@ func TestHistoriesByHand(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s", c.name, code, out.String())
 		}
 	}
+}
+
+func putLines(id, from, to, version int) string {
+	return fmt.Sprintf(`{"e":"i","id":%d,"c":%d,"t":%d,"op":"put","tb":1,"k":"a","v":"v%d"}
+{"e":"r","id":%d,"t":%d,"st":"ok","ver":%d}
+`, id, id, from, id, id, to, version)
 }
 
 func clearLines(id, from, to, version int) string {

@@ -38,8 +38,9 @@ const (
 
 var kindNames = map[string]kind{"read": read, "write": write, "delete": remove, "incr": incr}
 
-// A remove that does not tell whether there was an object: bricks do not know.
-const blindRemove = "clear"
+// Mutations in a quorum table. Their version is a time, so two of different clients may have the same. Bricks do not know
+// whether there was an object to remove.
+var timedNames = map[string]kind{"put": write, "clear": remove}
 
 func (k kind) String() string {
 	for name, other := range kindNames {
@@ -74,8 +75,8 @@ func (c condition) isNone() bool { return c == condition{} }
 type operation struct {
 	id, client uint64
 	kind       kind
-	// Of a remove: it does not tell whether there was an object.
-	blind bool
+	// In a quorum table: see timedNames.
+	timed bool
 	table uint64
 	key   string
 	// Written, or found by a read, or what an increment came to.
@@ -234,11 +235,11 @@ func take(operations map[uint64]*operation, number int, text []byte) error {
 
 func begin(operations map[uint64]*operation, l *line) error {
 	kind, ok := kindNames[l.Op]
-	blind := l.Op == blindRemove
-	if blind {
-		kind, ok = remove, true
-	}
+	timed := false
 	if !ok {
+		kind, timed = timedNames[l.Op]
+	}
+	if !ok && !timed {
 		return fmt.Errorf("operation %q is not known here", l.Op)
 	}
 	if l.Key == nil {
@@ -251,7 +252,7 @@ func begin(operations map[uint64]*operation, l *line) error {
 		return fmt.Errorf("more than %d operations", operationCountMax)
 	}
 	op := &operation{
-		id: l.ID, client: l.Client, kind: kind, blind: blind, table: l.Table, key: *l.Key,
+		id: l.ID, client: l.Client, kind: kind, timed: timed, table: l.Table, key: *l.Key,
 		delta: l.Delta, start: l.Time, end: math.MaxInt64, err: "no answer",
 	}
 	if kind == write {
@@ -262,7 +263,7 @@ func begin(operations map[uint64]*operation, l *line) error {
 	}
 	if l.If != nil {
 		op.condition = condition{l.If.Version, l.If.Exists, l.If.Absent}
-		if kind == read || kind == incr || blind {
+		if kind == read || kind == incr || timed {
 			return fmt.Errorf("a condition of a %s is not known here", kind)
 		}
 	}
@@ -359,8 +360,10 @@ func (h history) writeFile(path string) error {
 // The invocation, and the response when there is one.
 func (op *operation) lines() (fields, fields) {
 	began := fields{"e": "i", "id": op.id, "c": op.client, "t": op.start, "op": op.kind.String(), "tb": op.table, "k": op.key}
-	if op.blind {
-		began["op"] = blindRemove
+	for name, kind := range timedNames {
+		if op.timed && op.kind == kind {
+			began["op"] = name
+		}
 	}
 	switch op.kind {
 	case write:

@@ -105,7 +105,7 @@ func (s state) mutate(op *operation) (state, bool) {
 	if op.kind == remove && op.version == 0 {
 		return s, !s.present
 	}
-	if op.kind == remove && !s.present && !op.blind {
+	if op.kind == remove && !s.present && !op.timed {
 		return s, false
 	}
 	least := s.least(op)
@@ -138,6 +138,10 @@ func (s state) perhaps(op *operation) state {
 // The least version that this mutation can have.
 func (s state) least(op *operation) uint64 {
 	switch {
+	case op.timed && s.present && !s.exact:
+		return s.version + 1
+	case op.timed && s.version > 0:
+		return s.version
 	case op.condition.version != 0:
 		return op.condition.version + 1
 	case s.present && !s.exact:

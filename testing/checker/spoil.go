@@ -157,7 +157,7 @@ var mistakes = []mistake{
 	}},
 	{"doubled remove", func(k *keyOps) bool {
 		for _, i := range k.mutations {
-			if d := k.all[i]; d.kind == remove {
+			if d := k.all[i]; d.kind == remove && !d.timed {
 				d.start, d.end = d.end+1, d.end+2
 				k.add(d)
 				return true
@@ -222,7 +222,9 @@ var mistakes = []mistake{
 		return true
 	}},
 	{"version given twice", func(k *keyOps) bool {
-		a, b := k.pair(k.mutations, k.mutations, func(a, b *operation) bool { return a.version < b.version && precedes(a, b) })
+		a, b := k.pair(k.mutations, k.mutations, func(a, b *operation) bool {
+			return !b.timed && a.version < b.version && precedes(a, b)
+		})
 		if a == nil {
 			return false
 		}

@@ -57,6 +57,8 @@ pub enum Verb {
     Read,
     Write,
     Delete,
+    /// A write in a quorum table. Its version is a time, which another client's may have, too.
+    Put,
     /// A removal in a quorum table, which does not tell whether there was an object.
     Clear,
     Incr,

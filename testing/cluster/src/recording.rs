@@ -25,9 +25,7 @@ use std::time::{Duration, Instant};
 
 /// So few keys for so many sessions that several are often at the same key. The first session is slow.
 const KEYS: KeyCounts = KeyCounts { hot: 4, counters: 2, cold: 40 };
-/// In a quorum table two writes of one microsecond have the same version. With so many keys there is none in an hour, at
-/// the pace of these sessions.
-const PLAIN_KEYS: KeyCounts = KeyCounts { hot: 16, counters: 0, cold: 40 };
+const PLAIN_KEYS: KeyCounts = KeyCounts { hot: 4, counters: 0, cold: 40 };
 const PLAIN_PAUSE: Duration = Duration::from_millis(40);
 const SESSION_COUNT: u64 = 9;
 const REPLICA_COUNT: u8 = 3;

@@ -222,7 +222,7 @@ impl Session<'_> {
         let key = self.choose_key();
         match self.rng.below(100) {
             0..50 => self.read(&key, PATIENCE),
-            50..92 => self.mutate(Verb::Write, &key, None),
+            50..92 => self.mutate(Verb::Put, &key, None),
             _ => self.mutate(Verb::Clear, &key, None),
         }
     }
@@ -347,7 +347,9 @@ fn response(invocation: &Invocation<'_>, outcome: Result<Reply, Error>) -> Respo
         Ok(Reply::Read { version, value, .. }) if op == Verb::Read => {
             Response::Ok { ver: version.raw(), v: Some(Some(value_name(stamp_of(&value)))) }
         }
-        Ok(Reply::Written { version }) if op == Verb::Write => Response::Ok { ver: version.raw(), v: None },
+        Ok(Reply::Written { version }) if matches!(op, Verb::Write | Verb::Put) => {
+            Response::Ok { ver: version.raw(), v: None }
+        }
         Ok(Reply::Removed { version }) if matches!(op, Verb::Delete | Verb::Clear) => {
             Response::Ok { ver: version.raw(), v: None }
         }
