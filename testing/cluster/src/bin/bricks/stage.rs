@@ -1,7 +1,7 @@
 //! What is killed and stopped: bricks, or the servers of ordinary tables.
 
 use ramhold_client::{Client, Durability, TableId, TableOptions};
-use ramhold_cluster_tests::{Bricks, Cluster, Failure, Options};
+use ramhold_cluster_tests::{Bricks, Cluster, Failure, Options, wait_for};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ const QUORUM: u8 = 3;
 const TABLET_COUNT: u32 = 21;
 pub const PATIENCE: Duration = Duration::from_secs(10);
 const MEMORY_BYTES: u64 = 512 << 20;
+const START_WITHIN: Duration = Duration::from_secs(60);
 
 pub enum Stage {
     Bricks(Bricks),
@@ -73,8 +74,14 @@ impl Stage {
             }
             Stage::Servers(cluster) => {
                 cluster.start_member(member);
-                // It is declared dead, recovered, and enlisted again.
-                cluster.wait_counted(MEMBERS - 1)?;
+                let lives = || cluster.process(member).printed().matches("serving as").count();
+                // It cannot serve this soon.
+                let before = lives();
+                // Its former life is recovered meanwhile.
+                wait_for("the server serves again", START_WITHIN, || {
+                    let count = lives();
+                    Ok(if count > before { Ok(()) } else { Err(format!("it served in {count} lives")) })
+                })?;
                 cluster.wait_up(MEMBERS)
             }
         }
