@@ -148,18 +148,21 @@ impl Brick {
         if life < known_life || is_twin {
             return Err(Refusal::OldLife);
         }
-        let address = address.unwrap_or_else(|| self.address(brick).map_or(self.config.address, Address));
-        let is_elsewhere = self.address(brick).is_some_and(|before| before != address.0);
+        let moved = address.filter(|address| self.address(brick).is_some_and(|before| before != address.0));
+        // A question tells no address, and a copy that is rebuilt asks, too: only an announcement begins a later life.
+        let is_elsewhere = address.is_none() || moved.is_some();
         let is_silent = self.siblings.heard.get(&brick).is_none_or(|heard| *heard + SILENCE <= step.now);
         if life > known_life && is_elsewhere && !is_silent && !planted(Defect::QuorumCopyEndsOriginal) {
             return Err(Refusal::Retry);
         }
         self.siblings.heard.insert(brick, step.now);
-        if life > known_life || is_elsewhere {
+        if life > known_life || moved.is_some() {
             let mut next = state.clone();
             next.lives.retain(|known| known.brick != brick);
             next.lives.push(LifeState { brick, life, mark });
-            set_address(&mut next, brick, address);
+            if let Some(address) = moved {
+                set_address(&mut next, brick, address);
+            }
             self.state_file.want(next, step.effects);
             self.tables.hear_of(number(brick), Life(life));
         }

@@ -160,9 +160,9 @@ impl Bricks {
         if before.is_some_and(|before| before.life > message.life) {
             return Err(Status::Fenced);
         }
-        // A later life at another address may be that of a copy of the directory. It counts when the brick is silent.
+        // Another process may run on a copy of the directory: the brick that was heard lately goes on.
         let is_elsewhere = record.address != message.address;
-        if is_elsewhere && before.is_some_and(|it| it.life < message.life && it.at + BRICK_SILENCE > now) {
+        if is_elsewhere && before.is_some_and(|before| now < before.at + BRICK_SILENCE) {
             return Err(Status::Retry);
         }
         let told = (message.address, &message.labels, message.log_bytes);

@@ -1,7 +1,7 @@
 //! Directories of bricks that are lost, copied, or taken for those of servers.
 
 use crate::bricks::{read, write_and_read};
-use ramhold_client::{Error, Status};
+use ramhold_client::{Client, Error, Status, TableId};
 use ramhold_cluster_tests::{BRICK_MEMORY_MIN, Bricks, Failure, Options, Process, free_ports, wait_for};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -138,22 +138,17 @@ fn start_copy(bricks: &Bricks, brick: usize, name: &str) -> Process {
     Process::start(name, &arguments, &bricks.cluster.scratch.dir().join("logs").join(format!("{name}.log")))
 }
 
-/// The copy of the third brick ends without a vote, and the original goes on.
-fn check_copy_ends(bricks: &Bricks, copy: &Process) -> Result<(), Failure> {
-    let status = copy.wait_ended(SOON)?;
-    assert_eq!(status.code(), Some(EXIT_BRICK_FAILED), "{}", copy.printed());
+/// Checks that a copy of the third brick has got no vote, and that the original goes on.
+fn check_no_vote(bricks: &Bricks, copy: &Process) {
     assert!(copy.printed().contains("no vote until it is rebuilt"), "{}", copy.printed());
     let is_rebuilt = |line: &str| line.contains(" INFO ") && line.ends_with("is rebuilt");
     assert!(!copy.printed().lines().any(is_rebuilt), "{}", copy.printed());
     assert!(bricks.process(3).ended().is_none(), "{}", bricks.printed(3));
-    Ok(())
 }
 
-// I6: the number of a life is on both directories, and the siblings hear the original first.
-#[test]
-fn a_copy_of_a_bricks_directory_never_votes_beside_the_original() -> Result<(), Failure> {
-    let _machine = crate::machine();
-    let mut bricks = Bricks::start(3)?;
+/// Three bricks that all hold a table.
+fn start_with_table() -> Result<(Bricks, Client, TableId), Failure> {
+    let bricks = Bricks::start(3)?;
     let table = bricks.create_table("carts", 3)?;
     let mut client = bricks.cluster.client(PATIENCE)?;
     write_and_read(&mut client, table, "key", "before the copy")?;
@@ -162,12 +157,45 @@ fn a_copy_of_a_bricks_directory_never_votes_beside_the_original() -> Result<(), 
         let printed = bricks.printed(3);
         Ok(if printed.contains("table carts is held here") { Ok(()) } else { Err(printed) })
     })?;
+    Ok((bricks, client, table))
+}
+
+// I6: the copy is of the life that runs, so it begins a later one than the original's.
+#[test]
+fn a_copy_of_a_brick_that_runs_does_not_take_its_place() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let (bricks, mut client, table) = start_with_table()?;
+    copy_directory(&bricks, 3, "copy");
+    let copy = start_copy(&bricks, 3, "copy");
+    wait_for("nobody takes the copy for the brick", SOON, || {
+        let printed = copy.printed();
+        Ok(if printed.contains("has refused this brick for") { Ok(()) } else { Err(printed) })
+    })?;
+    check_no_vote(&bricks, &copy);
+    // The original's vote is needed here.
+    bricks.signal(&[2], Signal::STOP);
+    write_and_read(&mut client, table, "key", "with the original")?;
+    bricks.signal(&[2], Signal::CONT);
+    bricks.wait_known(3)?;
+    let places = bricks.places(&mut client, "carts")?;
+    assert!(places.iter().any(|place| place.address.0 == bricks.address(3)), "{places:?}");
+    Ok(())
+}
+
+// I6: both have the same number of a life, and the siblings hear the original first.
+#[test]
+fn a_copy_of_a_bricks_directory_never_votes_beside_the_original() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let (mut bricks, mut client, table) = start_with_table()?;
     bricks.kill(3);
     copy_directory(&bricks, 3, "copy");
     bricks.start_brick(3);
     bricks.wait_serving(3)?;
     write_and_read(&mut client, table, "key", "after the copy")?;
-    check_copy_ends(&bricks, &start_copy(&bricks, 3, "copy"))?;
+    let copy = start_copy(&bricks, 3, "copy");
+    let status = copy.wait_ended(SOON)?;
+    assert_eq!(status.code(), Some(EXIT_BRICK_FAILED), "{}", copy.printed());
+    check_no_vote(&bricks, &copy);
     write_and_read(&mut client, table, "key", "with the original")
 }
 
