@@ -78,7 +78,7 @@ fn an_old_token_writes_nothing_and_asks_all_bricks() {
     let (token, stamp) = unknown();
     let newer = Stamp { time: stamp.time + 1, session: 2 };
     for newest in [stamp, OLD, newer, Stamp::NONE] {
-        let mut fake = resumed(&token, 61);
+        let mut fake = resumed(&token, 81);
         let asked = fake.asked();
         assert_eq!(bricks_of(&asked), [1, 2, 3]);
         assert!(asked.iter().all(|it| matches!(it.what, Asks::Value | Asks::Stamp)));
@@ -107,7 +107,7 @@ fn an_old_token_writes_nothing_and_asks_all_bricks() {
 fn an_old_token_that_one_brick_has_is_rolled_forward_as_a_get_does() {
     // I3
     let (token, stamp) = unknown();
-    let mut fake = resumed(&token, 61);
+    let mut fake = resumed(&token, 81);
     for it in fake.asked() {
         let has_it = it.brick == 1;
         let value = StampedValue { bytes: b"value", expires: None };
@@ -134,7 +134,7 @@ fn an_old_token_that_one_brick_has_is_rolled_forward_as_a_get_does() {
 fn an_old_token_stays_unknown_while_one_brick_is_silent() {
     // I3
     let (token, _) = unknown();
-    let mut fake = resumed(&token, 61);
+    let mut fake = resumed(&token, 81);
     let asked = fake.asked();
     asked[..2].iter().for_each(|it| fake.say_stored(it, Stamp::NONE, None));
     let Outcome::Unknown { token: again, detail } = fake.run_out() else { panic!("not unknown") };
