@@ -9,10 +9,10 @@
 //! Not here: finding them (`sweep`). Protocol: docs/protocols/quorum.md, rule 34. Catalogue: A12, I6.
 
 use crate::question::Key;
-use crate::store::Store;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, SegmentId, Stamp, TableId};
 use ramhold_quorum::GRAVE_TIME;
+use ramhold_shard::Shard;
 use std::collections::BTreeMap;
 
 /// The most graves that are remembered. Each takes some 80 bytes.
@@ -47,41 +47,41 @@ pub(crate) struct Graves {
     pub gone_count: u64,
 }
 
-impl Store {
-    /// A sibling has something older than this tombstone, or was silent.
-    pub fn fill_grave(&mut self, table: TableId, hash: KeyHash) {
-        self.graves.known.remove(&(table, hash));
+impl Graves {
+    /// A sibling has something older than the tombstone of this key, or was silent.
+    pub fn fill(&mut self, table: TableId, hash: KeyHash) {
+        self.known.remove(&(table, hash));
     }
 
     /// No brick of the key has anything older than this tombstone.
-    pub fn dig_grave(&mut self, now: Instant, found: &Found) {
+    pub fn dig(&mut self, now: Instant, found: &Found, shard: &mut Shard) {
         let place = (found.table, found.hash);
-        let known = self.graves.known.get(&place).copied().filter(|known| known.stamp == found.stamp);
+        let known = self.known.get(&place).copied().filter(|known| known.stamp == found.stamp);
         let Some(Grave { since, guard, .. }) = known else {
-            if self.graves.known.len() < GRAVES_MAX {
-                let guard = self.shard.log.next_segment_id();
-                self.graves.known.insert(place, Grave { stamp: found.stamp, since: now, guard });
+            if self.known.len() < GRAVES_MAX {
+                let guard = shard.log.next_segment_id();
+                self.known.insert(place, Grave { stamp: found.stamp, since: now, guard });
             }
             return;
         };
         if since + GRAVE_TIME > now {
             return;
         }
-        let oldest = self.shard.log.segments().map(|segment| segment.id).min();
+        let oldest = shard.log.segments().map(|segment| segment.id).min();
         if oldest.is_some_and(|oldest| oldest < guard) && !planted(Defect::QuorumGraveUnguarded) {
-            self.graves.guarded_count += 1;
-            if self.graves.guarded_count >= PRESSING_COUNT {
-                self.graves.guarded_count = 0;
-                self.shard.cleaning.must_leave.extend(oldest);
+            self.guarded_count += 1;
+            if self.guarded_count >= PRESSING_COUNT {
+                self.guarded_count = 0;
+                shard.cleaning.must_leave.extend(oldest);
             }
             return;
         }
-        self.graves.known.remove(&place);
+        self.known.remove(&place);
         // An entry that is damaged, or a newer one, stays.
-        let newest = self.shard.log.newest(found.table, found.hash, &found.key).ok().flatten();
+        let newest = shard.log.newest(found.table, found.hash, &found.key).ok().flatten();
         if let Some(at) = newest.filter(|newest| newest.stamp == found.stamp).map(|newest| newest.at) {
-            self.shard.log.drop_record(found.table, found.hash, at);
-            self.graves.gone_count += 1;
+            shard.log.drop_record(found.table, found.hash, at);
+            self.gone_count += 1;
         }
     }
 }

@@ -42,6 +42,7 @@ mod state;
 mod state_file;
 mod store;
 mod sweep;
+mod sweeping;
 mod tables;
 mod taking;
 mod telling;

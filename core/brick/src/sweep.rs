@@ -17,24 +17,20 @@
 //! - a tombstone becomes a grave, and goes, only by the words of all siblings in one stretch;
 //! - what siblings have told counts within its stretch only.
 //!
-//! Not here: a tablet that has forgotten something (`rebuild`). Protocol: docs/protocols/quorum.md, rules 33, 34.
+//! Not here: the steps of the brick (`sweeping`), a tablet that has forgotten something (`rebuild`). Protocol: docs/protocols/quorum.md, rules 33, 34.
 //! Catalogue: I6.
 
-use crate::Brick;
 use crate::graves::Found;
-use crate::pages::{first_keys, walk};
-use crate::phase::Phase;
-use crate::question::{Asker, Key};
+use crate::pages::walk;
+use crate::question::Key;
 use crate::rebuild::Call;
 use crate::store::Store;
 use crate::tables::Tables;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, ServerId, Stamp};
 use ramhold_log::HashRange;
-use ramhold_quorum::{Ask, Write};
 use ramhold_replication::FlushWish;
-use ramhold_wire::Step;
-use ramhold_wire::bricks::{PageKey, PageRecord, PageWanted, TabletPage, TabletPageTold};
+use ramhold_wire::bricks::{PageRecord, PageWanted, TabletPage, TabletPageTold};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -50,13 +46,13 @@ const NUMBERS_FROM: u64 = 1 << 62;
 
 /// A question to a sibling that is not answered yet.
 #[derive(Debug)]
-struct Asked {
-    number: u64,
-    until: Instant,
+pub(crate) struct Asked {
+    pub number: u64,
+    pub until: Instant,
 }
 
 #[derive(Debug)]
-enum Stage {
+pub(crate) enum Stage {
     /// Stamps of the stretch are asked for.
     Comparing,
     /// The values that siblings have newer are fetched. `graves` wait until this brick's device has everything, too.
@@ -65,32 +61,32 @@ enum Stage {
 
 /// One stretch of one tablet.
 #[derive(Debug)]
-struct Stretch {
-    range: HashRange,
-    epoch: u64,
-    siblings: Vec<ServerId>,
-    from: u64,
-    began: Instant,
-    asked: BTreeMap<ServerId, Asked>,
-    silent: BTreeSet<ServerId>,
-    pages: BTreeMap<ServerId, TabletPageTold>,
-    stage: Stage,
+pub(crate) struct Stretch {
+    pub range: HashRange,
+    pub epoch: u64,
+    pub siblings: Vec<ServerId>,
+    pub from: u64,
+    pub began: Instant,
+    pub asked: BTreeMap<ServerId, Asked>,
+    pub silent: BTreeSet<ServerId>,
+    pub pages: BTreeMap<ServerId, TabletPageTold>,
+    pub stage: Stage,
 }
 
 /// The sweep over all tablets, again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeping {
-    stretch: Option<Stretch>,
+    pub stretch: Option<Stretch>,
     /// The tablet after the present one, in order.
-    after: Option<HashRange>,
-    next_at: Instant,
-    round_began: Instant,
-    number: u64,
+    pub after: Option<HashRange>,
+    pub next_at: Instant,
+    pub round_began: Instant,
+    pub number: u64,
     /// Values and tombstones that sweeps have stored here, since the start.
     pub stored_count: u64,
     /// When the last sweep ended that reached all siblings of all tablets.
     pub whole_at: Option<Instant>,
-    is_whole: bool,
+    pub is_whole: bool,
 }
 
 impl Sweeping {
@@ -128,7 +124,7 @@ impl Sweeping {
         }
     }
 
-    fn ask(&mut self, now: Instant, to: ServerId, wanted: PageWanted, life: (u64, u64)) -> Option<Call> {
+    pub fn ask(&mut self, now: Instant, to: ServerId, wanted: PageWanted, life: (u64, u64)) -> Option<Call> {
         let stretch = self.stretch.as_mut()?;
         self.number += 1;
         let number = NUMBERS_FROM + self.number;
@@ -140,14 +136,14 @@ impl Sweeping {
     }
 
     /// The stretch is done. The next one begins after a pause.
-    fn pause(&mut self, now: Instant) {
+    pub fn pause(&mut self, now: Instant) {
         let Some(stretch) = self.stretch.take() else { return };
         self.is_whole &= stretch.silent.is_empty();
         self.next_at = now + (now.since(stretch.began) * PAUSE_FACTOR).min(PAUSE_MAX);
     }
 
     /// All tablets are compared.
-    fn end_round(&mut self, now: Instant) {
+    pub fn end_round(&mut self, now: Instant) {
         if self.is_whole {
             self.whole_at = Some(now);
         }
@@ -157,219 +153,22 @@ impl Sweeping {
     }
 }
 
-impl Brick {
-    /// The number of values and tombstones that sweeps have stored here, and the end of the last whole sweep.
-    pub fn swept(&self) -> (u64, Option<Instant>) {
-        (self.siblings.sweeping.stored_count, self.siblings.sweeping.whole_at)
-    }
-
-    pub(crate) fn advance_sweep(&mut self, step: &mut Step<'_>) {
-        if self.phase != Phase::Serving {
-            return;
-        }
-        loop {
-            let sweeping = &mut self.siblings.sweeping;
-            let Some(stretch) = &mut sweeping.stretch else {
-                if sweeping.next_at > step.now || !self.begin_stretch(step.now) {
-                    return;
-                }
-                continue;
-            };
-            if stretch.began > step.now {
-                return;
-            }
-            let overdue = stretch.asked.extract_if(.., |_, asked| asked.until <= step.now);
-            let overdue: Vec<ServerId> = overdue.map(|(sibling, _)| sibling).collect();
-            stretch.silent.extend(overdue);
-            let is_done = match stretch.stage {
-                Stage::Comparing => self.compare(step),
-                Stage::Fetching { .. } => self.fetch(step),
-            };
-            if !is_done {
-                return;
-            }
-        }
-    }
-
-    /// Begins the next stretch. False: there is none now.
-    fn begin_stretch(&mut self, now: Instant) -> bool {
-        let sweeping = &mut self.siblings.sweeping;
-        let mut tablets: Vec<_> = self.tables.all().filter(|tablet| !tablet.siblings.is_empty()).collect();
-        tablets.sort_by_key(|tablet| (tablet.range.table, tablet.range.first));
-        let key = |range: HashRange| (range.table, range.first);
-        let is_next = |range: HashRange| sweeping.after.is_none_or(|after| key(range) > key(after));
-        if sweeping.after.is_none() {
-            sweeping.round_began = now;
-        }
-        let Some(tablet) = tablets.into_iter().find(|tablet| is_next(tablet.range)) else {
-            sweeping.end_round(now);
-            sweeping.next_at = sweeping.next_at.max(now + Duration::from_secs(1));
-            return false;
-        };
-        if !tablet.register.votes() || !self.clock.is_known(&tablet.siblings) {
-            (sweeping.after, sweeping.is_whole) = (Some(tablet.range), false);
-            sweeping.next_at = now + Duration::from_secs(1);
-            return false;
-        }
-        let state = self.state_file.durable();
-        let epoch = state.and_then(|state| state.tablets.iter().find(|known| known.range() == tablet.range));
-        sweeping.stretch = Some(Stretch {
-            range: tablet.range,
-            epoch: epoch.map_or(0, |known| known.epoch),
-            siblings: tablet.siblings.clone(),
-            from: 0,
-            began: now,
-            asked: BTreeMap::new(),
-            silent: BTreeSet::new(),
-            pages: BTreeMap::new(),
-            stage: Stage::Comparing,
-        });
-        true
-    }
-
-    /// Compares the stretch when all siblings have told, or are silent. False: some have yet to answer.
-    fn compare(&mut self, step: &mut Step<'_>) -> bool {
-        let life = self.state_file.durable().map_or((0, 0), |state| (state.life, state.mark));
-        let mut calls = Vec::new();
-        let sweeping = &mut self.siblings.sweeping;
-        let Some(stretch) = &sweeping.stretch else { return true };
-        let from = stretch.from;
-        let is_open = |sibling: &&ServerId| {
-            let is_answered = stretch.pages.contains_key(sibling) || stretch.silent.contains(sibling);
-            !is_answered && !stretch.asked.contains_key(sibling)
-        };
-        let open: Vec<ServerId> = stretch.siblings.iter().filter(is_open).copied().collect();
-        for sibling in open {
-            calls.extend(sweeping.ask(step.now, sibling, PageWanted::Stamps { from, on_device: true }, life));
-        }
-        self.ask_siblings(step, calls);
-        let Brick { siblings, store: Some(store), tables, clock, .. } = self else { return false };
-        let sweeping = &mut siblings.sweeping;
-        let Some(stretch) = &mut sweeping.stretch else { return true };
-        if !stretch.asked.is_empty() {
-            return false;
-        }
-        let limit = clock.now(step.now).earlier;
-        let compared = if stretch.pages.is_empty() { None } else { stretch.weigh(store, tables, limit) };
-        let Some(Compared { behind, next, graves, ended }) = compared else {
-            // Nobody has told anything, or something here is damaged, and is being repaired.
-            stretch.silent.extend(stretch.siblings.iter().copied());
-            sweeping.after = Some(stretch.range);
-            sweeping.pause(step.now);
-            return true;
-        };
-        let stream = tables.stream(stretch.range);
-        let Some(stream) = stream else {
-            sweeping.stretch = None;
-            return true;
-        };
-        stretch.pages.clear();
-        stretch.stage = Stage::Fetching { behind, next, graves, end: store.everything(stream) };
-        let range = stretch.range;
-        self.store_told(step, range, ended);
-        true
-    }
-
-    /// Fetches what siblings have newer, and stores it. False: there is something to wait for.
-    fn fetch(&mut self, step: &mut Step<'_>) -> bool {
-        let sweeping = &mut self.siblings.sweeping;
-        let Some(stretch) = &mut sweeping.stretch else { return true };
-        let (range, told) = (stretch.range, std::mem::take(&mut stretch.pages));
-        let Stage::Fetching { behind, .. } = &mut stretch.stage else { return true };
-        let mut records: Vec<PageRecord> = Vec::new();
-        for (sibling, page) in told {
-            if page.records.is_empty() {
-                // It does not have them any more.
-                behind.retain(|_, holder| *holder != sibling);
-            }
-            page.records.iter().for_each(|record| _ = behind.remove(&record.key));
-            records.extend(page.records);
-        }
-        behind.retain(|_, holder| !stretch.silent.contains(holder));
-        let mut wanted = BTreeMap::<ServerId, Vec<PageKey>>::new();
-        for (key, holder) in behind.iter().filter(|(_, holder)| !stretch.asked.contains_key(holder)) {
-            wanted.entry(*holder).or_default().push(PageKey(key.clone()));
-        }
-        self.store_told(step, range, records);
-        let life = self.state_file.durable().map_or((0, 0), |state| (state.life, state.mark));
-        let mut calls = Vec::new();
-        for (holder, keys) in wanted {
-            let wanted = PageWanted::Values { keys: first_keys(keys) };
-            calls.extend(self.siblings.sweeping.ask(step.now, holder, wanted, life));
-        }
-        self.ask_siblings(step, calls);
-        self.finish_stretch(step)
-    }
-
-    /// Stores values that a sibling has newer, as a session's repair would be stored.
-    fn store_told(&mut self, step: &mut Step<'_>, range: HashRange, records: Vec<PageRecord>) {
-        for record in records {
-            let Some(hash) = self.tables.held_hash(range.table, &record.key) else { continue };
-            if !range.contains(range.table, hash) {
-                continue;
-            }
-            let begun = self.clock.now(step.now).later;
-            let PageRecord { key, stamp, value, expires, .. } = record;
-            let value = value.map(|bytes| crate::Value { bytes, expires });
-            let ask = Ask::Write(Write { stamp, value, begun, is_repair: true });
-            // A refusal leaves the key behind until the next sweep.
-            if self.ask_register(step, (range.table, hash), &key, ask, Asker::NOBODY).is_ok() {
-                self.siblings.sweeping.stored_count += 1;
-            }
-        }
-        self.advance_appended(step);
-    }
-
-    /// Ends the stretch when nothing is missing any more and the device has the graves.
-    fn finish_stretch(&mut self, step: &mut Step<'_>) -> bool {
-        let Brick { siblings, store: Some(store), .. } = self else { return false };
-        let sweeping = &mut siblings.sweeping;
-        let Some(stretch) = &mut sweeping.stretch else { return true };
-        let Stage::Fetching { behind, next, graves, end } = &mut stretch.stage else { return true };
-        if !behind.is_empty() || (!graves.is_empty() && !store.is_on_device(*end)) {
-            return false;
-        }
-        let (next, graves) = (*next, std::mem::take(graves));
-        graves.iter().for_each(|found| store.dig_grave(step.now, found));
-        let before = (stretch.range, stretch.epoch, stretch.siblings.clone());
-        sweeping.pause(step.now);
-        match next {
-            None => sweeping.after = Some(before.0),
-            Some(from) => {
-                let (range, epoch, siblings) = before;
-                sweeping.stretch = Some(Stretch {
-                    range,
-                    epoch,
-                    siblings,
-                    from,
-                    began: sweeping.next_at,
-                    asked: BTreeMap::new(),
-                    silent: BTreeSet::new(),
-                    pages: BTreeMap::new(),
-                    stage: Stage::Comparing,
-                });
-            }
-        }
-        true
-    }
-}
-
 /// The outcome of comparing a stretch.
-struct Compared {
+pub(crate) struct Compared {
     /// Keys that siblings have newer, and who has the newest.
-    behind: BTreeMap<Key, ServerId>,
+    pub behind: BTreeMap<Key, ServerId>,
     /// Where the next stretch begins.
-    next: Option<u64>,
+    pub next: Option<u64>,
     /// Tombstones than which nobody has anything older.
-    graves: Vec<Found>,
+    pub graves: Vec<Found>,
     /// The tombstones of values that all have and that have ended (rule 28).
-    ended: Vec<PageRecord>,
+    pub ended: Vec<PageRecord>,
 }
 
 impl Stretch {
     /// Compares this brick's keys with those that were told. `limit`: this brick's time in microseconds. `None`: a key here
     /// is damaged.
-    fn weigh(&self, store: &mut Store, tables: &Tables, limit: u64) -> Option<Compared> {
+    pub fn weigh(&self, store: &mut Store, tables: &Tables, limit: u64) -> Option<Compared> {
         let next = self.pages.values().filter_map(|page| page.next).min();
         let is_in = |position: u64| next.is_none_or(|next| position < next);
         let mut own = BTreeMap::<Key, (KeyHash, Stamp)>::new();
@@ -417,7 +216,7 @@ impl Stretch {
             let is_alone = older.contains(key) || !have_all_told;
             let has_ended = end.is_some_and(|end| end.0.saturating_mul(1000) <= limit);
             if is_tombstone && is_alone && !planted(Defect::QuorumGraveWithoutAll) {
-                store.fill_grave(table, *hash);
+                store.graves.fill(table, *hash);
             } else if is_tombstone {
                 graves.push(Found { table, hash: *hash, key: key.clone(), stamp: *stamp });
             } else if has_ended && alike.get(key) == Some(&self.siblings.len()) {

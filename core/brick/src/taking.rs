@@ -13,11 +13,16 @@ use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::{Tablet, check, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
-use ramhold_base::{Effects, Level, StreamId};
+use ramhold_base::{Effects, Instant, Level, StreamId};
 use ramhold_quorum::Life;
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{BrickAssignment, BrickTable};
 use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions};
+use std::time::Duration;
+
+/// Index buckets of a step.
+const DROP_BUCKETS: u64 = 4096;
+const DROP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Why an assignment is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,6 +183,37 @@ fn add_tablets(state: &mut BrickState, new: &[BrickTablet], votes: bool) {
         let is_here = |known: &TabletState| (known.range(), known.epoch) == (tablet.range(), tablet.epoch);
         if !state.tablets.iter().any(is_here) {
             state.tablets.push(tablet);
+        }
+    }
+}
+
+impl Brick {
+    pub(crate) fn dropping_deadline(&self) -> Option<Instant> {
+        self.droppings.first().map(|dropping| dropping.next)
+    }
+
+    pub(crate) fn advance_dropping(&mut self, step: &mut Step<'_>) {
+        let Brick { droppings, store: Some(store), tables, .. } = self else { return };
+        let Some(dropping) = droppings.first_mut().filter(|dropping| dropping.next <= step.now) else {
+            return;
+        };
+        dropping.next = step.now + DROP_INTERVAL;
+        let (range, cursor) = (dropping.range, dropping.cursor);
+        let hash_of = |key: &[u8]| tables.hash(range.table, key).unwrap_or_default();
+        match store.shard.log.drop_range_step(range, cursor, DROP_BUCKETS, &hash_of) {
+            Ok(Some(next)) => dropping.cursor = next,
+            Ok(None) => {
+                store.shard.log.untrack(range);
+                droppings.remove(0);
+                if droppings.iter().all(|other| other.range.table != range.table) {
+                    tables.forget(range.table);
+                }
+            }
+            Err(at) => {
+                let (segment, offset) = store.shard.log.place_of(at);
+                store.shard.note_damage(step, segment, offset);
+                self.advance_repairs(step);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! Not here: the roles, the words with the coordinator (`hello`), requests that come over the network (`requests`). Catalogue: I6.
 
+mod greeting;
 mod hello;
 mod requests;
 

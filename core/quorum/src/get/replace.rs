@@ -12,7 +12,9 @@ impl<V: Clone + PartialEq> Get<V> {
     /// patience is over. The brick itself is asked again then.
     pub fn on_silent(&mut self, brick: BrickId, outs: &mut Vec<Out<V>>) {
         let attempt = self.attempt;
-        self.refused.insert(brick);
+        if self.asked.contains(&brick) {
+            self.refused.insert(brick);
+        }
         match &self.phase {
             Phase::Asking => {
                 let owes = self.value_from == Some(brick) && !self.has_value(brick);

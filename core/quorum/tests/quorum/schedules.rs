@@ -399,3 +399,21 @@ fn a_put_with_an_old_stamp_is_not_stored_and_a_repair_is() {
     let younger = Stamp { time: DATE - 80_000_000, ..old };
     assert!(bricks.ask(2, write(younger, false)).is_some());
 }
+
+// I1: refusals must not drive a get from brick to brick without a pause.
+#[test]
+fn bricks_that_all_refuse_are_asked_again_in_time_only() {
+    let (mut get, clock, mut outs) = get_begun([1, 2, 3]);
+    let mut sent = 0;
+    for _ in 0..100 {
+        let Some(out) = outs.pop() else { break };
+        if let Out::Send { to, .. } = out {
+            sent += 1;
+            get.on_silent(to, &mut outs);
+        }
+    }
+    assert!(outs.is_empty() && sent <= 4, "{sent} questions and no pause");
+    assert_eq!(get.on_time(NOW + WITHIN.1, &clock, &mut outs), None);
+    let again = outs.iter().filter(|out| matches!(out, Out::Send { .. }));
+    assert_eq!(again.count(), 3, "all are asked again");
+}
