@@ -300,6 +300,10 @@ defects! {
     QuorumGraveWithoutAll;
     /// A tombstone goes although segments may hold older values of its key.
     QuorumGraveUnguarded;
+    /// A page of a brick tells records that are not durable yet.
+    QuorumPageEarly;
+    /// A scan takes a key about which bricks differ as the brick says that told its value.
+    QuorumPageDifferenceTaken;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

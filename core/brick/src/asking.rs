@@ -119,7 +119,7 @@ impl Brick {
     }
 
     /// Begins the repair of a damaged entry.
-    fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Refusal {
+    pub(crate) fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Refusal {
         let Unreadable::Damaged(at) = unreadable else { return Refusal::Corrupt };
         let store = self.store.as_mut().expect("who reads has a log");
         let (segment, offset) = store.shard.log.place_of(at);

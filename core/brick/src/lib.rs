@@ -8,6 +8,7 @@
 //! ```text
 //!   session ── ask ── tables: register of the tablet (core/quorum) ── store: log, applied set
 //!                                                                       │ replication
+//!   session ── page ── scanning: newest records of a stretch of keys ─────┤
 //!   siblings: pages told and asked for ── rebuild ──▶ store
 //!   start: adopts the log ◀── own backup (frames, buffers) ◀────────────┘
 //!   state: id, life, tables, tablets, siblings' lives ── state_file
@@ -36,6 +37,7 @@ mod question;
 mod rebuild;
 mod replica;
 mod requests;
+mod scanning;
 mod siblings;
 mod start;
 mod state;

@@ -22,6 +22,7 @@ impl Brick {
         let refused = match request {
             ForBrick::Ask => self.on_ask(step, body, asker).err(),
             ForBrick::Announce => decode(body).map(|announce| self.on_announce(step, &announce, asker)).err(),
+            ForBrick::BrickPage => self.on_brick_page(step, body, asker).err(),
             ForBrick::TabletPage => decode(body).map(|ask| self.on_tablet_page(step, ask, asker)).err(),
         };
         if let Some(status) = refused {

@@ -89,7 +89,11 @@ impl Tables {
     }
 
     pub fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
-        Some(self.hashers.get(&table)?.hash(key))
+        Some(self.hasher(table)?.hash(key))
+    }
+
+    pub fn hasher(&self, table: TableId) -> Option<PlacementHasher> {
+        self.hashers.get(&table).copied()
     }
 
     /// The placement hash of a key that a tablet here holds.

@@ -4,9 +4,11 @@
 
 use crate::Value;
 use crate::question::{Answered, Asker, Refusal};
+use crate::scanning::Told;
 use ramhold_base::{Peer, ServerId, Status};
-use ramhold_quorum::{Ask, Said, Write};
+use ramhold_quorum::{Ask, Heard, Said, Write};
 use ramhold_wire::ask::{AskReply, AskSaid, AskWhat, StampedValue};
+use ramhold_wire::brick_page::BrickPageHead;
 use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Kind, Opcode, Step, frame};
 
@@ -64,10 +66,9 @@ pub(crate) fn answer_asked(step: &mut Step<'_>, answered: &Answered) {
         Said::Unknown(stamp) => AskSaid::Unknown(*stamp),
         Said::WrongOwner => AskSaid::WrongOwner,
     };
-    let siblings = answered.answer.siblings.iter();
     let reply = AskReply {
         life: answered.answer.life.0,
-        siblings: siblings.map(|(brick, life)| (ServerId(brick.0), life.0)).collect(),
+        siblings: siblings(&answered.answer),
         epoch: answered.answer.epoch,
         clock: answered.answer.clock,
         said,
@@ -76,4 +77,20 @@ pub(crate) fn answer_asked(step: &mut Step<'_>, answered: &Answered) {
     step.effects.send_with(Peer::Conn(answered.asker.conn), |out| {
         frame::write(out, &header, |out| reply.encode(out));
     });
+}
+
+pub(crate) fn answer_page(step: &mut Step<'_>, asker: Asker, told: &Told) {
+    let Heard { life, epoch, clock, said, .. } = told.head;
+    let head = BrickPageHead { life: life.0, siblings: siblings(&told.head), epoch, clock, said };
+    let header = answer(step, Opcode::BrickPage, asker, Status::Ok);
+    step.effects.send_with(Peer::Conn(asker.conn), |out| {
+        frame::write(out, &header, |out| {
+            head.encode(out);
+            out.extend_from_slice(&told.records);
+        });
+    });
+}
+
+fn siblings<S>(heard: &Heard<S>) -> Vec<(ServerId, u64)> {
+    heard.siblings.iter().map(|(brick, life)| (ServerId(brick.0), life.0)).collect()
 }

@@ -145,7 +145,12 @@ impl Log {
 
     /// The stamp of the record at a place that was handed out in the same turn.
     pub fn stamp_at(&self, at: Reference) -> Option<Stamp> {
+        self.stamped_at(at).map(|(stamp, _)| stamp)
+    }
+
+    /// The stamp of the record at a place that was handed out in the same turn, and whether it is a tombstone.
+    pub fn stamped_at(&self, at: Reference) -> Option<(Stamp, bool)> {
         let record = self.memory.record(at);
-        (record.kind == Kind::QuorumRecord).then(|| self.memory.stamp(at).0)
+        (record.kind == Kind::QuorumRecord).then(|| self.memory.stamp(at))
     }
 }

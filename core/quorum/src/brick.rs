@@ -10,10 +10,11 @@
 //! Not here: time (the caller's: the median of the brick's own clock and its siblings'), the tablets that it holds.
 
 use crate::clock::Moment;
-use crate::message::{Answer, Ask, BrickId, Life, Said, Write};
+use crate::message::{Answer, Ask, BrickId, Heard, Life, Said, Write};
 use crate::{AHEAD_PUT, AHEAD_REPAIR, HORIZON};
 use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -222,9 +223,18 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         self.told(time, Said::WrongOwner)
     }
 
-    fn told(&self, clock: u64, said: Said<V>) -> Answer<V> {
+    /// Whether the newest value of a key is not as durable yet as the table promises. Nobody may be told of it.
+    pub fn is_open<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.unstored.contains_key(key) && !planted(Defect::QuorumPageEarly)
+    }
+
+    /// These words, with what the brick knows of lives. They tell of nothing that is not durable.
+    pub fn told<S>(&self, clock: u64, said: S) -> Heard<S> {
         let siblings = self.siblings.iter().map(|(brick, life)| (*brick, *life)).collect();
-        Answer { from: self.id, life: self.life, siblings, epoch: self.epoch, clock, said }
+        Heard { from: self.id, life: self.life, siblings, epoch: self.epoch, clock, said }
     }
 }
 

@@ -65,8 +65,8 @@ pub struct Get<V> {
     asked: Vec<BrickId>,
     value_from: Option<BrickId>,
     /// Answers with stamps and values, and then answers to repairs.
-    stamps: Tally<V>,
-    repairs: Tally<V>,
+    stamps: Tally<Said<V>>,
+    repairs: Tally<Said<V>>,
     lives: Lives,
     begun: u64,
     /// When a value ends, in microseconds of the table's time.

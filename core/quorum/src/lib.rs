@@ -1,13 +1,14 @@
 //! A register that a quorum of bricks holds: no owner, no election, no recovery before the next operation.
 //!
 //! A brick stores a value if its stamp is newer than what it has (`brick`). A session writes to all bricks and waits for
-//! a write quorum (`put`); it reads from a read quorum, and answers with what a write quorum has (`get`). All of it is a
-//! set of state machines: time and answers come in, messages and outcomes go out.
+//! a write quorum (`put`); it reads from a read quorum, and answers with what a write quorum has (`get`). A scan compares
+//! what bricks tell of a stretch of keys (`page`). All of it is a set of state machines: time and answers come in, messages and outcomes go out.
 //!
 //! ```text
 //!    session                                      brick
 //!    clock ── median of told times                clock ── median of its own and its siblings'
 //!    put ──┐                                        │
+//!    page ─┤                                        │
 //!    get ──┼── tally: which answers count ── Ask → judge ── shelf: what is stored, and was
 //!          └── thresholds (N, W, R)     ← Answer ──┘       applied: what was stored before
 //! ```
@@ -26,6 +27,7 @@ mod brick;
 mod clock;
 mod get;
 mod message;
+mod page;
 mod put;
 mod rebuild;
 mod tally;
@@ -35,7 +37,8 @@ pub use applied::Applied;
 pub use brick::{Brick, NoRoom, Shelf, Stored, Ticket};
 pub use clock::{Moment, SessionClock, median};
 pub use get::{Get, Got};
-pub use message::{Answer, Ask, BrickId, Life, Out, Said, Write};
+pub use message::{Answer, Ask, BrickId, Heard, Life, Out, Said, Write};
+pub use page::{PageGet, PageGot, PageKey, PageOut, PageRecord, PageSaid, RecordSaid};
 pub use put::{Phases, Put, Written};
 pub use ramhold_base::{SessionId, Stamp};
 pub use rebuild::Rebuild;

@@ -1,4 +1,4 @@
-//! The words between a session and a brick, about one key.
+//! The words between a session and a brick.
 
 use ramhold_base::Instant;
 use ramhold_base::Stamp;
@@ -47,19 +47,22 @@ pub enum Said<V> {
     WrongOwner,
 }
 
-/// An answer, and what its sender knows of lives.
+/// What a brick says, and what it knows of lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer<V> {
+pub struct Heard<S> {
     pub from: BrickId,
     pub life: Life,
-    /// The lives of the other bricks of the key, as the sender knows them.
+    /// The lives of the tablet's other bricks, as the sender knows them.
     pub siblings: Vec<(BrickId, Life)>,
     /// The tablet's; it rises with each change of its bricks.
     pub epoch: u64,
     /// The sender's time, in microseconds.
     pub clock: u64,
-    pub said: Said<V>,
+    pub said: S,
 }
+
+/// An answer about one key.
+pub type Answer<V> = Heard<Said<V>>;
 
 /// An effect of a session's operation.
 #[derive(Clone, PartialEq, Eq, Debug)]

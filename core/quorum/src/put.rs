@@ -63,7 +63,7 @@ pub struct Put<V> {
     again_at: Instant,
     attempt: u32,
     phase: Phase,
-    tally: Tally<V>,
+    tally: Tally<Said<V>>,
     lives: Lives,
     /// Whether a write of this put was sent.
     has_sent: bool,

@@ -4,7 +4,7 @@
 //! have forgotten what it said. Answers of different epochs do not count together, because the bricks of the tablet have
 //! changed.
 
-use crate::message::{Answer, BrickId, Life, Said};
+use crate::message::{BrickId, Heard, Life};
 use ramhold_base::planted::{Defect, planted};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    fn hear<V>(&mut self, answer: &Answer<V>) {
+    fn hear<S>(&mut self, answer: &Heard<S>) {
         self.epoch = self.epoch.max(answer.epoch);
         for (brick, life) in answer.siblings.iter().copied().chain([(answer.from, answer.life)]) {
             let newest = self.newest.entry(brick).or_default();
@@ -24,7 +24,7 @@ impl Lives {
         }
     }
 
-    fn counts<V>(&self, answer: &Answer<V>) -> bool {
+    fn counts<S>(&self, answer: &Heard<S>) -> bool {
         let is_current = self.newest.get(&answer.from).is_none_or(|newest| *newest <= answer.life);
         (is_current || planted(Defect::QuorumOldLifeCounts)) && answer.epoch == self.epoch
     }
@@ -32,33 +32,38 @@ impl Lives {
 
 /// The answers to one attempt: the last one of each brick.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally<V> {
-    answers: BTreeMap<BrickId, Answer<V>>,
+pub(crate) struct Tally<S> {
+    answers: BTreeMap<BrickId, Heard<S>>,
 }
 
-impl<V> Default for Tally<V> {
-    fn default() -> Tally<V> {
+impl<S> Default for Tally<S> {
+    fn default() -> Tally<S> {
         Tally { answers: BTreeMap::new() }
     }
 }
 
-impl<V> Tally<V> {
-    pub fn add(&mut self, answer: Answer<V>, lives: &mut Lives) {
+impl<S> Tally<S> {
+    pub fn add(&mut self, answer: Heard<S>, lives: &mut Lives) {
         lives.hear(&answer);
-        let rank = |answer: &Answer<V>| (answer.epoch, answer.life);
+        let rank = |answer: &Heard<S>| (answer.epoch, answer.life);
         let is_late = self.answers.get(&answer.from).is_some_and(|known| rank(known) > rank(&answer));
         if !is_late {
             self.answers.insert(answer.from, answer);
         }
     }
 
+    /// The last answer of a brick, whether it counts or not.
+    pub fn last(&self, brick: BrickId) -> Option<&Heard<S>> {
+        self.answers.get(&brick)
+    }
+
     /// The answers that count.
-    pub fn counted<'a>(&'a self, lives: &'a Lives) -> impl Iterator<Item = (BrickId, &'a Said<V>)> {
+    pub fn counted<'a>(&'a self, lives: &'a Lives) -> impl Iterator<Item = (BrickId, &'a S)> {
         let counted = self.answers.values().filter(|answer| lives.counts(answer));
         counted.map(|answer| (answer.from, &answer.said))
     }
 
-    pub fn count(&self, lives: &Lives, is_it: impl Fn(&Said<V>) -> bool) -> usize {
+    pub fn count(&self, lives: &Lives, is_it: impl Fn(&S) -> bool) -> usize {
         self.counted(lives).filter(|(_, said)| is_it(said)).count()
     }
 

@@ -216,12 +216,12 @@ fn are_sound(flags: u8) -> bool {
     matches!(flags, 0 | HAS_VALUE) || flags == HAS_VALUE | HAS_END
 }
 
-fn put_stamp(out: &mut Vec<u8>, stamp: Stamp) {
+pub(crate) fn put_stamp(out: &mut Vec<u8>, stamp: Stamp) {
     out.put_u64(stamp.time);
     out.put_u64(stamp.session);
 }
 
-fn stamp(reader: &mut Reader<'_>) -> Option<Stamp> {
+pub(crate) fn stamp(reader: &mut Reader<'_>) -> Option<Stamp> {
     Some(Stamp { time: reader.u64()?, session: reader.u64()? })
 }
 

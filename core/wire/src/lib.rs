@@ -7,6 +7,7 @@
 //! Not here: how a role acts on a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
 
 pub mod ask;
+pub mod brick_page;
 pub mod bricks;
 pub mod calls;
 pub mod class;

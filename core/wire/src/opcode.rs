@@ -152,6 +152,8 @@ opcodes! {
         Ask = 100, "client", Member;
         Announce = 101, "brick", Member;
         TabletPage = 102, "brick", Member;
+        /// A part of a scan (A6).
+        BrickPage = 103, "client", Member;
     }
 
     /// Requests to a server as a whole.

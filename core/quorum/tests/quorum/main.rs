@@ -3,6 +3,7 @@
 mod expiry;
 mod history;
 mod model;
+mod pages;
 mod runs;
 mod schedules;
 mod shelf;
