@@ -8,6 +8,7 @@
 //!
 //! Not here: which bricks answered lately (`quorum::health`). Catalogue: I1.
 
+use crate::operation::Target;
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{Instant, KeyHash, ServerId, TableId};
 use ramhold_quorum::Thresholds;
@@ -22,6 +23,8 @@ const TABLE_COUNT_MAX: usize = 1024;
 /// The bricks of one tablet, and how many of them must answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bricks {
+    /// The last hash of the tablet.
+    pub last: KeyHash,
     pub places: Vec<BrickPlace>,
     pub thresholds: Thresholds,
     pub protocol: WriteProtocol,
@@ -47,18 +50,14 @@ struct Tablet {
 }
 
 impl BrickTables {
-    pub fn has(&self, table: TableId) -> bool {
-        self.tables.contains_key(&table)
+    /// Whether operations on a key or a hash must not begin before the table is described again.
+    pub fn is_doubted(&self, table: TableId, target: Target<'_>) -> bool {
+        self.tables.get(&table).is_none_or(|table| table.tablet(target).doubted)
     }
 
-    /// Whether operations on a key must not begin before the table is described again.
-    pub fn is_doubted(&self, table: TableId, key: &[u8]) -> bool {
-        self.tables.get(&table).is_none_or(|table| table.tablet(key).doubted)
-    }
-
-    /// The bricks of a key. `None`: the table is not known, or no quorum table.
-    pub fn of(&self, table: TableId, key: &[u8]) -> Option<&Arc<Bricks>> {
-        self.tables.get(&table).map(|table| &table.tablet(key).bricks)
+    /// The bricks of a key or a hash. `None`: the table is not known, or no quorum table.
+    pub fn of(&self, table: TableId, target: Target<'_>) -> Option<&Arc<Bricks>> {
+        self.tables.get(&table).map(|table| &table.tablet(target).bricks)
     }
 
     /// When a table was described last.
@@ -81,7 +80,7 @@ impl BrickTables {
         }
         let tablets = tablets.iter().map(|tablet| {
             let (places, protocol, epoch) = (tablet.bricks.clone(), options.protocol, tablet.epoch);
-            let bricks = Arc::new(Bricks { places, thresholds, protocol, epoch });
+            let bricks = Arc::new(Bricks { last: tablet.last, places, thresholds, protocol, epoch });
             Tablet { first: tablet.first, doubted: false, bricks }
         });
         let hasher = PlacementHasher::new(description.placement());
@@ -98,10 +97,10 @@ impl BrickTables {
         self.tables.remove(&table);
     }
 
-    /// The bricks of this epoch say that they do not hold the key.
-    pub fn doubt(&mut self, table: TableId, key: &[u8], epoch: u64) {
+    /// The bricks of this epoch say that they do not hold the key or the hash.
+    pub fn doubt(&mut self, table: TableId, target: Target<'_>, epoch: u64) {
         if let Some(table) = self.tables.get_mut(&table) {
-            let index = table.index(key);
+            let index = table.index(target);
             let tablet = &mut table.tablets[index];
             tablet.doubted |= tablet.bricks.epoch == epoch;
         }
@@ -121,14 +120,17 @@ impl BrickTables {
 }
 
 impl Table {
-    fn index(&self, key: &[u8]) -> usize {
-        let hash = self.hasher.hash(key);
+    fn index(&self, target: Target<'_>) -> usize {
+        let hash = match target {
+            Target::Key(key) => self.hasher.hash(key),
+            Target::Hash(hash) => hash,
+        };
         let after = self.tablets.partition_point(|tablet| tablet.first <= hash);
         after.checked_sub(1).expect("the first tablet begins at hash 0")
     }
 
-    fn tablet(&self, key: &[u8]) -> &Tablet {
-        &self.tablets[self.index(key)]
+    fn tablet(&self, target: Target<'_>) -> &Tablet {
+        &self.tablets[self.index(target)]
     }
 }
 

@@ -96,7 +96,8 @@ pub enum Operation {
         limits: PageLimits,
     },
     /// The number of objects in the tablet that begins at this hash. Ends with `Reply::Counted`, which says
-    /// where the next tablet begins; see `TableCount`.
+    /// where the next tablet begins; see `TableCount`. Refused with `Unsupported` for a quorum table, whose keys a scan
+    /// can count.
     Count {
         table: TableId,
         first: KeyHash,

@@ -1,5 +1,5 @@
-//! Carries out operations on quorum tables: asks the bricks of a key, and judges their answers with the register's
-//! machines.
+//! Carries out operations on quorum tables: asks the bricks of a key or of a stretch of keys, and judges their answers
+//! with the register's machines.
 //!
 //! Each question is a call of its own. A call outlives its operation until its answer is overdue: a late answer tells a
 //! brick's time, and a missing one that the brick is silent. Questions go out at the end of the session's step.
@@ -8,26 +8,32 @@
 //! - the session's id is drawn with the first operation on a quorum table, and not before;
 //! - who answered lately changes the order and the phases, never N, W or R.
 //!
-//! Not here: the register (core/quorum), the life of one operation (`under_way`), its timer and its deadline
+//! Not here: the register (core/quorum), the life of one operation (`under_way`, `paging`), its timer and its deadline
 //! (`session::asking`). Protocol: docs/protocols/quorum.md. Catalogue: I1-I3.
 
 mod health;
 mod order;
+mod pages;
+mod paging;
+mod silence;
 mod under_way;
 
 use crate::bricks::Bricks;
-use crate::operation::{Operation, OperationId};
+use crate::operation::{Operation, OperationId, Target};
 use crate::outcome::{Cause, Outcome};
 use crate::token::Token;
 use crate::trouble::What;
 use health::Health;
+pub use order::Value;
+use order::encode;
 use order::{Order, answer};
-pub use order::{Value, encode};
+use paging::Paging;
 use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Status, TableId};
 use ramhold_quorum::{Ask, BrickId, Out, Phases, SessionClock, SessionId};
-use ramhold_wire::Header;
 use ramhold_wire::ask::AskReply;
+use ramhold_wire::brick_page::BrickPageRequest;
 use ramhold_wire::quorum::WriteProtocol;
+use ramhold_wire::{Header, Opcode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,7 +47,10 @@ pub struct Quorum {
     /// The first brick of the next operation.
     turn: u64,
     health: Health,
+    /// Operations on one key.
     under_way: BTreeMap<OperationId, UnderWay>,
+    /// Pages of scans.
+    pages: BTreeMap<OperationId, Paging>,
     /// Questions whose answers may come.
     calls: BTreeMap<RpcId, Call>,
     /// Calls in the order of sending that are not overdue yet, answered or not.
@@ -54,19 +63,43 @@ struct Call {
     brick: ServerId,
     addr: SocketAddr,
     round: u32,
-    attempt: u32,
+    called: Called,
+}
+
+#[derive(Clone, Copy)]
+enum Called {
+    Key { attempt: u32 },
+    Page { position: u64 },
 }
 
 /// A question that goes out at the end of the step.
 pub struct Post {
     operation: OperationId,
     round: u32,
-    attempt: u32,
     pub brick: ServerId,
     pub addr: SocketAddr,
-    pub table: TableId,
-    pub key: Arc<Vec<u8>>,
-    pub ask: Ask<Value>,
+    pub question: Question,
+}
+
+pub enum Question {
+    Key { attempt: u32, table: TableId, key: Arc<Vec<u8>>, ask: Ask<Value> },
+    Page(BrickPageRequest),
+}
+
+impl Question {
+    pub fn opcode(&self) -> Opcode {
+        match self {
+            Question::Key { .. } => Opcode::Ask,
+            Question::Page(_) => Opcode::BrickPage,
+        }
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Question::Key { table, key, ask, .. } => encode(*table, key, ask, out),
+            Question::Page(request) => request.encode(out),
+        }
+    }
 }
 
 /// The course of an operation after something has happened.
@@ -94,7 +127,11 @@ impl Quorum {
         bricks: &Arc<Bricks>,
         deadline: Instant,
     ) -> Option<Outcome> {
-        if self.under_way.contains_key(&id) {
+        if self.under_way.contains_key(&id) || self.pages.contains_key(&id) {
+            return None;
+        }
+        if let Operation::Scan { cursor, limits } = operation {
+            self.pages.insert(id, Paging::new(cursor.clone(), *limits, bricks.clone(), deadline));
             return None;
         }
         if let Operation::Resume { token } = operation
@@ -120,25 +157,37 @@ impl Quorum {
         }
         self.note_overdue(now);
         self.turn = self.turn.wrapping_add(1);
+        if let Some(page) = self.pages.get_mut(&id) {
+            page.bricks = bricks.clone();
+        }
+        if let Some(progress) = self.start_page(now, id) {
+            return progress;
+        }
         self.under_way.get_mut(&id).expect("it was taken in").bricks = bricks.clone();
         self.start(now, id)
     }
 
-    fn start(&mut self, now: Instant, id: OperationId) -> Progress {
-        let it = self.under_way.get_mut(&id).expect("it was taken in");
-        let clock = self.clock.as_mut().expect("made with the first operation");
-        let places = &it.bricks.places;
+    /// The bricks in the order in which they are asked.
+    fn ranked(&self, now: Instant, bricks: &Bricks) -> Vec<BrickId> {
+        let places = &bricks.places;
         let mut ranked: Vec<ServerId> = places.iter().map(|place| place.brick).collect();
         let first = usize::try_from(self.turn % places.len() as u64).expect("below the number of bricks");
         ranked.rotate_left(first);
         ranked.sort_by_key(|brick| self.health.goes_last(now, *brick));
+        ranked.into_iter().map(|brick| BrickId(brick.raw())).collect()
+    }
+
+    fn start(&mut self, now: Instant, id: OperationId) -> Progress {
+        let ranked = self.ranked(now, &self.under_way[&id].bricks);
+        let it = self.under_way.get_mut(&id).expect("it was taken in");
+        let clock = self.clock.as_mut().expect("made with the first operation");
+        let all = ranked.iter().map(|brick| ServerId(brick.0));
         let phases = match it.bricks.protocol {
             WriteProtocol::Single => Phases::One,
             WriteProtocol::TwoPhase => Phases::Two,
-            WriteProtocol::Adaptive if self.health.all_answer(now, ranked.iter().copied()) => Phases::One,
+            WriteProtocol::Adaptive if self.health.all_answer(now, all) => Phases::One,
             WriteProtocol::Adaptive => Phases::Two,
         };
-        let ranked: Vec<BrickId> = ranked.into_iter().map(|brick| BrickId(brick.raw())).collect();
         let mut outs = Vec::new();
         let next = it.start(now, &ranked, phases, clock, &mut outs);
         self.carry_out(id, next, outs)
@@ -157,32 +206,46 @@ impl Quorum {
             };
             let place = it.bricks.places.iter().find(|place| place.brick.raw() == to.0);
             let Some(place) = place else { continue };
-            let (brick, addr, table, key) =
-                (place.brick, place.address.0, it.order.table, it.order.key.clone());
-            let round = it.round;
-            self.posts.push(Post { operation, round, attempt, brick, addr, table, key, ask });
+            let (brick, addr, round) = (place.brick, place.address.0, it.round);
+            let (table, key) = (it.order.table, it.order.key.clone());
+            let question = Question::Key { attempt, table, key, ask };
+            self.posts.push(Post { operation, round, brick, addr, question });
         }
         Progress { operation, next, wake, is_contradicted: false }
     }
 
     /// A question went out.
     pub fn sent(&mut self, now: Instant, rpc: RpcId, post: &Post) {
-        let Post { operation, round, attempt, brick, addr, .. } = *post;
-        self.calls.insert(rpc, Call { operation, brick, addr, round, attempt });
+        let Post { operation, round, brick, addr, .. } = *post;
+        let called = match &post.question {
+            Question::Key { attempt, .. } => Called::Key { attempt: *attempt },
+            Question::Page(request) => Called::Page { position: request.position },
+        };
+        self.calls.insert(rpc, Call { operation, brick, addr, round, called });
         self.recent.push_back((now + AGAIN, rpc));
     }
 
     /// The answer to a question. `None`: it changes nothing.
     pub fn on_answer(&mut self, now: Instant, header: &Header, body: &[u8]) -> Option<Progress> {
         let call = self.calls.remove(&header.rpc)?;
-        let reply = match header.status() {
-            Status::Ok if header.sender != call.brick => Err(What::Answered(Status::WrongServer)),
-            Status::Ok => AskReply::decode(body).map_err(|_| What::Unreadable),
-            status => Err(What::Answered(status)),
+        let what = match header.status() {
+            Status::Ok if header.sender != call.brick => Some(What::Answered(Status::WrongServer)),
+            Status::Ok => None,
+            status => Some(What::Answered(status)),
         };
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(what) => return self.on_trouble(now, &call, what),
+        if let Some(what) = what {
+            return self.on_trouble(now, &call, what);
+        }
+        let is_of = |opcode: Opcode| header.opcode == opcode.code();
+        let attempt = match call.called {
+            Called::Key { attempt } if is_of(Opcode::Ask) => attempt,
+            Called::Page { position } if is_of(Opcode::BrickPage) => {
+                return self.on_page(now, &call, position, body);
+            }
+            Called::Key { .. } | Called::Page { .. } => return self.on_trouble(now, &call, What::Unreadable),
+        };
+        let Ok(reply) = AskReply::decode(body) else {
+            return self.on_trouble(now, &call, What::Unreadable);
         };
         self.health.heard(now, call.brick);
         let clock = self.clock.as_mut().expect("made with the first operation");
@@ -191,7 +254,7 @@ impl Quorum {
         let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
         let is_contradicted = answer.epoch > it.bricks.epoch;
         let mut outs = Vec::new();
-        let next = it.on_answer(now, call.attempt, answer, clock, &mut outs);
+        let next = it.on_answer(now, attempt, answer, clock, &mut outs);
         let progress = if it.has_greeted(now, clock) {
             self.start(now, call.operation)
         } else {
@@ -203,14 +266,19 @@ impl Quorum {
     /// A brick will not answer this question.
     fn on_trouble(&mut self, now: Instant, call: &Call, what: What) -> Option<Progress> {
         self.health.silent(now, call.brick);
-        let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
-        let mut outs = Vec::new();
-        it.on_trouble(call.brick, what, &mut outs);
         // The brick may hold the table no more, or listen elsewhere. One that is busy says so.
         let is_busy =
             |status| matches!(status, Status::NotReady | Status::TooMany | Status::Retry | Status::Corrupt);
         let is_contradicted = !matches!(what, What::Answered(status) if is_busy(status));
-        let progress = self.carry_out(call.operation, Next::Wait, outs);
+        let progress = match call.called {
+            Called::Page { .. } => self.on_page_trouble(call, what)?,
+            Called::Key { .. } => {
+                let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
+                let mut outs = Vec::new();
+                it.on_trouble(call.brick, what, &mut outs);
+                self.carry_out(call.operation, Next::Wait, outs)
+            }
+        };
         Some(Progress { is_contradicted, ..progress })
     }
 
@@ -228,6 +296,9 @@ impl Quorum {
     /// The time has come that an operation asked for.
     pub fn on_time(&mut self, now: Instant, id: OperationId) -> Progress {
         self.note_overdue(now);
+        if let Some(progress) = self.on_page_time(now, id) {
+            return progress;
+        }
         let it = self.under_way.get_mut(&id).expect("it asks bricks");
         let clock = self.clock.as_mut().expect("made with the first operation");
         let mut outs = Vec::new();
@@ -243,9 +314,14 @@ impl Quorum {
             self.recent.pop_front();
             let Some(call) = self.calls.get(&rpc) else { continue };
             self.health.silent(due, call.brick);
-            match self.under_way.get_mut(&call.operation) {
-                Some(it) if it.round == call.round => {
+            let (under_way, page) =
+                (self.under_way.get_mut(&call.operation), self.pages.get_mut(&call.operation));
+            match (under_way, page) {
+                (Some(it), _) if it.round == call.round => {
                     it.on_trouble(call.brick, What::Silent, &mut Vec::new());
+                }
+                (_, Some(page)) if page.round == call.round => {
+                    page.silence.note(BrickId(call.brick.raw()), What::Silent);
                 }
                 _ => _ = self.calls.remove(&rpc),
             }
@@ -255,18 +331,25 @@ impl Quorum {
     /// The operations on a table that ask its bricks.
     pub fn asking_about(&self, table: TableId) -> Vec<OperationId> {
         let asking = self.under_way.iter().filter(|(_, it)| it.order.table == table && it.is_asking());
-        asking.map(|(id, _)| *id).collect()
+        let pages = self.pages.iter().filter(|(_, page)| page.cursor.table() == table && page.is_asking());
+        asking.map(|(id, _)| *id).chain(pages.map(|(id, _)| *id)).collect()
     }
 
-    /// An operation that asks bricks: its table, its key, its bricks.
-    pub fn of(&self, id: OperationId) -> Option<(TableId, &[u8], &Arc<Bricks>)> {
-        self.under_way.get(&id).map(|it| (it.order.table, &it.order.key[..], &it.bricks))
+    /// An operation that asks bricks: its table, its key or hash, its bricks.
+    pub fn of(&self, id: OperationId) -> Option<(TableId, Target<'_>, &Arc<Bricks>)> {
+        if let Some(page) = self.pages.get(&id) {
+            return Some((page.cursor.table(), Quorum::page_target(page), &page.bricks));
+        }
+        self.under_way.get(&id).map(|it| (it.order.table, Target::Key(&it.order.key), &it.bricks))
     }
 
     /// Stops asking until `begin`. An open stamp is kept.
     pub fn suspend(&mut self, id: OperationId) {
         if let Some(it) = self.under_way.get_mut(&id) {
             it.suspend();
+        }
+        if let Some(page) = self.pages.get_mut(&id) {
+            page.suspend();
         }
     }
 
@@ -277,7 +360,7 @@ impl Quorum {
 
     /// An operation has ended.
     pub fn forget(&mut self, now: Instant, id: OperationId) {
-        if self.under_way.remove(&id).is_none() {
+        if self.under_way.remove(&id).is_none() && self.pages.remove(&id).is_none() {
             return;
         }
         self.note_overdue(now);

@@ -10,8 +10,8 @@
 //! - an outer stretch ends at a higher hash and has been shown less far than an inner one;
 //! - an object that is there all the time is in exactly one page.
 //!
-//! Not here: which objects a master shows (core/master/src/scan.rs), the order of positions
-//! (core/log/src/scan.rs).
+//! Not here: which objects a master shows (core/master/src/scan.rs), what bricks of a quorum table tell
+//! (`quorum::paging`), the order of positions (core/log/src/scan.rs).
 
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc;
@@ -98,7 +98,7 @@ impl ScanCursor {
 
     /// The cursor after a page with this head. `Ok(None)`: the scan is at its end. `BadRequest`: the page is
     /// no answer to the question. `TooMany`: the tablet was divided too often since the scan came to it.
-    fn after(&self, head: &ScanHead) -> Result<Option<ScanCursor>, Status> {
+    pub(crate) fn after(&self, head: &ScanHead) -> Result<Option<ScanCursor>, Status> {
         let (last, position) = self.wanted();
         if head.last > last || head.last < self.first || head.next.is_some_and(|next| next <= position) {
             return Err(Status::BadRequest);

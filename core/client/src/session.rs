@@ -67,6 +67,8 @@ pub struct Session {
     fetches: BTreeMap<Wanted, OperationId>,
     /// Operations that callers started and that have not ended.
     started_count: usize,
+    /// Operations that read keys for pages of quorum tables.
+    part_count: usize,
     /// Attempts whose answers are awaited.
     attempts: BTreeMap<AttemptId, OperationId>,
     timers: BTreeSet<(Instant, OperationId)>,
@@ -96,6 +98,7 @@ impl Session {
             running: BTreeMap::new(),
             fetches: BTreeMap::new(),
             started_count: 0,
+            part_count: 0,
             attempts: BTreeMap::new(),
             timers: BTreeSet::new(),
             posted: Vec::new(),
@@ -498,12 +501,18 @@ impl Session {
         if let Some(number) = running.number {
             self.lease.acknowledge(number);
         }
+        let parts = self.quorum.reads(id);
         self.quorum.forget(now, id);
+        for part in parts {
+            let detail = "the page has ended".to_owned();
+            self.end(now, part, Outcome::refused(Status::Retry, Cause::Unsent, detail));
+        }
         match running.purpose {
             Purpose::Caller => {
                 self.started_count -= 1;
                 self.outcomes.push_back((id, outcome));
             }
+            Purpose::Part(page) => self.on_part_ended(now, page, id, outcome),
             Purpose::Fetch(wanted) => {
                 self.fetches.remove(&wanted);
                 self.on_fetched(now, wanted, &running, outcome);
@@ -539,7 +548,8 @@ impl Session {
             }
         }
         for id in waiting {
-            let running = self.running.get_mut(&id).expect("it was found running");
+            // A read for a page ends with its page.
+            let Some(running) = self.running.get_mut(&id) else { continue };
             running.heard |= fetch.heard;
             if is_final {
                 self.end_for_good(now, id, outcome.clone());
@@ -555,7 +565,7 @@ impl Session {
     fn check_invariants(&self) {
         assert_eq!(self.timers.len(), self.running.len());
         assert!(self.attempts.len() <= self.running.len());
-        assert!(self.started_count + self.fetches.len() == self.running.len());
+        assert!(self.started_count + self.fetches.len() + self.part_count == self.running.len());
         assert!(self.ready.is_empty());
         assert!(self.posted.is_empty());
         if cfg!(debug_assertions) {

@@ -89,11 +89,7 @@ impl TabletCache {
     }
 
     fn route_to_bricks(&self, table: TableId, target: Target<'_>) -> Route {
-        let is_doubted = match target {
-            Target::Key(key) => self.bricks.is_doubted(table, key),
-            Target::Hash(_) => !self.bricks.has(table),
-        };
-        if is_doubted { Route::Ask } else { Route::Bricks }
+        if self.bricks.is_doubted(table, target) { Route::Ask } else { Route::Bricks }
     }
 
     /// Keeps a newer description. `false`: it does not cover every hash exactly once, and is not kept.

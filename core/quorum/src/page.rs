@@ -277,7 +277,8 @@ impl<V: Clone> PageGet<V> {
         }
         let is_before = |position: u64| end.is_none_or(|end| position < end);
         let mut keys = Vec::new();
-        for ((position, key), told) in told.into_iter().take_while(|((position, _), _)| is_before(*position)) {
+        for ((position, key), told) in told.into_iter().take_while(|((position, _), _)| is_before(*position))
+        {
             let Some(agreed) = agreed(&told, tellers.len(), values_from) else {
                 keys.push(PageKey { position, key: key.to_vec(), agreed: None });
                 continue;
@@ -290,11 +291,7 @@ impl<V: Clone> PageGet<V> {
 }
 
 /// What all tell of a key; `Some(None)`: a tombstone. `None`: they differ, or one of them does not tell.
-fn agreed<'a, V>(
-    told: &Told<'a, V>,
-    tellers: usize,
-    values_from: BrickId,
-) -> Option<Option<(Stamp, &'a V)>> {
+fn agreed<'a, V>(told: &Told<'a, V>, tellers: usize, values_from: BrickId) -> Option<Option<(Stamp, &'a V)>> {
     let (_, first) = told.iter().find(|(from, _)| *from == values_from)?;
     let RecordSaid::Stored(stamp, value) = first else { return None };
     let is_same = |said: &RecordSaid<V>| matches!(said, RecordSaid::Stored(own, _) if own == stamp);

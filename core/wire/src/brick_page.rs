@@ -34,9 +34,8 @@ const PAGE: u8 = 1;
 const WRONG_OWNER: u8 = 2;
 
 // The largest record fits a page.
-const _: () = assert!(
-    HEAD_BYTES_MAX + RECORD_BYTES + 8 + KEY_BYTES_MAX + VALUE_BYTES_MAX < PAGE_BYTES_ALWAYS as usize
-);
+const _: () =
+    assert!(HEAD_BYTES_MAX + RECORD_BYTES + 8 + KEY_BYTES_MAX + VALUE_BYTES_MAX < PAGE_BYTES_ALWAYS as usize);
 
 /// The body of `BrickPage`: table u32, what u8 (1 values, 2 lengths, 3 keys), first hash u64, last hash u64, position u64,
 /// count u32, bytes u32.
@@ -186,14 +185,17 @@ impl BrickPageHead {
         let (zero, life, epoch) = (reader.u8()?, reader.u64()?, reader.u64()?);
         let (clock, next) = (reader.u64()?, reader.u64()?);
         let has_next = flags & HAS_NEXT != 0;
-        if zero != 0 || count > SIBLINGS_MAX || flags & !(HAS_NEXT | HAS_VALUES) != 0 || has_next != (next != 0) {
+        if zero != 0
+            || count > SIBLINGS_MAX
+            || flags & !(HAS_NEXT | HAS_VALUES) != 0
+            || has_next != (next != 0)
+        {
             return None;
         }
         let said = match said {
-            PAGE => BrickPageSaid::Page {
-                next: has_next.then_some(next),
-                has_values: flags & HAS_VALUES != 0,
-            },
+            PAGE => {
+                BrickPageSaid::Page { next: has_next.then_some(next), has_values: flags & HAS_VALUES != 0 }
+            }
             WRONG_OWNER if flags == 0 => BrickPageSaid::WrongOwner,
             _ => return None,
         };
@@ -301,7 +303,13 @@ mod tests {
     }
 
     fn head(said: BrickPageSaid) -> BrickPageHead {
-        BrickPageHead { life: 4, siblings: vec![(ServerId(2), 5), (ServerId(9), 1)], epoch: 6, clock: 1, said }
+        BrickPageHead {
+            life: 4,
+            siblings: vec![(ServerId(2), 5), (ServerId(9), 1)],
+            epoch: 6,
+            clock: 1,
+            said,
+        }
     }
 
     fn replies() -> Vec<BrickPageReply<'static>> {
@@ -368,9 +376,12 @@ mod tests {
         replies()[0].encode(&mut bytes);
         let records = 36 + 2 * 16;
         // Said, flags, siblings, zero; a next position that is missing, or not above the records.
-        let mut strange: Vec<(usize, u8)> = vec![(0, 2), (0, 3), (1, 7), (1, 2), (2, 7), (3, 1), (28, 0), (28, 11)];
+        let mut strange: Vec<(usize, u8)> =
+            vec![(0, 2), (0, 3), (1, 7), (1, 2), (2, 7), (3, 1), (28, 0), (28, 11)];
         // A record: its order, the stamp of an open one, flags, zero, the value of a tombstone.
-        strange.extend([(0, 9), (8, 1), (24, 2), (24, 6), (24, 8), (25, 1)].map(|(at, byte)| (records + at, byte)));
+        strange.extend(
+            [(0, 9), (8, 1), (24, 2), (24, 6), (24, 8), (25, 1)].map(|(at, byte)| (records + at, byte)),
+        );
         strange.push((records + RECORD_BYTES + 3 + 28, 1));
         for (at, byte) in strange {
             let mut strange = bytes.clone();

@@ -79,8 +79,9 @@ impl Order {
             }
             Operation::Increment { .. } => return Err("quorum tables cannot increment: that is a condition"),
             Operation::Commit { .. } => return Err("quorum tables take part in no commit"),
-            Operation::Scan { .. } => return Err("quorum tables cannot be scanned yet"),
-            Operation::Count { .. } => return Err("objects of quorum tables cannot be counted yet"),
+            Operation::Count { .. } => {
+                return Err("bricks of quorum tables do not count objects: a scan of the keys does");
+            }
             _ => return Err("quorum tables do not carry this operation out"),
         };
         Ok((Order { cluster, table, key: Arc::new(key), what }, open))

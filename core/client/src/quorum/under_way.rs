@@ -8,6 +8,7 @@
 //! Not here: the bytes and the calls (`quorum`), the bricks of a key (`bricks`).
 
 use super::order::{Open, Order, Value, What};
+use super::silence::Silence;
 use crate::bricks::Bricks;
 use crate::outcome::{Cause, Outcome, Reply};
 use crate::token::Token;
@@ -16,7 +17,6 @@ use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
 use ramhold_quorum::{
     AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, Written,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +33,7 @@ pub struct UnderWay {
     pub round: u32,
     machine: Machine,
     open: Option<Open>,
-    /// The last trouble with each brick that has had no answer since.
-    troubles: BTreeMap<BrickId, Problem>,
+    silence: Silence,
     /// The brick that told the last value.
     value_from: ServerId,
 }
@@ -59,6 +58,8 @@ enum Machine {
 pub enum Next {
     /// An answer is awaited, or the time that was asked for.
     Wait,
+    /// Keys of a page are to be read: see `Quorum::next_read`.
+    Read,
     End(Outcome),
     /// The bricks do not hold the key.
     Elsewhere(Trouble),
@@ -74,8 +75,8 @@ enum End {
 impl UnderWay {
     pub fn new((order, open): (Order, Option<Open>), bricks: Arc<Bricks>, deadline: Instant) -> UnderWay {
         let (machine, value_from) = (Machine::Waiting, ServerId::NONE);
-        let (round, troubles) = (0, BTreeMap::new());
-        UnderWay { order, bricks, deadline, round, machine, open, troubles, value_from }
+        let (round, silence) = (0, Silence::default());
+        UnderWay { order, bricks, deadline, round, machine, open, silence, value_from }
     }
 
     /// Begins, or begins anew. `ranked` are the bricks in the order in which a get asks them.
@@ -175,7 +176,7 @@ impl UnderWay {
         clock: &mut SessionClock,
         outs: &mut Vec<Out<Value>>,
     ) -> Next {
-        self.troubles.remove(&answer.from);
+        self.silence.heard(answer.from);
         if matches!(answer.said, Said::Value(..)) {
             self.value_from = ServerId(answer.from.0);
         }
@@ -192,7 +193,7 @@ impl UnderWay {
     /// A brick refuses to answer, or its answer is overdue.
     pub fn on_trouble(&mut self, brick: ServerId, problem: Problem, outs: &mut Vec<Out<Value>>) {
         let brick = BrickId(brick.raw());
-        self.troubles.insert(brick, problem);
+        self.silence.note(brick, problem);
         match &mut self.machine {
             // A brick that is late has a timer, and a put has asked all.
             Machine::Get(get) | Machine::Settling(get) if problem != Problem::Silent => {
@@ -351,14 +352,7 @@ impl UnderWay {
             (_, What::Read) => thresholds.read(),
             (_, What::Write { .. } | What::Remove | What::Resume) => thresholds.write(),
         };
-        let all = thresholds.bricks();
-        let mut detail =
-            format!("{} of the key's {all} bricks answered, {needed} must", all - silent.len().min(all));
-        for place in self.bricks.places.iter().filter(|it| silent.contains(&BrickId(it.brick.raw()))) {
-            let what = self.troubles.get(&BrickId(place.brick.raw())).copied().unwrap_or(Problem::Silent);
-            let trouble = Trouble { who: Who::Brick(place.brick), addr: place.address.0, what };
-            detail.push_str(&format!("; {trouble}"));
-        }
+        let detail = self.silence.text(&self.bricks, silent, ("key", needed));
         match self.token() {
             None => Outcome::refused(Status::NoQuorum, Cause::Deadline, detail),
             token => Outcome::Unknown { detail, token },

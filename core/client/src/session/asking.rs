@@ -7,12 +7,13 @@
 //! Not here: the questions and their answers (`quorum`).
 
 use super::Session;
-use super::running::{AttemptId, State, Wanted};
-use crate::operation::{OperationId, Place, Target};
-use crate::outcome::{Cause, Outcome};
-use crate::quorum::{AGAIN, Next, Progress, encode};
+use super::running::{AttemptId, Purpose, State, Wanted};
+use crate::operation::{Operation, OperationId, Place};
+use crate::outcome::Outcome;
+use crate::quorum::{AGAIN, Next, Progress};
 use ramhold_base::{Effects, Instant, Lost, Peer, RpcId, Status, TableId};
-use ramhold_wire::{Header, Opcode, frame};
+use ramhold_wire::data::RejectRules;
+use ramhold_wire::{Header, frame};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -25,14 +26,10 @@ impl Session {
     pub(super) fn ask_bricks(&mut self, now: Instant, id: OperationId) {
         let running = self.running.get_mut(&id).expect("it runs");
         let bricks = match running.operation.place() {
-            Place::OwnerOf { table, target: Target::Key(key) } => self.cache.bricks.of(table, key).cloned(),
-            Place::OwnerOf { target: Target::Hash(_), .. } | Place::Coordinator | Place::Address(_) => None,
+            Place::OwnerOf { table, target } => self.cache.bricks.of(table, target).cloned(),
+            Place::Coordinator | Place::Address(_) => None,
         };
-        let Some(bricks) = bricks else {
-            let detail = "quorum tables can be neither scanned nor counted yet".to_owned();
-            let outcome = Outcome::refused(Status::Unsupported, Cause::Unsent, detail);
-            return self.end(now, id, outcome);
-        };
+        let bricks = bricks.expect("the operation was routed to bricks");
         let operation = (id, &mut running.operation, self.cluster);
         if let Some(outcome) = self.quorum.enter(operation, &bricks, running.deadline) {
             return self.end(now, id, outcome);
@@ -45,16 +42,20 @@ impl Session {
 
     fn progress(&mut self, now: Instant, progress: Progress) {
         let Progress { operation: id, next, wake, is_contradicted } = progress;
-        let Some((table, key, bricks)) = self.quorum.of(id) else { return };
+        let Some((table, target, bricks)) = self.quorum.of(id) else { return };
         let epoch = bricks.epoch;
         if let Next::Elsewhere(_) = next {
-            self.cache.bricks.doubt(table, key, epoch);
+            self.cache.bricks.doubt(table, target, epoch);
         }
         match next {
             Next::Wait => {
                 if let Some(wake) = wake {
                     self.change(id, State::Asking, wake);
                 }
+            }
+            Next::Read => {
+                self.change(id, State::Asking, Instant::FAR);
+                self.read_keys(now, id, table);
             }
             Next::End(outcome) => self.end(now, id, outcome),
             Next::Elsewhere(trouble) | Next::Anew(trouble) => self.set_back(now, id, trouble),
@@ -65,15 +66,42 @@ impl Session {
         }
     }
 
+    /// Reads keys for a page, about which its bricks differ. Each read is an operation of its own, within the time of the
+    /// page.
+    fn read_keys(&mut self, now: Instant, page: OperationId, table: TableId) {
+        let Some(deadline) = self.running.get(&page).map(|running| running.deadline) else { return };
+        while let Some(key) = self.quorum.next_read(page) {
+            let operation = Operation::Read { table, key, rules: RejectRules::default() };
+            let read = self.enter(now, operation, Purpose::Part(page), deadline, now);
+            self.part_count += 1;
+            self.quorum.read_began(page, read);
+            self.ready.push_back(read);
+        }
+    }
+
+    /// A read for a page has ended.
+    pub(super) fn on_part_ended(
+        &mut self,
+        now: Instant,
+        page: OperationId,
+        id: OperationId,
+        outcome: Outcome,
+    ) {
+        self.part_count -= 1;
+        if let Some(progress) = self.quorum.on_read(now, page, id, outcome) {
+            self.progress(now, progress);
+        }
+    }
+
     pub(super) fn send_asks(&mut self, now: Instant, effects: &mut Effects) {
         for post in self.quorum.take_posts() {
             self.attempt_last += 1;
             let rpc = RpcId(self.rpc_base.wrapping_add(AttemptId(self.attempt_last).0));
             self.quorum.sent(now, rpc, &post);
-            let header =
-                Header { cluster: self.cluster, target: post.brick, ..Header::request(Opcode::Ask, rpc) };
+            let request = Header::request(post.question.opcode(), rpc);
+            let header = Header { cluster: self.cluster, target: post.brick, ..request };
             effects.send_with(Peer::Addr(post.addr), |out| {
-                frame::write(out, &header, |out| encode(post.table, &post.key, &post.ask, out));
+                frame::write(out, &header, |out| post.question.encode(out));
             });
         }
     }
@@ -103,9 +131,10 @@ impl Session {
     /// A quorum table was described: operations whose bricks have changed begin anew.
     pub(super) fn on_bricks_described(&mut self, now: Instant, table: TableId) {
         for id in self.quorum.asking_about(table) {
-            let Some((table, key, known)) = self.quorum.of(id) else { continue };
-            let has_changed = self.cache.bricks.of(table, key).is_some_and(|bricks| {
-                bricks.epoch > known.epoch || (bricks.epoch == known.epoch && bricks.places != known.places)
+            let Some((table, target, known)) = self.quorum.of(id) else { continue };
+            let has_changed = self.cache.bricks.of(table, target).is_some_and(|bricks| {
+                let is_same = bricks.places == known.places && bricks.last == known.last;
+                bricks.epoch > known.epoch || (bricks.epoch == known.epoch && !is_same)
             });
             if has_changed {
                 self.quorum.suspend(id);

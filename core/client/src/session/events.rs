@@ -21,7 +21,7 @@ impl Session {
         let attempt = AttemptId(header.rpc.raw().wrapping_sub(self.rpc_base));
         if header.opcode == Opcode::Multi.code() {
             self.on_answers(now, attempt, &header, body);
-        } else if header.opcode == Opcode::Ask.code() {
+        } else if [Opcode::Ask.code(), Opcode::BrickPage.code()].contains(&header.opcode) {
             self.on_brick_answer(now, &header, body);
         } else {
             self.on_answer(now, attempt, None, &header, body);

@@ -1,6 +1,6 @@
 //! The session's record of an operation that has not ended.
 
-use crate::operation::Operation;
+use crate::operation::{Operation, OperationId};
 use crate::trouble::{Trouble, Who};
 use ramhold_base::{Instant, LeaseId, Sequence, TableId};
 use std::net::SocketAddr;
@@ -31,6 +31,8 @@ pub enum Purpose {
     Caller,
     /// The session itself asks the coordinator for something.
     Fetch(Wanted),
+    /// The operation reads a key for a page of this scan of a quorum table.
+    Part(OperationId),
 }
 
 /// Something that operations on objects need before they are sent.

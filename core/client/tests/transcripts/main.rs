@@ -14,6 +14,8 @@ mod leases;
 #[cfg(test)]
 mod packing;
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod quorum;
 #[cfg(test)]
 mod quorum_tables;
