@@ -22,14 +22,17 @@ impl Client {
 
     /// How many objects a table has: a question for each tablet, unless objects without replicas were lost; then all keys
     /// are scanned. Numbers of tablets are right one after the other, each as true as a read; an object whose time is
-    /// over may count until somebody has asked for it.
+    /// over may count until somebody has asked for it. The keys of a quorum table are always scanned: that takes as long
+    /// as a scan without values.
     pub fn count(&mut self, table: TableId) -> Result<u64, Error> {
         let mut count = TableCount::new(table);
         while let Some(operation) = count.ask() {
             match self.complete(operation) {
                 Ok(Reply::Counted { last, objects }) => count.take(last, objects),
                 Ok(_) => return Err(Error::UnexpectedReply),
-                Err(Error::Refused { status: Status::Corrupt, .. }) => return self.count_keys(table),
+                Err(Error::Refused { status: Status::Corrupt | Status::Unsupported, .. }) => {
+                    return self.count_keys(table);
+                }
                 Err(Error::Refused { status, .. }) if count.refused(status) => {}
                 Err(error) => return Err(error),
             }

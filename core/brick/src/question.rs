@@ -3,7 +3,8 @@
 //! Not here: the bytes of messages (core/wire), their words (`words`). Catalogue: I1.
 
 use ramhold_base::{ClusterTime, ConnId, RpcId, ServerId, Status};
-use ramhold_quorum::Answer;
+use ramhold_quorum::{Answer, Heard};
+use ramhold_wire::brick_page::BrickPageSaid;
 
 /// The connection and the number of a question: its answer goes there, with this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,6 +35,12 @@ pub(crate) type Key = Vec<u8>;
 pub(crate) struct Answered {
     pub asker: Asker,
     pub answer: Answer<Value>,
+}
+
+/// A page of a tablet's keys for a session: what goes before the records, and the records as bytes.
+pub(crate) struct PageTold {
+    pub head: Heard<BrickPageSaid>,
+    pub records: Vec<u8>,
 }
 
 /// Why a question has no answer of the register.

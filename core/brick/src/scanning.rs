@@ -12,13 +12,12 @@
 
 use crate::Brick;
 use crate::phase::Phase;
-use crate::question::{Asker, Refusal};
+use crate::question::{Asker, PageTold, Refusal};
 use crate::store::Store;
 use crate::tables::Tablet;
 use crate::words::answer_page;
 use ramhold_base::{Status, TableId};
 use ramhold_log::{HashRange, Scanned, Unreadable};
-use ramhold_quorum::Heard;
 use ramhold_wire::Step;
 use ramhold_wire::brick_page::{
     BrickPageRequest, BrickPageSaid, HEAD_BYTES_MAX, PageWants, RECORD_BYTES, RecordState, encode_record_head,
@@ -32,12 +31,6 @@ const BUCKETS_MAX: u64 = 512;
 
 /// The end of a record, if it has one.
 const END_BYTES: usize = 8;
-
-/// A page before its head is written.
-pub(crate) struct Told {
-    pub head: Heard<BrickPageSaid>,
-    pub records: Vec<u8>,
-}
 
 /// The records of a page so far.
 #[derive(Default)]
@@ -63,7 +56,7 @@ impl Brick {
         Ok(())
     }
 
-    fn page(&mut self, step: &mut Step<'_>, request: &BrickPageRequest) -> Result<Told, Refusal> {
+    fn page(&mut self, step: &mut Step<'_>, request: &BrickPageRequest) -> Result<PageTold, Refusal> {
         if self.phase != Phase::Serving {
             return Err(Refusal::NotReady);
         }
@@ -100,15 +93,15 @@ impl Brick {
             from = after;
         };
         let said = BrickPageSaid::Page { next, has_values: request.what == PageWants::Values };
-        Ok(Told { head: tablet.register.told(time, said), records: filling.records })
+        Ok(PageTold { head: tablet.register.told(time, said), records: filling.records })
     }
 
     /// The answer about a range that another brick has.
-    fn stranger(&self, time: u64, table: TableId) -> Result<Told, Refusal> {
+    fn stranger(&self, time: u64, table: TableId) -> Result<PageTold, Refusal> {
         let own = self.tables.all().find(|tablet| tablet.range.table == table);
         let own = own.ok_or(Refusal::UnknownTable)?;
         let head = own.register.told(time, BrickPageSaid::WrongOwner);
-        Ok(Told { head, records: Vec::new() })
+        Ok(PageTold { head, records: Vec::new() })
     }
 }
 

@@ -3,8 +3,7 @@
 //! Not here: the bytes (core/wire). Catalogue: I1.
 
 use crate::Value;
-use crate::question::{Answered, Asker, Refusal};
-use crate::scanning::Told;
+use crate::question::{Answered, Asker, PageTold, Refusal};
 use ramhold_base::{Peer, ServerId, Status};
 use ramhold_quorum::{Ask, Heard, Said, Write};
 use ramhold_wire::ask::{AskReply, AskSaid, AskWhat, StampedValue};
@@ -79,7 +78,7 @@ pub(crate) fn answer_asked(step: &mut Step<'_>, answered: &Answered) {
     });
 }
 
-pub(crate) fn answer_page(step: &mut Step<'_>, asker: Asker, told: &Told) {
+pub(crate) fn answer_page(step: &mut Step<'_>, asker: Asker, told: &PageTold) {
     let Heard { life, epoch, clock, said, .. } = told.head;
     let head = BrickPageHead { life: life.0, siblings: siblings(&told.head), epoch, clock, said };
     let header = answer(step, Opcode::BrickPage, asker, Status::Ok);

@@ -18,6 +18,7 @@ pub mod parse;
 pub mod rdb;
 pub mod replies;
 pub mod requests;
+pub mod token;
 
 /// One decoder under test.
 pub struct Target {
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "requests", corpus: "requests", run: requests::run },
     Target { name: "entry", corpus: "entry", run: entry::run },
     Target { name: "rdb", corpus: "rdb", run: rdb::run },
+    Target { name: "token", corpus: "token", run: token::run },
     Target { name: "aof", corpus: "sessions", run: aof::run },
 ];
 

@@ -7,6 +7,8 @@
 //! - Reading takes memory in proportion to the bytes that have arrived.
 
 use crate::memory;
+use ramhold_wire::ask::{AskReply, AskRequest};
+use ramhold_wire::brick_page::{BrickPageReply, BrickPageRequest};
 use ramhold_wire::commit::{CommitRequest, encode_commit};
 use ramhold_wire::control::{Message, decode, encode_into};
 use ramhold_wire::count::CountRequest;
@@ -113,7 +115,28 @@ const OTHERS: &[Through] = &[
     message::<copies::StateCopy>,
     message::<copies::StateTell>,
     message::<copies::StateRead>,
+    through_ask,
+    through_page,
 ];
+
+/// A question to a brick about a key, then an answer to one. The byte of an answer that says nothing, and the stamp of one
+/// that has none, may be anything.
+fn through_ask(body: &[u8]) -> Option<Vec<u8>> {
+    let request = AskRequest::decode(body).ok().map(|read| written(|out| read.encode(out)));
+    request.or_else(|| AskReply::decode(body).ok().map(|read| written(|out| read.encode(out))))
+}
+
+/// A question to a brick for a page, then an answer to one.
+fn through_page(body: &[u8]) -> Option<Vec<u8>> {
+    if let Ok(read) = BrickPageRequest::decode(body) {
+        let again = written(|out| read.encode(out));
+        assert_eq!(again, body, "one encoding only");
+        return Some(again);
+    }
+    let again = BrickPageReply::decode(body).ok().map(|read| written(|out| read.encode(out)))?;
+    assert_eq!(again, body, "one encoding only");
+    Some(again)
+}
 
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();

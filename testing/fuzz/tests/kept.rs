@@ -67,6 +67,12 @@ fn entries_are_read() {
     replay("entry");
 }
 
+// I3
+#[test]
+fn tokens_are_read() {
+    replay("token");
+}
+
 #[test]
 fn dump_files_are_read() {
     replay("rdb");

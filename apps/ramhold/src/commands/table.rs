@@ -1,6 +1,7 @@
 //! `table create|list|describe|alter|split|merge|drop` (A1, A8, D2).
 
 mod alter;
+mod counted;
 pub mod create;
 pub mod describe;
 mod divide;

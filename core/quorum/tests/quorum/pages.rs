@@ -20,7 +20,7 @@ fn get(thresholds: Thresholds, wants_values: bool) -> PageGet<u8> {
 
 /// A question to three bricks that has begun, and what it has asked.
 fn begun() -> (PageGet<u8>, Vec<PageOut>) {
-    let mut get = get(Thresholds::majority(3).unwrap(), true);
+    let mut get = get(Thresholds::majority(3).expect("a quorum"), true);
     let mut outs = Vec::new();
     get.start(Instant(0), &mut outs);
     (get, outs)
@@ -108,7 +108,7 @@ fn keys_of_which_all_tell_the_same_are_taken_and_all_others_are_left_to_a_get() 
 #[test]
 fn as_many_bricks_are_asked_as_the_larger_quorum_has() {
     for (write, read, count) in [(3, 1, 3), (2, 2, 2), (2, 3, 3)] {
-        let mut get = get(Thresholds::new(3, write, read).unwrap(), false);
+        let mut get = get(Thresholds::new(3, write, read).expect("a quorum"), false);
         let mut outs = Vec::new();
         get.start(Instant(0), &mut outs);
         assert_eq!(sends(&outs).len(), count);

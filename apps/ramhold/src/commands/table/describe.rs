@@ -1,5 +1,6 @@
 //! `table list` and `table describe`, as text and as JSON (A1).
 
+use super::counted::Counted;
 use super::quorum;
 use crate::connection::about_table;
 use crate::failure::Failure;
@@ -7,12 +8,8 @@ use crate::global::Global;
 use crate::output::{self, Columns};
 use clap::Args;
 use ramhold_base::hash::slot_of_hash;
-use ramhold_client::{Client, TableDescription, TableOptions, TableSummary, TabletState};
+use ramhold_client::{TableDescription, TableOptions, TableSummary, TabletState};
 use serde_json::json;
-use std::time::Duration;
-
-/// How long a description waits for each tablet's number of objects.
-const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// List all tables.
 #[derive(Args, Debug)]
@@ -84,40 +81,26 @@ impl Describe {
         let mut client = global.connect()?;
         let description = client.describe_table(&self.name);
         let description = description.map_err(|error| about_table(&mut client, &self.name, error))?;
-        if let (Some(quorum), Some(tablets)) = (description.options.quorum, &description.quorum)
-            && !global.json
-        {
-            return output::print(&quorum::description_text(&description, quorum, tablets));
-        }
-        let objects = count(&mut client, &description);
+        let objects = Counted::of(&mut client, &description);
         if global.json {
-            output::print_json(&description_json(&description, objects))
+            output::print_json(&description_json(&description, objects.all()))
+        } else if let (Some(quorum), Some(tablets)) = (description.options.quorum, &description.quorum) {
+            output::print(&quorum::description_text(&description, quorum, tablets, objects))
         } else {
             output::print(&description_text(&description, objects))
         }
     }
 }
 
-/// How many objects a table has, if that can be had at once.
-fn count(client: &mut Client, table: &TableDescription) -> Option<u64> {
-    // Bricks count nothing yet.
-    let is_of_bricks = table.options.quorum.is_some();
-    if is_of_bricks || table.tablets.iter().any(|tablet| tablet.state != TabletState::Serving) {
-        return None;
-    }
-    client.set_deadline(COUNT_PATIENCE);
-    client.count(table.table).ok()
-}
-
-fn description_text(table: &TableDescription, objects: Option<u64>) -> String {
+fn description_text(table: &TableDescription, objects: Counted) -> String {
     let mut text = format!(
-        "table '{}' ({}): {}, {} replicas, {} tablets, {} objects{}\n",
+        "table '{}' ({}): {}, {} replicas, {} tablets, {}{}\n",
         output::bytes_for_eyes(table.name.as_bytes()),
         table.table,
         table.options.durability.name(),
         table.options.replicas,
         table.tablets.len(),
-        objects.map_or_else(|| "unknown".to_owned(), |objects| objects.to_string()),
+        objects.text(),
         by_slots(&table.options)
     );
     for more in [in_zone(&table.options), outside(table), reclassing(table)] {

@@ -1,5 +1,6 @@
 //! Quorum tables for a human and as JSON: what is promised, what it costs, and which bricks hold which keys (I1).
 
+use super::counted::Counted;
 use crate::output::{self, Columns};
 use ramhold_base::hash::slot_of_hash;
 use ramhold_client::{BrickTablet, Durability, KeyHash, QuorumOptions, TableDescription};
@@ -29,7 +30,12 @@ fn suffix_text(tablet: &BrickTablet) -> String {
     }
 }
 
-pub fn description_text(table: &TableDescription, quorum: QuorumOptions, tablets: &[BrickTablet]) -> String {
+pub fn description_text(
+    table: &TableDescription,
+    quorum: QuorumOptions,
+    tablets: &[BrickTablet],
+    objects: Counted,
+) -> String {
     let spare = quorum.bricks - quorum.write.max(quorum.read);
     let synced = table.options.durability == Durability::Synced;
     let power = if synced {
@@ -39,6 +45,7 @@ pub fn description_text(table: &TableDescription, quorum: QuorumOptions, tablets
     };
     let mut text = format!(
         "table '{}' ({}): {}, held by {}, {} tablets{}\n\
+         holds        {}\n\
          promises     each key is linearizable; no conditions, increments or transactions\n\
          stands       reads and writes go on while {spare} of a key's bricks are away\n\
          survives     the kill of all bricks at once, and {power}\n\
@@ -49,6 +56,7 @@ pub fn description_text(table: &TableDescription, quorum: QuorumOptions, tablets
         numbers(quorum),
         tablets.len(),
         super::describe::by_slots(&table.options),
+        objects.text(),
         quorum.bricks,
         quorum.bricks,
     );
