@@ -15,4 +15,5 @@ mod host;
 mod network;
 mod rig;
 mod runs;
+mod scans;
 mod sessions;

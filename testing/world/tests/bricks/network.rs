@@ -4,6 +4,7 @@
 
 use crate::host::COORDINATOR;
 use crate::rig::{Event, Rig, TABLE, key_of};
+use crate::scans::heard;
 use crate::sessions::Value;
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{ClusterId, ClusterTime, ConnId, Input, KeyHash, Peer, RpcId, ServerId, Status, TableId};
@@ -187,6 +188,9 @@ impl Rig {
             panic!("a brick answers once");
         };
         match header.status() {
+            Status::Ok if header.opcode() == Some(Opcode::BrickPage) => {
+                self.page_answered(client, number, heard(header.sender, body));
+            }
             Status::Ok => {
                 let reply = AskReply::decode(body).unwrap();
                 self.answered(client, number, attempt, answer_of(header.sender, &reply));

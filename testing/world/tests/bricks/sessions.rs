@@ -3,13 +3,15 @@
 use crate::history::Operation;
 use crate::rig::{Event, MILLI, Rig};
 use ramhold_quorum::{
-    Answer, BrickId, Get, Got, Out, Phases, Put, SessionClock, SessionId, Thresholds, Written,
+    Answer, BrickId, Get, Got, Heard, Out, PageGet, PageGot, PageSaid, Phases, Put, SessionClock, SessionId,
+    Thresholds, Written,
 };
 use std::time::Duration;
 
 const PUT_WITHIN: Duration = Duration::from_millis(400);
-const GET_WITHIN: Duration = Duration::from_millis(400);
+pub(crate) const GET_WITHIN: Duration = Duration::from_millis(400);
 const AGAIN: Duration = Duration::from_millis(60);
+pub(crate) const PAGE_AGAIN: Duration = AGAIN;
 
 /// A value as sessions write it.
 pub type Value = Vec<u8>;
@@ -18,6 +20,12 @@ pub(crate) enum Doing {
     Nothing,
     Put(Put<Value>),
     Get(Get<Value>),
+    /// A page of a scan, from this position on, and what it has come to.
+    Page {
+        get: PageGet<Value>,
+        position: u64,
+        got: Option<PageGot<Value>>,
+    },
 }
 
 pub(crate) struct Client {
@@ -26,6 +34,8 @@ pub(crate) struct Client {
     pub number: u64,
     pub key: usize,
     pub operation: usize,
+    /// It begins the next operation by itself.
+    pub goes_on: bool,
 }
 
 enum End {
@@ -43,10 +53,12 @@ impl Rig {
                 let millis = crate::host::DATE_MILLIS.saturating_add_signed(host.clock_off);
                 clock.hear(self.instant(), BrickId(host.id.raw()), millis * 1000 + self.now / 1000);
             }
-            let (doing, number, key, operation) = (Doing::Nothing, 0, 0, 0);
-            self.clients.push(Client { clock, doing, number, key, operation });
+            let (doing, number, key, operation, goes_on) = (Doing::Nothing, 0, 0, 0, operations > 0);
+            self.clients.push(Client { clock, doing, number, key, operation, goes_on });
             let client = self.clients.len() - 1;
-            self.at(self.now, Event::Begin { client });
+            if goes_on {
+                self.at(self.now, Event::Begin { client });
+            }
         }
     }
 
@@ -129,7 +141,7 @@ impl Rig {
         }
         let mut outs = Vec::new();
         let end = match &mut it.doing {
-            Doing::Nothing => None,
+            Doing::Nothing | Doing::Page { .. } => None,
             Doing::Put(put) => put.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Put),
             Doing::Get(get) => get.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Get),
         };
@@ -146,11 +158,33 @@ impl Rig {
         let mut outs = Vec::new();
         let end = match &mut it.doing {
             Doing::Nothing => None,
+            Doing::Page { .. } => return self.wake_page(client, number),
             Doing::Put(put) => put.on_time(now, &mut it.clock, &mut outs).map(End::Put),
             Doing::Get(get) => get.on_time(now, &it.clock, &mut outs).map(End::Get),
         };
         self.carry_out(client, outs);
         end.into_iter().for_each(|end| self.end(client, end));
+    }
+
+    pub(crate) fn page_answered(&mut self, client: usize, number: u64, heard: Heard<PageSaid<Value>>) {
+        let it = &mut self.clients[client];
+        if let Doing::Page { get, got, .. } = &mut it.doing
+            && it.number == number
+            && got.is_none()
+        {
+            *got = get.on_answer(heard);
+        }
+    }
+
+    fn wake_page(&mut self, client: usize, number: u64) {
+        let now = self.instant();
+        let mut outs = Vec::new();
+        let Doing::Page { get, got, position } = &mut self.clients[client].doing else { return };
+        if got.is_none() {
+            *got = get.on_time(now, &mut outs);
+        }
+        let position = *position;
+        outs.into_iter().for_each(|out| self.ask_page(client, number, position, out));
     }
 
     fn end(&mut self, client: usize, end: End) {
@@ -173,7 +207,7 @@ impl Rig {
             End::Get(Got::NoQuorum(_) | Got::Contended) => self.failed += 1,
             End::Get(Got::WrongOwner) => panic!("nobody moves"),
         }
-        if self.left > 0 {
+        if self.left > 0 && self.clients[client].goes_on {
             let at = self.now + self.rng.below(10 * MILLI);
             self.at(at, Event::Begin { client });
         }
