@@ -85,6 +85,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumGraveBeforeDevice", "there are no quorum tables"),
     ("QuorumGraveWithoutAll", "there are no quorum tables"),
     ("QuorumGraveUnguarded", "there are no quorum tables"),
+    ("QuorumPageEarly", "there are no quorum tables"),
+    ("QuorumPageDifferenceTaken", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -233,6 +235,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumGraveBeforeDevice", "ramhold-world", "bricks", "background::a_page_for_the_sweep"),
     ("QuorumGraveWithoutAll", "ramhold-world", "bricks", "background::tombstones"),
     ("QuorumGraveUnguarded", "ramhold-world", "bricks", "background::tombstones"),
+    ("QuorumPageEarly", "ramhold-world", "bricks", "scans::a_page_does_not_tell"),
+    ("QuorumPageDifferenceTaken", "ramhold-world", "bricks", "scans::a_scan_tells"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

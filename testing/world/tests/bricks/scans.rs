@@ -9,7 +9,7 @@ use crate::network::Party;
 use crate::rig::{MILLI, Rig, Setting, TABLE, key_of};
 use crate::runs::{BUFFERED, SYNCED, seeds};
 use crate::sessions::{Doing, GET_WITHIN, PAGE_AGAIN, Value};
-use ramhold_base::{KeyHash, RpcId, ServerId, Status};
+use ramhold_base::{KeyHash, RpcId, ServerId, Stamp, Status};
 use ramhold_quorum::{
     BrickId, Heard, Life, PageGet, PageGot, PageKey, PageOut, PageRecord, PageSaid, RecordSaid, Thresholds,
 };
@@ -211,53 +211,90 @@ fn a_scan_of_a_synced_table_tells_every_key_as_a_read_would() {
     scans_are_reads(SYNCED);
 }
 
+const WHOLE: BrickPageRequest = BrickPageRequest {
+    table: TABLE,
+    what: PageWants::Values,
+    first: KeyHash(0),
+    last: KeyHash(u64::MAX),
+    position: 0,
+    count: 100,
+    bytes: 1 << 20,
+};
+
+/// The answer of the first brick to a question that the test itself asks.
+fn told(rig: &mut Rig, request: BrickPageRequest) -> (Status, Vec<u8>) {
+    rig.told.clear();
+    let request_header = Header::request(Opcode::BrickPage, RpcId(2));
+    let header = Header { cluster: CLUSTER, target: ServerId(1), ..request_header };
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, &header, |out| request.encode(out));
+    rig.on_frame(Party::Test, Party::Host(0), bytes);
+    let is_page = |header: &Header| header.opcode() == Some(Opcode::BrickPage);
+    rig.run_until(|rig| rig.told.iter().any(|(header, _)| is_page(header)));
+    let (header, body) = rig.told.iter().find(|(header, _)| is_page(header)).unwrap();
+    (header.status(), body.clone())
+}
+
 // A6, I1: nothing is told that a kill or a loss of power could take back.
 #[test]
 fn a_page_does_not_tell_what_is_not_durable() {
     let mut rig = Rig::new(1, SYNCED);
-    let stamp = ramhold_base::Stamp { time: crate::host::DATE_MILLIS * 1000, session: 2 };
-    let page = |rig: &mut Rig| {
-        rig.told.clear();
-        let (first, last) = (KeyHash(0), KeyHash(u64::MAX));
-        let (what, count, bytes) = (PageWants::Values, 100, 1 << 20);
-        let request = BrickPageRequest { table: TABLE, what, first, last, position: 0, count, bytes };
-        let header =
-            Header { cluster: CLUSTER, target: ServerId(1), ..Header::request(Opcode::BrickPage, RpcId(2)) };
-        let mut bytes = Vec::new();
-        frame::write(&mut bytes, &header, |out| request.encode(out));
-        rig.on_frame(Party::Test, Party::Host(0), bytes);
-    };
-    let state = |rig: &Rig| -> Option<bool> {
-        let (header, body) =
-            rig.told.iter().find(|(header, _)| header.opcode() == Some(Opcode::BrickPage))?;
-        assert_eq!(header.status(), Status::Ok);
-        let reply = BrickPageReply::decode(body).unwrap();
-        assert_eq!(reply.records.len(), 1);
-        match reply.records[0].state {
-            RecordState::Open => Some(false),
-            RecordState::Value { stamp: told, value, .. } => {
-                assert_eq!((told, value), (stamp, Some(&b"value"[..])));
-                Some(true)
-            }
-            RecordState::Tombstone(_) => panic!("it is a value"),
-        }
-    };
-    let write = AskedWrite {
-        stamp,
-        begun: stamp.time + rig.now / 1000,
-        is_repair: false,
-        value: Some(StampedValue { bytes: b"value", expires: None }),
-    };
+    let stamp = Stamp { time: crate::host::DATE_MILLIS * 1000, session: 2 };
+    let value = Some(StampedValue { bytes: b"value", expires: None });
+    let begun = stamp.time + rig.now / 1000;
+    let what = AskWhat::Write(AskedWrite { stamp, begun, is_repair: false, value });
     let header = Header { cluster: CLUSTER, target: ServerId(1), ..Header::request(Opcode::Ask, RpcId(1)) };
     let mut bytes = Vec::new();
-    let ask = AskRequest { table: TABLE, key: b"key", what: AskWhat::Write(write) };
-    frame::write(&mut bytes, &header, |out| ask.encode(out));
+    frame::write(&mut bytes, &header, |out| AskRequest { table: TABLE, key: b"key", what }.encode(out));
     rig.on_frame(Party::Test, Party::Host(0), bytes);
-    page(&mut rig);
-    rig.run_until(|rig| state(rig).is_some());
-    assert_eq!(state(&rig), Some(false), "the device does not have it yet");
+    let (status, body) = told(&mut rig, WHOLE);
+    let reply = BrickPageReply::decode(&body).unwrap();
+    let states: Vec<RecordState<'_>> = reply.records.iter().map(|record| record.state).collect();
+    assert_eq!((status, states), (Status::Ok, vec![RecordState::Open]), "the device does not have it yet");
     rig.run_for(100 * MILLI);
-    page(&mut rig);
-    rig.run_until(|rig| state(rig).is_some());
-    assert_eq!(state(&rig), Some(true));
+    let (_, body) = told(&mut rig, WHOLE);
+    let state = BrickPageReply::decode(&body).unwrap().records[0].state;
+    let whole = RecordState::Value { stamp, expires: None, bytes: 5, value: Some(b"value") };
+    assert_eq!(state, whole);
+}
+
+// A6
+#[test]
+fn pages_of_any_size_tell_every_key_of_a_brick_once() {
+    let mut rig = Rig::new(2, BUFFERED);
+    rig.add_clients(4, 400);
+    rig.finish();
+    rig.run_for(100 * MILLI);
+    let mut keys_of_all = None;
+    for (count, bytes) in [(1, 1 << 20), (3, 1 << 20), (100, 1), (100, 2000), (u32::MAX, u32::MAX)] {
+        let mut ends = Vec::new();
+        for what in [PageWants::Values, PageWants::Lengths, PageWants::Keys] {
+            let mut request = BrickPageRequest { what, count, bytes, ..WHOLE };
+            let (mut met, mut ended) = (Vec::new(), Vec::new());
+            loop {
+                let (status, body) = told(&mut rig, request);
+                let BrickPageReply { head, records } = BrickPageReply::decode(&body).unwrap();
+                assert!(status == Status::Ok && records.len() <= count as usize);
+                assert!(records.len() <= 1 || body.len() < bytes as usize + 100);
+                met.extend(records.iter().map(|record| record.key.to_vec()));
+                let BrickPageSaid::Page { next, has_values } = head.said else { panic!("it holds all") };
+                assert_eq!(has_values, what == PageWants::Values);
+                let Some(next) = next else { break };
+                ended.push(next);
+                request.position = next;
+            }
+            met.sort_unstable();
+            assert!(met.len() > 10 && met.windows(2).all(|pair| pair[0] < pair[1]), "each key once");
+            assert_eq!(keys_of_all.get_or_insert(met.clone()), &met);
+            ends.push(ended);
+        }
+        assert_eq!(ends[0], ends[1], "a page without values ends where one with values does");
+    }
+    let strange = BrickPageRequest { table: ramhold_base::TableId(99), ..WHOLE };
+    assert_eq!(told(&mut rig, strange).0, Status::UnknownTable);
+    // It has started, and has not heard its siblings' clocks yet.
+    (0..3).for_each(|host| rig.kill(host));
+    rig.start(0);
+    rig.run_until(|rig| rig.hosts[0].node.as_ref().is_some_and(|node| node.brick.is_serving()));
+    assert_eq!(told(&mut rig, WHOLE).0, Status::NotReady);
 }
