@@ -24,7 +24,7 @@ fn a_table_is_made_listed_described_and_dropped() {
     let again = ["table", "create", "users", "--if-absent", "--json"];
     let wanted = serde_json::json!({
         "table": 1, "name": "users", "durability": "buffered", "replicas": 3, "slots": false,
-        "zone": null
+        "zone": null, "quorum": null
     });
     assert_eq!(played.ramhold(&again).ok().json(), wanted, "what was not said is as it is");
     let list = played.ramhold(&["table", "list"]).ok().text();
