@@ -37,6 +37,7 @@ use ramhold_wire::{Header, Opcode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use under_way::PATIENCE;
 use under_way::UnderWay;
 pub use under_way::{AGAIN, Next};
 
@@ -222,7 +223,7 @@ impl Quorum {
             Question::Page(request) => Called::Page { position: request.position },
         };
         self.calls.insert(rpc, Call { operation, brick, addr, round, called });
-        self.recent.push_back((now + AGAIN, rpc));
+        self.recent.push_back((now + PATIENCE, rpc));
     }
 
     /// The answer to a question. `None`: it changes nothing.

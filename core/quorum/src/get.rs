@@ -8,11 +8,11 @@
 
 mod replace;
 
-use crate::GET_TRIES;
 use crate::clock::SessionClock;
 use crate::message::{Answer, Ask, BrickId, Out, Said, Write};
 use crate::tally::{Lives, Tally};
 use crate::thresholds::Thresholds;
+use crate::{GET_TRIES, PATIENCE_GROWTH};
 use ramhold_base::Instant;
 use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
@@ -53,8 +53,9 @@ pub struct Get<V> {
     /// The number of bricks that must answer: R, or N.
     reads: usize,
     deadline: Instant,
-    /// A brick that is silent for longer is replaced by another one.
-    patience: Duration,
+    /// A brick that is silent for longer is replaced by another one. The first patience, and the present one, which
+    /// doubles.
+    patience: (Duration, Duration),
     wake_at: Instant,
     attempt: u32,
     tries: u32,
@@ -87,7 +88,7 @@ impl<V: Clone + PartialEq> Get<V> {
             thresholds,
             reads: if all { thresholds.bricks() } else { thresholds.read() },
             deadline,
-            patience,
+            patience: (patience, patience),
             wake_at: now,
             attempt: 0,
             tries: 0,
@@ -184,7 +185,9 @@ impl<V: Clone + PartialEq> Get<V> {
     }
 
     fn wake(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
-        self.wake_at = now + self.patience;
+        let (first, present) = self.patience;
+        self.wake_at = now + present;
+        self.patience = (first, (present * 2).min(first * PATIENCE_GROWTH));
         outs.push(Out::WakeAt(self.wake_at.min(self.deadline)));
     }
 
@@ -214,6 +217,7 @@ impl<V: Clone + PartialEq> Get<V> {
         self.phase = Phase::Asking;
         (self.stamps, self.repairs) = (Tally::default(), Tally::default());
         self.refused.clear();
+        self.patience.1 = self.patience.0;
         self.asked = self.bricks[..self.reads].to_vec();
         self.value_from = self.asked.first().copied();
         let (attempt, value_from) = (self.attempt, self.value_from);

@@ -58,5 +58,7 @@ pub const REBUILT_BOUND: Duration = AHEAD_REPAIR;
 /// A tombstone stays for so long after no brick of its key has anything older. No put that it would have met is stored any
 /// more then: a tombstone may have been ahead as far as a repair may be, and so may the clocks have differed.
 pub const GRAVE_TIME: Duration = Duration::from_secs(HORIZON.as_secs() + 2 * AHEAD_REPAIR.as_secs());
+/// The patience with silent bricks doubles up to so many times the first one.
+pub const PATIENCE_GROWTH: u32 = 8;
 /// How often a get begins, at most: anew when it has met something newer.
 pub const GET_TRIES: u32 = 4;

@@ -10,7 +10,7 @@ mod quorum;
 mod zones;
 
 use crate::connection::table_failure;
-use crate::failure::{Failure, REFUSED};
+use crate::failure::Failure;
 use crate::global::Global;
 use crate::output;
 use alter::Alter;
@@ -41,13 +41,6 @@ enum TableCommand {
     Split(Split),
     Merge(Merge),
     Drop(Drop),
-}
-
-/// A quorum table stays as it was created.
-fn is_held_by_bricks(name: &str) -> Failure {
-    let text = "bricks hold it, and a quorum table cannot be altered, split or merged; create another table and copy the \
-                objects";
-    Failure::new(REFUSED, text).about(&format!("table '{name}'"))
 }
 
 /// Drop a table and all its objects for good.

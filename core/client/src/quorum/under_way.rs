@@ -20,6 +20,9 @@ use ramhold_quorum::{
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long a get waits for a brick before it asks another one, at first. A brick that is being started is silent for
+/// longer than users want to wait.
+pub const PATIENCE: Duration = Duration::from_millis(20);
 /// A brick that is silent for this long is asked again, and for a get another one is asked, too. Some ten times as long
 /// as a brick needs to write to its device.
 pub const AGAIN: Duration = Duration::from_millis(100);
@@ -98,6 +101,7 @@ impl UnderWay {
             return Next::Wait;
         };
         let within = (self.deadline, AGAIN);
+        let patient = (self.deadline, PATIENCE);
         let known = "the clock is known";
         if let Some(Open { stamp, value, begun }) = self.open.clone() {
             // Bricks whose time is a little behind may still store it after the horizon.
@@ -119,7 +123,7 @@ impl UnderWay {
         let value = match &self.order.what {
             What::Read | What::Resume => {
                 let of = (ranked, self.bricks.thresholds, false);
-                let mut get = Get::new(now, of, clock, within).expect(known).with_ends(Value::end);
+                let mut get = Get::new(now, of, clock, patient).expect(known).with_ends(Value::end);
                 get.start(now, clock, outs);
                 self.machine = Machine::Get(get);
                 return Next::Wait;

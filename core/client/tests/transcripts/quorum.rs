@@ -168,7 +168,7 @@ fn a_slow_brick_is_replaced_after_its_patience_and_a_refusing_one_at_once() {
         if refuses {
             fake.refuse(absent, Status::NotReady);
         } else {
-            assert_eq!(fake.wait(millis(5000)), millis(100));
+            assert_eq!(fake.wait(millis(5000)), millis(20));
         }
         let more = fake.asked();
         let fresh: Vec<&Asked> =

@@ -85,7 +85,7 @@ impl Alter {
         let (mut client, table) = global.connect_to_table(name)?;
         let before = client.describe_table(name).map_err(|error| table_failure(name, error))?.options;
         if before.quorum.is_some() {
-            return Err(super::is_held_by_bricks(name));
+            return Err(super::quorum::is_held_by_bricks(name));
         }
         let change = TableChange {
             durability: self.durability.map(KeptArgument::durability),

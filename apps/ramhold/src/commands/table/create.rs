@@ -1,8 +1,8 @@
 //! `table create`, and tables that other commands make (A1, D2).
 
-use super::describe::{by_slots, in_zone, outside};
+use super::describe::{in_zone, outside};
 use super::options::{OptionArguments, Wish};
-use super::quorum;
+use super::quorum::{self, by_slots};
 use super::zones::unknown_zone;
 use crate::connection::table_failure;
 use crate::failure::{Failure, REFUSED};

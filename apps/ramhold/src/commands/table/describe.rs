@@ -101,7 +101,7 @@ fn description_text(table: &TableDescription, objects: Counted) -> String {
         table.options.replicas,
         table.tablets.len(),
         objects.text(),
-        by_slots(&table.options)
+        quorum::by_slots(&table.options)
     );
     for more in [in_zone(&table.options), outside(table), reclassing(table)] {
         text.insert_str(text.len() - 1, &more);
@@ -123,10 +123,6 @@ fn description_text(table: &TableDescription, objects: Counted) -> String {
     }
     text.push_str(&columns.text());
     text
-}
-
-pub fn by_slots(options: &TableOptions) -> &'static str {
-    if options.slots { ", by slots" } else { "" }
 }
 
 pub fn in_zone(options: &TableOptions) -> String {

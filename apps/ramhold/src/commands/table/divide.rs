@@ -79,7 +79,7 @@ fn divide(
     let table = client.describe_table(name);
     let table = table.map_err(|error| about_table(&mut client, name, error))?;
     if table.options.quorum.is_some() {
-        return Err(super::is_held_by_bricks(name));
+        return Err(super::quorum::is_held_by_bricks(name));
     }
     let at = at.map(|at| place(&at, table.options.slots)).transpose()?;
     let before = table.tablets.len();

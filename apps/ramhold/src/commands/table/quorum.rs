@@ -1,10 +1,15 @@
 //! Quorum tables for a human and as JSON: what is promised, what it costs, and which bricks hold which keys (I1).
 
 use super::counted::Counted;
+use crate::failure::{Failure, REFUSED};
 use crate::output::{self, Columns};
 use ramhold_base::hash::slot_of_hash;
-use ramhold_client::{BrickTablet, Durability, KeyHash, QuorumOptions, TableDescription};
+use ramhold_client::{BrickTablet, Durability, KeyHash, QuorumOptions, TableDescription, TableOptions};
 use serde_json::{Value, json};
+
+pub fn by_slots(options: &TableOptions) -> &'static str {
+    if options.slots { ", by slots" } else { "" }
+}
 
 /// `3 bricks (W 2, R 2, adaptive)`.
 pub fn numbers(quorum: QuorumOptions) -> String {
@@ -55,7 +60,7 @@ pub fn description_text(
         table.options.durability.name(),
         numbers(quorum),
         tablets.len(),
-        super::describe::by_slots(&table.options),
+        by_slots(&table.options),
         objects.text(),
         quorum.bricks,
         quorum.bricks,
@@ -103,6 +108,13 @@ pub fn tablets_json(tablets: &[BrickTablet]) -> Value {
         })
     };
     json!(tablets.iter().map(tablet).collect::<Vec<_>>())
+}
+
+/// A quorum table stays as it was created.
+pub fn is_held_by_bricks(name: &str) -> Failure {
+    let text = "bricks hold it, and a quorum table cannot be altered, split or merged; create another table and copy the \
+                objects";
+    Failure::new(REFUSED, text).about(&format!("table '{name}'"))
 }
 
 #[cfg(test)]
