@@ -83,9 +83,10 @@ pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
 pub use ramhold_wire::status::{
-    AwayReport, BackupReport, BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, CopyingStatus,
-    GoneReport, LossAccepted, LossReport, PartReport, Pong, ProcessStatus, ReadLeaseStatus, RecoveryPhase,
-    RecoveryReport, RecoverySteps, ResultsStatus, ScrubStatus, SilentLink, StreamStatus, WorkReport,
+    AwayReport, BackupReport, BackupStatus, BrickReport, CleaningStatus, ClearedReport, ClusterStatus,
+    CopyingStatus, GoneReport, LossAccepted, LossReport, PartReport, Pong, ProcessStatus, ReadLeaseStatus,
+    RecoveryPhase, RecoveryReport, RecoverySteps, ResultsStatus, ScrubStatus, SilentLink, StreamStatus,
+    WorkReport,
 };
 pub use ramhold_wire::table::{
     LeftOpen, TableDescription, TableOptions, TableSummary, TabletDescription, TabletState,

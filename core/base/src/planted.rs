@@ -284,7 +284,7 @@ defects! {
     QuorumCopyVotes;
     /// A sibling takes a later life at another address while the life before it is heard.
     QuorumCopyEndsOriginal;
-    /// Of two processes with one number of a life, both are heard.
+    /// Both of two processes with one number of a life are heard.
     QuorumTwinsHeard;
     /// A session says that a value has ended, and no brick knows of it.
     QuorumExpiryNotCommitted;

@@ -321,7 +321,7 @@ impl Brick {
             }
         }
         let lives = self.state_file.durable().map(|state| state.lives.clone()).unwrap_or_default();
-        // Whoever was heard in the life before may still be there.
+        // Siblings that were heard in the life before may still be there.
         self.siblings.heard.extend(lives.iter().map(|known| (known.brick, step.now)));
         self.phase = Phase::Serving;
         self.advance(step);

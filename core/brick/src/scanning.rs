@@ -147,7 +147,7 @@ impl Filling {
     }
 }
 
-/// What a page tells of a record.
+/// The words of a page about a record.
 fn state<'a>(
     store: &Store,
     tablet: &Tablet,

@@ -1,7 +1,7 @@
 //! The background sweep: this brick compares its tablets with its siblings, one stretch of keys after the other.
 //!
 //! Reads repair the keys that somebody reads. The sweep repairs the others: what siblings have newer is fetched and stored
-//! here, as a repair of a session would be. What this brick has newer is left to the siblings' own sweeps.
+//! here, as a repair of a session would be. The siblings' own sweeps fetch the values that this brick has newer.
 //!
 //! The sweep also finds tombstones than which no brick of the key has anything older on its device. Such a tombstone
 //! becomes a grave, and goes later (`graves`). So siblings are asked to answer when everything that they tell is on their

@@ -47,7 +47,7 @@ pub enum Said<V> {
     WrongOwner,
 }
 
-/// What a brick says, and what it knows of lives.
+/// The word of a brick, and what it knows of lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Heard<S> {
     pub from: BrickId,

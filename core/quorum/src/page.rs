@@ -290,7 +290,7 @@ impl<V: Clone> PageGet<V> {
     }
 }
 
-/// What all tell of a key; `Some(None)`: a tombstone. `None`: they differ, or one of them does not tell.
+/// The word of all about a key; `Some(None)`: a tombstone. `None`: they differ, or one of them does not tell.
 fn agreed<'a, V>(told: &Told<'a, V>, tellers: usize, values_from: BrickId) -> Option<Option<(Stamp, &'a V)>> {
     let (_, first) = told.iter().find(|(from, _)| *from == values_from)?;
     let RecordSaid::Stored(stamp, value) = first else { return None };

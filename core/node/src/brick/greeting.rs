@@ -1,4 +1,4 @@
-//! What a brick says to the coordinator, and what it does with the answer.
+//! The words of a brick to the coordinator, and what it does with the answer.
 //!
 //! Not here: what is remembered of it (`hello`), what an assignment changes (core/brick). Protocol: docs/protocols/quorum.md,
 //! rule 17. Catalogue: I4.

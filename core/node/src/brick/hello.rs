@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The pause between two words to the coordinator.
 pub(super) const HELLO_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the coordinator knows of this brick, and when it is told next.
+/// The coordinator's knowledge of this brick, and when it is told next.
 pub(super) struct Hello {
     pub token: u64,
     pub calls: Calls<()>,

@@ -54,7 +54,7 @@ fn heard(from: u64, said: PageSaid<u8>) -> Heard<PageSaid<u8>> {
     Heard { from: BrickId(from), life: Life(1), siblings: Vec::new(), epoch: 1, clock: 0, said }
 }
 
-/// What was found: position, key, stamp and value if agreed on.
+/// The finding: position, key, stamp and value if agreed on.
 type Key = (u64, u8, Option<(u64, u8)>);
 
 fn found(got: Option<PageGot<u8>>) -> (Vec<Key>, Option<u64>) {

@@ -16,7 +16,7 @@ pub const CARTS: &str = "carts";
 const FIRST: TableId = TableId(40);
 const BRICKS: [u64; 3] = [21, 22, 23];
 
-/// What one brick has stored for a key. The value is `None` for a tombstone.
+/// The record that one brick has stored for a key. The value is `None` for a tombstone.
 type Stored = (Stamp, Option<(Vec<u8>, Option<ClusterTime>)>);
 
 pub struct Bricks {

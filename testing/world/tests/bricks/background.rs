@@ -65,7 +65,7 @@ fn turn_over(rig: &mut Rig) {
         work(rig, 250);
         rig.run_for(20 * SECOND);
     }
-    // What was written to the other keys is not judged.
+    // Writes to the other keys are not judged.
     rig.histories[KEPT].iter_mut().for_each(Vec::clear);
 }
 

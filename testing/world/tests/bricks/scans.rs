@@ -1,7 +1,7 @@
 //! Scans of a rig's table while clients put and bricks are killed: pages of several bricks, compared, and gets of the keys
 //! on which they differ.
 //!
-//! What a scan tells of a key is a read of it, and so is that it tells nothing of a key whose place it has passed.
+//! The word of a scan about a key is a read of it, and so is that it tells nothing of a key whose place it has passed.
 
 use crate::history::Operation;
 use crate::network::CLUSTER;

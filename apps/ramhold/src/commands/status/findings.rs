@@ -9,8 +9,8 @@ use crate::commands::recoveries::reports::away_text;
 use crate::output::bytes_for_eyes;
 use crate::size::bytes_text;
 use ramhold_client::{
-    ClusterTime, CopyingStatus, GoneReport, ProcessStatus, RecoveryReport, ServerEntry, ServerId,
-    ServerState, SilentLink,
+    BrickReport, ClusterTime, CopyingStatus, GoneReport, ProcessStatus, RecoveryReport, ServerEntry,
+    ServerId, ServerState, SilentLink,
 };
 use ramhold_wire::outage::{OutageKind, StandingOutage};
 
@@ -86,6 +86,7 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
         found.push(finding(Grade::Degraded, what, "'ramhold topology links' names all"));
     }
     found.extend(of_waiting(picture));
+    found.extend(cluster.bricks.iter().filter_map(of_brick).take(COUNT_MAX));
     for server in &cluster.servers {
         match picture.processes.get(&server.id) {
             Some(Err(why)) => found.push(finding(
@@ -112,6 +113,38 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
     }
     found.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
     found
+}
+
+/// A brick greets the coordinator four times a second.
+const BRICK_SILENCE_MILLIS: u64 = 3000;
+
+pub fn is_silent(brick: &BrickReport) -> bool {
+    brick.heard_millis.is_none_or(|millis| millis > BRICK_SILENCE_MILLIS)
+}
+
+/// A brick that is not heard or does not vote. A brick without tablets is missed by nobody.
+fn of_brick(brick: &BrickReport) -> Option<Finding> {
+    let (id, address) = (brick.brick, brick.address.0);
+    if brick.tablets == 0 {
+        return None;
+    }
+    if is_silent(brick) {
+        let since = brick
+            .heard_millis
+            .map_or("the coordinator's start".to_owned(), |millis| format!("{} s", millis / 1000));
+        let what = format!(
+            "brick {id} at {address} has not been heard for {since}; its {} tablets go on without it",
+            brick.tablets
+        );
+        return Some(finding(Grade::Degraded, what, "start it again on its directory"));
+    }
+    (brick.rebuilding > 0).then(|| {
+        let what = format!(
+            "brick {id} at {address}: {} of {} tablets do not vote yet",
+            brick.rebuilding, brick.tablets
+        );
+        finding(Grade::Recovering, what, "its log says for whom it waits, if it takes long")
+    })
 }
 
 fn of_recovery(report: &RecoveryReport) -> Finding {

@@ -4,8 +4,8 @@ use super::findings::{Finding, Grade, findings, verdict};
 use super::picture::Picture;
 use crate::commands::{recoveries, table};
 use ramhold_client::{
-    BackupStatus, CleaningStatus, ClearedReport, CopyingStatus, GoneReport, Label, LossReport, ProcessStatus,
-    ReadLeaseStatus, ResultsStatus, ScrubStatus, ServerEntry, ServerState, StreamStatus,
+    BackupStatus, BrickReport, CleaningStatus, ClearedReport, CopyingStatus, GoneReport, Label, LossReport,
+    ProcessStatus, ReadLeaseStatus, ResultsStatus, ScrubStatus, ServerEntry, ServerState, StreamStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -35,6 +35,7 @@ pub fn picture(picture: &Picture) -> Value {
         "outages": cluster.outages.iter().flatten().map(crate::commands::topology::links::outage_json).collect::<Vec<_>>(),
         "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),
         "servers": servers.collect::<Vec<_>>(),
+        "bricks": cluster.bricks.iter().map(brick).collect::<Vec<_>>(),
         "tables": picture.tables.iter().map(table::describe::summary_json).collect::<Vec<_>>(),
         "recoveries": cluster.recoveries.iter().map(recoveries::json::report_json).collect::<Vec<_>>(),
     })
@@ -42,6 +43,20 @@ pub fn picture(picture: &Picture) -> Value {
 
 fn finding(finding: &Finding) -> Value {
     json!({ "grade": finding.grade.name(), "what": finding.what, "do": finding.action })
+}
+
+fn brick(brick: &BrickReport) -> Value {
+    json!({
+        "id": brick.brick.raw(),
+        "address": brick.address.0.to_string(),
+        "labels": labels(&brick.labels),
+        "life": brick.life,
+        "heard_millis": brick.heard_millis,
+        "tablets": brick.tablets,
+        "tablets_without_vote": brick.rebuilding,
+        "log_bytes": brick.log_bytes,
+        "log_used_bytes": brick.used_bytes,
+    })
 }
 
 fn gone(gone: &GoneReport) -> Value {

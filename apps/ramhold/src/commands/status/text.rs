@@ -1,6 +1,6 @@
 //! The cluster's state for people: a verdict, remedies, and the servers, tables and recoveries in 80 columns.
 
-use super::findings::{Finding, Grade, findings, since_text, verdict};
+use super::findings::{self, Finding, Grade, findings, since_text, verdict};
 use super::picture::Picture;
 use crate::commands::recoveries::reports;
 use crate::commands::table::describe;
@@ -40,6 +40,10 @@ pub fn picture(picture: &Picture, breadth: Breadth, screen: Screen) -> String {
         Breadth::Narrow => servers(picture).fitted(WIDTH),
         Breadth::Wide => servers_wide(picture).text(),
     });
+    if !cluster.bricks.is_empty() {
+        text.push('\n');
+        text.push_str(&bricks(picture).fitted(WIDTH));
+    }
     if !picture.tables.is_empty() {
         text.push('\n');
         text.push_str(&describe::tables_columns(&picture.tables).fitted(WIDTH));
@@ -116,6 +120,27 @@ fn servers(picture: &Picture) -> Columns {
             dash(),
             dash(),
             hosts(gone.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()))),
+        ]);
+    }
+    columns
+}
+
+/// Bricks, as the coordinator hears them.
+fn bricks(picture: &Picture) -> Columns {
+    let mut columns = Columns::new(["brick", "address", "state", "memory", "tablets", "life", "host"]);
+    for brick in &picture.cluster.bricks {
+        columns.row([
+            brick.brick.to_string(),
+            brick.address.0.to_string(),
+            match () {
+                () if findings::is_silent(brick) => "silent".to_owned(),
+                () if brick.rebuilding > 0 => format!("{} without vote", brick.rebuilding),
+                () => "up".to_owned(),
+            },
+            percent(brick.used_bytes, brick.log_bytes),
+            brick.tablets.to_string(),
+            brick.life.to_string(),
+            hosts(brick.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()))),
         ]);
     }
     columns

@@ -44,7 +44,7 @@ pub struct Tally {
     /// Answers that were wrong when they came.
     pub violations: Vec<String>,
     pub sources: Vec<Source>,
-    /// What took long: when it was due, and the time that it took.
+    /// An operation that took long: when it was due, and the time that it took.
     pub slow: Vec<(Instant, Duration, &'static str)>,
 }
 

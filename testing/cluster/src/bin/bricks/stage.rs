@@ -1,4 +1,4 @@
-//! What is killed and stopped: bricks, or the servers of ordinary tables.
+//! The processes that are killed and stopped: bricks, or the servers of ordinary tables.
 
 use ramhold_client::{Client, Durability, TableId, TableOptions};
 use ramhold_cluster_tests::{Bricks, Cluster, Failure, Options, wait_for};
@@ -109,7 +109,7 @@ impl Stage {
         }
     }
 
-    /// What a member is called.
+    /// The name of a member.
     pub fn noun(&self) -> &'static str {
         match self {
             Stage::Bricks(_) => "brick",
