@@ -37,7 +37,7 @@ fn a_table_is_made_listed_described_and_dropped() {
     assert_eq!(described["tablets"][0]["state"], "serving");
     played.ramhold(&["put", "users", "a", "1"]).ok();
     let text = played.ramhold(&["table", "describe", "users"]).ok().text();
-    assert!(text.contains("s1/sh0") && text.contains(" 1 objects"), "{text}");
+    assert!(text.contains("s1/sh0") && text.contains(" 1 object"), "{text}");
     assert_eq!(played.ramhold(&["table", "drop", "users"]).ok().text(), "dropped table 'users' (t1)\n");
     let made = played.ramhold(&["table", "create", "by slots", "--slots"]).ok().text();
     assert_eq!(made, "table 'by slots' is t2: buffered, 3 replicas, by slots\n");

@@ -129,13 +129,12 @@ fn of_brick(brick: &BrickReport) -> Option<Finding> {
         return None;
     }
     if is_silent(brick) {
-        let since = brick
-            .heard_millis
-            .map_or("the coordinator's start".to_owned(), |millis| format!("{} s", millis / 1000));
-        let what = format!(
-            "brick {id} at {address} has not been heard for {since}; its {} tablets go on without it",
-            brick.tablets
-        );
+        let since = match brick.heard_millis {
+            None => "since the coordinator's start".to_owned(),
+            Some(millis) => format!("for {} s", millis / 1000),
+        };
+        let what =
+            format!("brick {id} at {address} has not been heard {since}; others go on with its tablets");
         return Some(finding(Grade::Degraded, what, "start it again on its directory"));
     }
     (brick.rebuilding > 0).then(|| {

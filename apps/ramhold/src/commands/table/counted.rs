@@ -28,6 +28,7 @@ impl Counted {
 
     pub fn text(self) -> String {
         match self {
+            Counted::All(1) => "1 object".to_owned(),
             Counted::All(objects) => format!("{objects} objects"),
             Counted::AtLeast(objects) => format!("at least {objects} objects"),
             Counted::Unknown => "unknown objects".to_owned(),

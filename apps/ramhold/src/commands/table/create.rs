@@ -64,9 +64,12 @@ impl Create {
         if let Some(quorum) = made.quorum
             && !global.json
         {
-            let tablets = described.quorum.as_ref().map_or(0, Vec::len);
+            let tablets = match described.quorum.as_ref().map_or(0, Vec::len) {
+                1 => "1 tablet".to_owned(),
+                count => format!("{count} tablets"),
+            };
             return output::print(&format!(
-                "table '{}' is {table}: {durability}, held by {}, {tablets} tablets{}\n",
+                "table '{}' is {table}: {durability}, held by {}, {tablets}{}\n",
                 self.name,
                 quorum::numbers(quorum),
                 by_slots(made),

@@ -35,6 +35,14 @@ fn suffix_text(tablet: &BrickTablet) -> String {
     }
 }
 
+fn of_key(bricks: u8) -> String {
+    match bricks {
+        0 => "none of a key's bricks".to_owned(),
+        1 => "one of a key's bricks".to_owned(),
+        count => format!("{count} of a key's bricks"),
+    }
+}
+
 pub fn description_text(
     table: &TableDescription,
     quorum: QuorumOptions,
@@ -44,22 +52,30 @@ pub fn description_text(
     let spare = quorum.bricks - quorum.write.max(quorum.read);
     let synced = table.options.durability == Durability::Synced;
     let power = if synced {
-        "a power cut of all of them".to_owned()
+        "a power cut of all".to_owned()
     } else {
-        format!("a power cut of {} of a key's bricks", quorum.bricks - quorum.read)
+        format!("a power cut of {}", of_key(quorum.bricks - quorum.read))
+    };
+    let stands = match spare {
+        0 => "writes wait while one of a key's bricks is away".to_owned(),
+        1 => "reads and writes go on while one of a key's bricks is away".to_owned(),
+        spare => format!("reads and writes go on while {spare} of a key's bricks are away"),
     };
     let mut text = format!(
-        "table '{}' ({}): {}, held by {}, {} tablets{}\n\
+        "table '{}' ({}): {}, held by {}, {}{}\n\
          holds        {}\n\
          promises     each key is linearizable; no conditions, increments or transactions\n\
-         stands       reads and writes go on while {spare} of a key's bricks are away\n\
-         survives     the kill of all bricks at once, and {power}\n\
+         stands       {stands}\n\
+         survives     the kill of all bricks, and {power}\n\
          costs        {}x DRAM, {}x disk\n",
         output::bytes_for_eyes(table.name.as_bytes()),
         table.table,
         table.options.durability.name(),
         numbers(quorum),
-        tablets.len(),
+        match tablets.len() {
+            1 => "1 tablet".to_owned(),
+            count => format!("{count} tablets"),
+        },
         by_slots(&table.options),
         objects.text(),
         quorum.bricks,
