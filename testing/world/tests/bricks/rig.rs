@@ -270,9 +270,21 @@ impl Rig {
 
     /// The newest stamp of each key in a brick.
     pub fn stamps(&self, host: usize) -> Vec<Option<Stamp>> {
+        self.newest(host, |_| true)
+    }
+
+    /// The stamps of the keys that have a value in a brick.
+    pub fn stamps_of_values(&self, host: usize) -> Vec<Option<Stamp>> {
+        self.newest(host, |has_value| has_value)
+    }
+
+    fn newest(&self, host: usize, counts: impl Fn(bool) -> bool) -> Vec<Option<Stamp>> {
         let log = self.hosts[host].node.as_ref().unwrap().brick.log().unwrap();
         let hasher = PlacementHasher::new(PlacementSeed(5));
-        let newest = |key: Vec<u8>| log.newest(TABLE, hasher.hash(&key), &key).unwrap().map(|it| it.stamp);
+        let newest = |key: Vec<u8>| {
+            let newest = log.newest(TABLE, hasher.hash(&key), &key).unwrap();
+            newest.filter(|it| counts(it.value.is_some())).map(|it| it.stamp)
+        };
         (0..self.setting.keys).map(|key| newest(key_of(key))).collect()
     }
 
