@@ -5,7 +5,7 @@
 use super::arguments::{PollMode, Server};
 use super::buffers::{self, BufferPlace};
 use super::device::{self, Kind};
-use super::start::{FRAMES_GROW_BY, NEEDED_INTERVAL, PORT_ATTEMPT_COUNT, settle};
+use super::start::{FRAMES_GROW_BY, NEEDED_INTERVAL, PORT_ATTEMPT_COUNT, coordinator_for, settle};
 use crate::admin::Admin;
 use crate::failure::Failure;
 use crate::memory::{MemoryPlan, PLACE_BYTES, check_available};
@@ -15,7 +15,6 @@ use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::limits::{LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
 use ramhold_base::processor;
-use ramhold_client::parse_addresses;
 use ramhold_log::Geometry;
 use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig};
 use ramhold_runtime::{
@@ -69,17 +68,7 @@ impl PreparedBrick {
                 "a brick has at most {LABEL_COUNT_MAX} labels; give fewer --label"
             )));
         }
-        if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
-            let text = format!(
-                "others cannot reach {}; give an address at which they can with --advertise",
-                arguments.bind
-            );
-            return Err(Failure::usage(text));
-        }
-        let coordinator = *parse_addresses(arguments.coordinator.as_deref().expect("the parser requires it"))
-            .map_err(|error| Failure::from(error).about("--coordinator"))?
-            .first()
-            .expect("a list of addresses is not empty");
+        let coordinator = coordinator_for(arguments)?;
         raise_file_limit();
 
         let dir = device::make_dir(arguments.dir())?;

@@ -69,17 +69,7 @@ impl Prepared {
                 "--link {name}={first}: this is the server's first address; a link is in a further network"
             )));
         }
-        if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
-            let text = format!(
-                "others cannot reach {}; give an address at which they can with --advertise",
-                arguments.bind
-            );
-            return Err(Failure::usage(text));
-        }
-        let coordinator = *parse_addresses(arguments.coordinator.as_deref().expect("the parser requires it"))
-            .map_err(|error| Failure::from(error).about("--coordinator"))?
-            .first()
-            .expect("a list of addresses is not empty");
+        let coordinator = coordinator_for(arguments)?;
         raise_file_limit();
 
         let dir = device::make_dir(arguments.dir())?;
@@ -283,6 +273,20 @@ fn check_links(links: &[(String, SocketAddr)]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The coordinator's address. Refuses when others could not reach this process.
+pub fn coordinator_for(arguments: &Server) -> Result<SocketAddr, Failure> {
+    if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
+        let text = format!(
+            "others cannot reach {}; give an address at which they can with --advertise",
+            arguments.bind
+        );
+        return Err(Failure::usage(text));
+    }
+    let named = arguments.coordinator.as_deref().expect("the parser requires it");
+    let addresses = parse_addresses(named).map_err(|error| Failure::from(error).about("--coordinator"))?;
+    Ok(*addresses.first().expect("a list of addresses is not empty"))
 }
 
 /// An address with a port: the given one, or one that is free now.

@@ -21,7 +21,7 @@ const ROUNDS: usize = 3;
 #[derive(Default)]
 struct Measured {
     times: Times,
-    /// Of the bricks or servers, and of the client.
+    /// The bricks' or servers' own, and the client's.
     process_cpu: Duration,
     client_cpu: Duration,
     lasted: Duration,
