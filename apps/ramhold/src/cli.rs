@@ -4,8 +4,8 @@
 //! Nothing but `main` imports this file.
 
 use crate::commands::{
-    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator,
-    coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
+    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, brick::BrickCommand,
+    coordinator, coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
     object::Delete, object::Get, object::Increment, object::Put, plan::Plan, recoveries::Recoveries,
     resume::Resume, scan::Export, scan::Scan, server, server::Server, status::Status, stop, stop::Stop,
     table::Table, topology::TopologyCommand, verify::Verify,
@@ -96,6 +96,7 @@ pub enum Command {
     Status(Status),
     Recoveries(Recoveries),
     Topology(TopologyCommand),
+    Brick(BrickCommand),
     AcceptLoss(AcceptLoss),
     AcknowledgeLoss(AcknowledgeLoss),
     Plan(Box<Plan>),
@@ -126,6 +127,7 @@ impl Cli {
             Command::Status(status) => status.run(&global),
             Command::Recoveries(recoveries) => recoveries.run(&global),
             Command::Topology(topology) => topology.run(&global),
+            Command::Brick(brick) => brick.run(&global),
             Command::AcceptLoss(accept) => accept.run(&global),
             Command::AcknowledgeLoss(acknowledge) => acknowledge.run(&global),
             Command::Plan(plan) => plan.run(&global),

@@ -3,6 +3,7 @@
 pub mod accept_loss;
 pub mod acknowledge_loss;
 pub mod bench;
+pub mod brick;
 pub mod coordinator;
 pub mod demo;
 pub mod dev;

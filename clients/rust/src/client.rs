@@ -10,6 +10,7 @@ use ramhold_client_core::{
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_wire::copies::{StatePart, StatePosition};
+use ramhold_wire::quorum::{BrickReplace, BrickReplaced};
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
 use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
@@ -389,6 +390,15 @@ impl Client {
     pub fn forget_server(&mut self, server: ServerId) -> Result<(), Error> {
         match self.complete(Operation::ForgetServer { server })? {
             Reply::ServerForgotten => Ok(()),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Gives a brick's place in all its tablets to another one, or takes its data for lost: for a brick that does not come
+    /// back. `BrickReplaced::obstacle` says why nothing was changed.
+    pub fn replace_brick(&mut self, message: BrickReplace) -> Result<BrickReplaced, Error> {
+        match self.complete(Operation::ReplaceBrick(message))? {
+            Reply::BrickReplaced(replaced) => Ok(replaced),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -81,7 +81,10 @@ pub use ramhold_client_core::{
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
-pub use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
+pub use ramhold_wire::quorum::{
+    BrickPlace, BrickReplace, BrickReplaced, BrickTablet, Obstacle, ObstacleKind, QuorumOptions,
+    WriteProtocol,
+};
 pub use ramhold_wire::status::{
     AwayReport, BackupReport, BackupStatus, BrickReport, CleaningStatus, ClearedReport, ClusterStatus,
     CopyingStatus, GoneReport, LossAccepted, LossReport, PartReport, Pong, ProcessStatus, ReadLeaseStatus,

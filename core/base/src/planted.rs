@@ -286,6 +286,14 @@ defects! {
     QuorumCopyEndsOriginal;
     /// Both of two processes with one number of a life are heard.
     QuorumTwinsHeard;
+    /// A brick that joins a tablet again votes with what it had before.
+    QuorumJoinedVotes;
+    /// A brick that joins a tablet reads before enough others have the new epoch.
+    QuorumJoinedUnwitnessed;
+    /// Bricks that have forgotten something wait for one that has joined later.
+    QuorumJoinedAwaited;
+    /// A tablet that comes back votes while segments hold its records of before.
+    QuorumStaleStays;
     /// A session says that a value has ended, and no brick knows of it.
     QuorumExpiryNotCommitted;
     /// A value that has ended is overwritten at the present time, and not in its own place.

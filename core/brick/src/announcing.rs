@@ -7,21 +7,24 @@
 //! that it heard first; the other one ends. A higher life at another address counts only when the life before it has been
 //! silent for a while: the copy of a directory does not end the brick that still runs on the original.
 //!
-//! Not here: what is announced of tablets; missed announcements restart nobody yet. Protocol: docs/protocols/quorum.md,
-//! rules 3, 10. Source: DSTORE04 5.1. Catalogue: I4.
+//! An announcement also spreads changes of tablets, until both have the same.
+//!
+//! Not here: which changes count (`changes`); missed announcements restart nobody yet. Protocol: docs/protocols/quorum.md,
+//! rules 3, 10, 18, 53. Source: DSTORE04 5.1. Catalogue: I4.
 
 use crate::Brick;
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
 use crate::siblings::Waiting;
-use crate::state::{BrickState, LifeState, TabletState};
+use crate::state::{BrickState, LifeState, TableState, TabletState};
 use crate::tables::number;
+use ramhold_base::hash::index_hash;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Level, Peer, ServerId, Status};
+use ramhold_base::{Effects, Instant, KeyHash, Level, Peer, ServerId, Status};
 use ramhold_quorum::Life;
-use ramhold_wire::bricks::{Announce, Announced};
+use ramhold_wire::bricks::{Announce, Announced, Shared};
 use ramhold_wire::control::Address;
-use ramhold_wire::quorum::BrickPlace;
+use ramhold_wire::quorum::{BrickPlace, BrickTablet};
 use ramhold_wire::{Header, Step, decode, request};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -37,15 +40,30 @@ const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a life must have been silent before a later one at another address counts.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Whether a brick is one of the others of a tablet.
-pub(crate) fn is_sibling(tablet: &TabletState, brick: ServerId) -> bool {
-    tablet.siblings.iter().any(|sibling| sibling.brick == brick)
-}
-
 /// Where a sibling listens, as the state knows.
 fn address_of(state: &BrickState, brick: ServerId) -> Option<SocketAddr> {
     let mut siblings = state.tablets.iter().flat_map(|tablet| &tablet.siblings);
     siblings.find(|sibling| sibling.brick == brick).map(|sibling| sibling.address.0)
+}
+
+/// Names the ranges and epochs of the tablets that this brick shares with another one; 0: they share none.
+pub(crate) fn fingerprint(state: &BrickState, other: ServerId) -> u64 {
+    let shared = state.tablets.iter().filter(|tablet| tablet.is_shared_with(other));
+    let print = |tablet: &TabletState| {
+        let TabletState { table, first, last, epoch, .. } = tablet;
+        index_hash(*epoch, *table, KeyHash(index_hash(first.0, *table, *last)))
+    };
+    // In any order.
+    shared.map(print).fold(0, u64::wrapping_add)
+}
+
+/// The tablets that this brick shares with another one, and their tables.
+fn shared(state: &BrickState, other: ServerId, here: BrickPlace) -> Shared {
+    let tablets = state.tablets.iter().filter(|tablet| tablet.is_shared_with(other));
+    let tablets: Vec<BrickTablet> = tablets.map(|tablet| tablet.whole(here)).collect();
+    let is_named = |table: &&TableState| tablets.iter().any(|tablet| tablet.table == table.table);
+    let tables = state.tables.iter().filter(is_named).map(TableState::description).collect();
+    Shared { tables, tablets }
 }
 
 /// Enters a sibling's address wherever it stands.
@@ -77,9 +95,13 @@ impl Brick {
         self.siblings.announced_at = step.now;
         self.complain(step);
         let Some(state) = self.state_file.durable() else { return };
-        let message = Announce { life: state.life, mark: state.mark, address: self.config.address };
+        let here = BrickPlace { brick: state.brick, address: self.config.address };
         for sibling in self.siblings() {
             let Some(address) = self.address(sibling) else { continue };
+            let is_agreed = self.siblings.agreed.get(&sibling) == Some(&fingerprint(state, sibling));
+            let shared = (!is_agreed).then(|| shared(state, sibling, here));
+            let message =
+                Announce { life: state.life, mark: state.mark, address: self.config.address, shared };
             let until = step.now + ANNOUNCE_INTERVAL * 4;
             let rpc = self.calls.open(address, step.now, until, Context::Announce(sibling));
             request(step.effects, Peer::Addr(address), &step.view.to_server(sibling), rpc, &message);
@@ -120,6 +142,9 @@ impl Brick {
 
     pub(crate) fn on_announce(&mut self, step: &mut Step<'_>, announce: &Announce, asker: Asker) {
         let life = (announce.life, announce.mark);
+        if let Some(shared) = &announce.shared {
+            self.hear_shared(asker.brick, shared, step.effects);
+        }
         let checked = self.hear_life(step, asker.brick, life, Some(announce.address));
         if checked.is_ok() && !self.clock.has_told(asker.brick) {
             // It may not have known its tablet when it was last announced to.
@@ -139,7 +164,7 @@ impl Brick {
     ) -> Result<(), Refusal> {
         let state = self.state_file.newest().filter(|_| self.phase == Phase::Serving);
         let state = state.ok_or(Refusal::NotReady)?;
-        if !state.tablets.iter().any(|tablet| is_sibling(tablet, brick)) {
+        if !state.tablets.iter().any(|tablet| tablet.is_shared_with(brick)) {
             return Err(Refusal::NotSibling);
         }
         let known = state.lives.iter().find(|known| known.brick == brick);
@@ -183,6 +208,7 @@ impl Brick {
         if let (Status::Ok, Ok(told)) = (header.status(), decode::<Announced>(body)) {
             self.clock.hear(step.now, sibling, told.clock);
             self.siblings.answered.insert(sibling, step.now);
+            self.siblings.agreed.insert(sibling, told.shared);
         }
     }
 

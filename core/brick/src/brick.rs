@@ -33,6 +33,7 @@ use ramhold_replication::{Event, Replicator};
 use ramhold_shard::{CleaningCounters, LogSegments};
 use ramhold_wire::membership::{Durability, ReplicaName, ReplicaRead};
 use ramhold_wire::{CallRole, Calls, Gone, Header, Step, View, decode, request};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -378,8 +379,19 @@ impl Brick {
             _ => return self.start.ask_again(step.now),
         };
         let Brick { start, store: Some(store), tables, .. } = self else { return };
-        let hash_of = |table, key: &[u8]| tables.held_hash(table, key);
+        let not_held = RefCell::new(BTreeSet::new());
+        let hash_of = |table, key: &[u8]| {
+            let hash = tables.held_hash(table, key);
+            if hash.is_none() {
+                not_held.borrow_mut().insert(table);
+            }
+            hash
+        };
+        let segment = start.asked();
         start.on_read(bytes, store, step.view.me, &hash_of, step.effects);
+        for table in not_held.into_inner() {
+            segment.into_iter().for_each(|segment| store.stale.found(table, segment));
+        }
     }
 
     /// Nothing will answer these calls any more.

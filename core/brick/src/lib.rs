@@ -19,13 +19,14 @@
 //! - a tablet of which something may be missing neither answers nor stores;
 //! - everything that was found at the start is on the device before the first answer.
 //!
-//! Not built yet: changes of a tablet's bricks.
+//! Not built yet: split and coalesce of tablets.
 //! Not here: the rules of the register (core/quorum), frames and buffers (core/backup).
 //! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I6.
 
 mod announcing;
 mod asking;
 mod brick;
+mod changes;
 mod cleaning;
 mod clock;
 mod config;
@@ -39,6 +40,7 @@ mod replica;
 mod requests;
 mod scanning;
 mod siblings;
+mod stale;
 mod start;
 mod state;
 mod state_file;

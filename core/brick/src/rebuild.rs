@@ -1,10 +1,12 @@
-//! The rebuilding of a tablet of which this brick may have forgotten something (docs/protocols/quorum.md, rules 10, 16).
+//! The rebuilding of a tablet of which this brick may have forgotten something (docs/protocols/quorum.md, rules 10, 16, 51).
 //!
 //! All siblings are asked for the stamps of their keys, in the order of walks, which is the same in all bricks. A stretch
 //! that enough of them have told is decided key by key:
 //! - from R siblings that vote: the newest of what they have. This brick's own counts only if it is the same;
-//! - from all siblings, whether they vote or not: the newest of what is left, this brick's own included. Something that
-//!   was acknowledged may then be lost, and the operator is told.
+//! - from all siblings that have not joined later, whether they vote or not: the newest of what is left, this brick's own
+//!   included. Something that was acknowledged may then be lost, and the operator is told.
+//!
+//! A brick that has joined by a change of the tablet waits until enough siblings have the new epoch.
 //!
 //! ```text
 //!   stamps of siblings ─┐              ┌─ keep    the same stamp
@@ -23,13 +25,13 @@
 use crate::Value;
 use crate::pages::{first_keys, walk};
 use crate::question::Key;
-use crate::state::TabletState;
+use crate::state::{SiblingState, TabletState};
 use crate::store::Store;
 use crate::tables::{Tables, number};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Position, ServerId, Stamp, StreamId};
 use ramhold_log::{AppendRefusal, HashRange, Purpose, QuorumRecord};
-use ramhold_quorum::{REBUILT_BOUND, Rebuild};
+use ramhold_quorum::{REBUILT_BOUND, Rebuild, Thresholds};
 use ramhold_replication::FlushWish;
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{PageKey, PageRecord, PageWanted, TabletPage, TabletPageTold};
@@ -95,8 +97,19 @@ struct Stretch {
     values: BTreeMap<Key, Option<Value>>,
 }
 
+/// The numbers of siblings of which a brick needs the stamps, and the new epoch.
+fn needed(thresholds: Thresholds) -> (usize, usize) {
+    let others = thresholds.bricks() - 1;
+    // With all bricks in every quorum, the one that refused a write may be alone with its reason.
+    let is_all = thresholds.write() == thresholds.bricks();
+    let reads = if is_all { thresholds.read() } else { thresholds.read().min(others) };
+    (reads, thresholds.refusals().min(others))
+}
+
 #[derive(Debug)]
 enum Phase {
+    /// Siblings are being asked whether they have the epoch in which this brick joined.
+    Joining,
     /// The stamps of a stretch from here on are being told.
     Asking {
         from: u64,
@@ -118,7 +131,12 @@ pub(crate) struct Rebuilding {
     stream: StreamId,
     epoch: u64,
     siblings: Vec<ServerId>,
+    /// The siblings that may have something that this brick lacks.
+    older: Vec<ServerId>,
+    /// So many siblings that vote are enough.
     reads: usize,
+    /// So many siblings must have the epoch on their devices before any is read.
+    witnesses: usize,
     phase: Phase,
     pages: BTreeMap<ServerId, TabletPageTold>,
     asked: BTreeMap<ServerId, Asked>,
@@ -130,14 +148,22 @@ pub(crate) struct Rebuilding {
 
 impl Rebuilding {
     /// `number`: no question of an earlier rebuilding had it or a higher one.
-    pub fn new(tablet: &TabletState, stream: StreamId, reads: usize, number: u64) -> Rebuilding {
+    pub fn new(tablet: &TabletState, stream: StreamId, thresholds: Thresholds, number: u64) -> Rebuilding {
+        let siblings: Vec<ServerId> = tablet.siblings.iter().map(|sibling| sibling.brick).collect();
+        let is_older =
+            |sibling: &&SiblingState| sibling.joined <= tablet.joined || planted(Defect::QuorumJoinedAwaited);
+        let older = tablet.siblings.iter().filter(is_older).map(|sibling| sibling.brick).collect();
+        let (reads, witnesses) = needed(thresholds);
+        let has_joined = tablet.joined > 1 && !planted(Defect::QuorumJoinedUnwitnessed);
         Rebuilding {
             range: tablet.range(),
             stream,
             epoch: tablet.epoch,
-            siblings: tablet.siblings.iter().map(|sibling| sibling.brick).collect(),
+            siblings,
+            older,
             reads,
-            phase: Phase::Asking { from: 0 },
+            witnesses,
+            phase: if has_joined { Phase::Joining } else { Phase::Asking { from: 0 } },
             pages: BTreeMap::new(),
             asked: BTreeMap::new(),
             number,
@@ -163,6 +189,15 @@ impl Rebuilding {
             return;
         };
         match &mut self.phase {
+            Phase::Joining => {
+                self.pages.insert(from, page);
+                if self.pages.len() >= self.witnesses {
+                    // What was read before does not count.
+                    self.phase = Phase::Asking { from: 0 };
+                    self.pages.clear();
+                    self.asked.clear();
+                }
+            }
             Phase::Asking { .. } if !asked.is_for_values => _ = self.pages.insert(from, page),
             Phase::Fetching { stretch, .. } if asked.is_for_values => {
                 if !stretch.take(page) {
@@ -202,6 +237,10 @@ impl Rebuilding {
         }
         loop {
             match &mut self.phase {
+                Phase::Joining => {
+                    self.ask_stamps(step, 0, me, calls);
+                    return Outcome::Working;
+                }
                 Phase::Asking { from } => {
                     let from = *from;
                     let Some(stretch) = self.decide(store, tables, from) else {
@@ -278,7 +317,7 @@ impl Rebuilding {
         let is_by_quorum = voting.len() >= self.reads;
         let told: Vec<ServerId> = if is_by_quorum {
             voting
-        } else if self.pages.len() == self.siblings.len() {
+        } else if self.older.iter().all(|sibling| self.pages.contains_key(sibling)) {
             self.pages.keys().copied().collect()
         } else {
             return None;
@@ -380,6 +419,10 @@ impl Rebuilding {
             // Stamps that this brick stored and does not know may have been as far ahead as a repair may be.
             let bound = me.time.saturating_add(REBUILT_BOUND.as_micros() as u64);
             store.forget(if planted(Defect::QuorumRebuiltRefuses) { 0 } else { bound });
+            let stale = store.stale.of(self.range.table, &store.shard.log);
+            if !planted(Defect::QuorumStaleStays) {
+                store.shard.cleaning.must_leave.extend(stale);
+            }
             match store.roll(step, tables, self.stream) {
                 Some(_) => *head = Some(store.shard.log.head_end(self.stream)),
                 None => self.wait(step.now),

@@ -33,6 +33,8 @@ pub(crate) struct Siblings {
     pub heard: BTreeMap<ServerId, Instant>,
     /// When each sibling last answered an announcement.
     pub answered: BTreeMap<ServerId, Instant>,
+    /// The fingerprint that each sibling told last of the tablets that it shares with this brick.
+    pub agreed: BTreeMap<ServerId, u64>,
     /// Since when tablets do not vote, and when that is said next.
     pub silent_since: Option<Instant>,
     pub complain_at: Instant,

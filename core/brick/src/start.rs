@@ -123,6 +123,11 @@ impl Start {
             && self.streams.values().all(|stream| stream.named.as_ref().is_some_and(VecDeque::is_empty))
     }
 
+    /// The segment that is being read.
+    pub fn asked(&self) -> Option<SegmentId> {
+        self.asked.map(|wanted| wanted.segment)
+    }
+
     /// The segment that is being read. Its answer is lost: it is asked for again.
     pub fn ask_again(&mut self, now: Instant) {
         (self.asked, self.retry_at) = (None, now + RETRY_PAUSE);

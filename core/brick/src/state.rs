@@ -16,7 +16,7 @@ use ramhold_quorum::{NotAQuorum, Thresholds};
 use ramhold_wire::bricks::BrickTable;
 use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::quorum::{BrickTablet, WriteProtocol};
+use ramhold_wire::quorum::{BrickPlace, BrickTablet, Joined, QuorumOptions, WriteProtocol};
 
 /// The bytes of one copy of the state, with its header.
 pub(crate) const COPY_BYTES: usize = 512 * 1024;
@@ -102,9 +102,13 @@ pub struct TabletState {
     /// The other bricks of the tablet.
     #[n(4)]
     pub siblings: Vec<SiblingState>,
-    /// False: this brick has forgotten something of the tablet, and is not rebuilt yet.
+    /// False: this brick has forgotten something of the tablet, or has joined, and is not rebuilt yet.
     #[n(5)]
     pub votes: bool,
+    /// The epoch in which this brick joined; 1: it was there from the beginning.
+    #[n(6)]
+    #[cbor(default)]
+    pub joined: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -113,6 +117,10 @@ pub struct SiblingState {
     pub brick: ServerId,
     #[n(1)]
     pub address: Address,
+    /// As `TabletState::joined`.
+    #[n(2)]
+    #[cbor(default)]
+    pub joined: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -161,6 +169,23 @@ impl TableState {
         }
     }
 
+    /// The table as an assignment describes it.
+    pub fn description(&self) -> BrickTable {
+        BrickTable {
+            table: self.table,
+            name: self.name.clone(),
+            seed: self.seed,
+            slots: self.slots,
+            durability: self.durability,
+            quorum: QuorumOptions {
+                bricks: self.bricks,
+                write: self.write_quorum,
+                read: self.read_quorum,
+                protocol: self.protocol,
+            },
+        }
+    }
+
     pub fn placement(&self) -> Placement {
         Placement { seed: self.seed, slots: self.slots }
     }
@@ -171,17 +196,41 @@ impl TableState {
 }
 
 impl TabletState {
-    /// A tablet that was just assigned to this brick. Nobody has written to it here.
-    pub fn of(tablet: &BrickTablet, me: ServerId) -> TabletState {
+    /// A tablet as it was told to this brick.
+    pub fn of(tablet: &BrickTablet, me: ServerId, votes: bool) -> TabletState {
         let others = tablet.bricks.iter().filter(|place| place.brick != me);
+        let sibling = |it: &BrickPlace| SiblingState {
+            brick: it.brick,
+            address: it.address,
+            joined: tablet.joined(it.brick),
+        };
         TabletState {
             table: tablet.table,
             first: tablet.first,
             last: tablet.last,
             epoch: tablet.epoch,
-            siblings: others.map(|it| SiblingState { brick: it.brick, address: it.address }).collect(),
-            votes: true,
+            siblings: others.map(sibling).collect(),
+            votes,
+            joined: tablet.joined(me),
         }
+    }
+
+    /// The tablet with all its bricks, of which this one is `here`.
+    pub fn whole(&self, here: BrickPlace) -> BrickTablet {
+        let TabletState { table, first, last, epoch, .. } = *self;
+        let others = self.siblings.iter().map(|it| BrickPlace { brick: it.brick, address: it.address });
+        let mut bricks: Vec<BrickPlace> = others.chain([here]).collect();
+        bricks.sort_unstable();
+        let since = self.siblings.iter().map(|it| (it.brick, it.joined)).chain([(here.brick, self.joined)]);
+        let joined = since.filter(|(_, epoch)| *epoch > 1);
+        let mut joined: Vec<Joined> = joined.map(|(brick, epoch)| Joined { brick, epoch }).collect();
+        joined.sort_unstable();
+        BrickTablet { table, first, last, epoch, bricks, joined }
+    }
+
+    /// Whether a brick is one of the others of this tablet.
+    pub fn is_shared_with(&self, brick: ServerId) -> bool {
+        self.siblings.iter().any(|sibling| sibling.brick == brick)
     }
 
     pub fn range(&self) -> HashRange {
@@ -358,8 +407,11 @@ mod tests {
                 durability: Durability::Synced,
                 protocol: WriteProtocol::TwoPhase,
             });
-            let sibling =
-                |at: u32| SiblingState { brick: ServerId(u64::MAX - u64::from(6 * number + at)), address };
+            let sibling = |at: u32| SiblingState {
+                brick: ServerId(u64::MAX - u64::from(6 * number + at)),
+                address,
+                joined: u64::MAX,
+            };
             state.tablets.push(TabletState {
                 table,
                 first: KeyHash(u64::MAX - 1),
@@ -367,6 +419,7 @@ mod tests {
                 epoch: u64::MAX,
                 siblings: (0..6).map(sibling).collect(),
                 votes: true,
+                joined: u64::MAX,
             });
         }
         assert!(state.fits_with_lives());

@@ -13,6 +13,7 @@
 use crate::FoundReplica;
 use crate::graves::Graves;
 use crate::question::Key;
+use crate::stale::Stale;
 use crate::state::{BrickState, StreamState};
 use crate::tables::Tables;
 use crate::{BrickConfig, Value};
@@ -37,6 +38,7 @@ pub(crate) struct Store {
     ticket_last: u64,
     applied_count_max: usize,
     pub graves: Graves,
+    pub stale: Stale,
     /// Up to these ends somebody waits for the device.
     wanted: Vec<FlushWish>,
     /// Replicas of streams that were not whole and that no head names. They stay until everything is rebuilt.
@@ -86,6 +88,7 @@ impl Store {
             ticket_last: 0,
             applied_count_max: config.applied_count_max,
             graves: Graves::default(),
+            stale: Stale::default(),
             wanted: Vec::new(),
             left_over: Vec::new(),
         };

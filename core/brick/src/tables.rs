@@ -1,6 +1,6 @@
 //! The tables and tablets of a brick, with the register of each tablet.
 //!
-//! Not here: their durable description (`state`), changes of a tablet's bricks. Catalogue: I1.
+//! Not here: their durable description (`state`), how it changes (`changes`). Catalogue: I1.
 
 use crate::Value;
 use crate::question::{Asker, Key};
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A tablet of this brick.
 pub(crate) struct Tablet {
     pub range: HashRange,
+    epoch: u64,
     pub stream: StreamId,
     pub siblings: Vec<ServerId>,
     pub register: Register<Key, Value, Asker>,
@@ -33,6 +34,30 @@ fn place(range: HashRange) -> Place {
     (range.table, range.first, range.last)
 }
 
+/// What has come with a state: ranges of tablets.
+#[derive(Debug, Default)]
+pub(crate) struct Entered {
+    pub new: Vec<HashRange>,
+    /// They have other bricks than before.
+    pub changed: Vec<HashRange>,
+}
+
+fn siblings_of(tablet: &TabletState) -> Vec<ServerId> {
+    tablet.siblings.iter().map(|sibling| sibling.brick).collect()
+}
+
+fn lives_of(state: &BrickState, tablet: &TabletState) -> BTreeMap<BrickId, Life> {
+    let life = |brick| state.lives.iter().find(|known| known.brick == brick).map_or(0, |known| known.life);
+    tablet.siblings.iter().map(|it| (number(it.brick), Life(life(it.brick)))).collect()
+}
+
+fn register_of(state: &BrickState, tablet: &TabletState) -> Register<Key, Value, Asker> {
+    let mut register = Register::new(number(state.brick), Life(state.life - 1), tablet.epoch);
+    register.change(tablet.epoch, lives_of(state, tablet));
+    register.begin_life(!tablet.votes);
+    register
+}
+
 /// A brick's number in the register.
 pub(crate) fn number(brick: ServerId) -> BrickId {
     BrickId(brick.raw())
@@ -46,11 +71,12 @@ impl Tables {
         tables
     }
 
-    /// Removes the tablets that are not in a state any more. Returns their ranges. Their keys can still be hashed.
-    pub fn leave(&mut self, state: &BrickState) -> Vec<HashRange> {
+    /// Removes the tablets that are not in a state any more. Returns their ranges and streams. Their keys can still be
+    /// hashed.
+    pub fn leave(&mut self, state: &BrickState) -> Vec<(HashRange, StreamId)> {
         let here: BTreeSet<Place> = state.tablets.iter().map(|tablet| place(tablet.range())).collect();
         let is_gone = |known: &mut Tablet| !here.contains(&place(known.range));
-        self.tablets.extract_if(.., is_gone).map(|tablet| tablet.range).collect()
+        self.tablets.extract_if(.., is_gone).map(|tablet| (tablet.range, tablet.stream)).collect()
     }
 
     /// No key of the table has to be hashed any more, unless it has tablets here.
@@ -60,16 +86,28 @@ impl Tables {
         }
     }
 
-    /// Enters the tablets of a state that are not here yet. Returns their ranges.
-    pub fn enter(&mut self, state: &BrickState) -> Vec<HashRange> {
+    /// Enters the tablets of a state that are not here yet, and those whose bricks have changed.
+    pub fn enter(&mut self, state: &BrickState) -> Entered {
         for table in &state.tables {
             self.hashers.entry(table.table).or_insert_with(|| PlacementHasher::new(table.placement()));
         }
-        let here: BTreeSet<Place> = self.tablets.iter().map(|known| place(known.range)).collect();
-        let is_new = |tablet: &&TabletState| !here.contains(&place(tablet.range()));
-        let new: Vec<&TabletState> = state.tablets.iter().filter(is_new).collect();
-        new.iter().for_each(|tablet| self.add(state, tablet));
-        new.iter().map(|tablet| tablet.range()).collect()
+        let here: BTreeMap<Place, u64> =
+            self.tablets.iter().map(|known| (place(known.range), known.epoch)).collect();
+        let mut entered = Entered::default();
+        for tablet in &state.tablets {
+            match here.get(&place(tablet.range())) {
+                None => {
+                    self.add(state, tablet);
+                    entered.new.push(tablet.range());
+                }
+                Some(epoch) if *epoch < tablet.epoch => {
+                    self.change(state, tablet);
+                    entered.changed.push(tablet.range());
+                }
+                Some(_) => {}
+            }
+        }
+        entered
     }
 
     fn add(&mut self, state: &BrickState, tablet: &TabletState) {
@@ -77,15 +115,21 @@ impl Tables {
         let durability = table.expect("a tablet has a table").durability;
         let stream = state.streams.iter().find(|stream| stream.durability == durability);
         let stream = stream.expect("a durability of a table has a stream").stream;
-        let life = Life(state.life - 1);
-        let mut register = Register::new(number(state.brick), life, tablet.epoch);
-        for sibling in &tablet.siblings {
-            let known = state.lives.iter().find(|life| life.brick == sibling.brick);
-            register.hear_of(number(sibling.brick), Life(known.map_or(0, |known| known.life)));
+        let register = register_of(state, tablet);
+        let (range, epoch, siblings) = (tablet.range(), tablet.epoch, siblings_of(tablet));
+        self.tablets.push(Tablet { range, epoch, stream, siblings, register });
+    }
+
+    /// A tablet has other bricks. If this one has joined again, it does not vote any more.
+    fn change(&mut self, state: &BrickState, tablet: &TabletState) {
+        let range = tablet.range();
+        let Some(known) = self.tablets.iter_mut().find(|known| known.range == range) else { return };
+        (known.epoch, known.siblings) = (tablet.epoch, siblings_of(tablet));
+        if known.register.votes() && !tablet.votes {
+            known.register = register_of(state, tablet);
+        } else {
+            known.register.change(tablet.epoch, lives_of(state, tablet));
         }
-        register.begin_life(!tablet.votes);
-        let siblings = tablet.siblings.iter().map(|sibling| sibling.brick).collect();
-        self.tablets.push(Tablet { range: tablet.range(), stream, siblings, register });
     }
 
     pub fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
@@ -113,6 +157,11 @@ impl Tables {
 
     pub fn stream(&self, range: HashRange) -> Option<StreamId> {
         self.exact(range).map(|tablet| tablet.stream)
+    }
+
+    /// The epoch under which a tablet is answered.
+    pub fn epoch(&self, range: HashRange) -> Option<u64> {
+        self.exact(range).map(|tablet| tablet.epoch)
     }
 
     pub fn siblings(&self, range: HashRange) -> Option<&[ServerId]> {

@@ -8,16 +8,17 @@
 //! Not here: which brick gets which tablet (core/coordinator). Protocol: docs/protocols/quorum.md, rule 17. Catalogue: I1.
 
 use crate::Brick;
+use crate::changes::{add_tables, give_up, take, take_shared};
 use crate::dropping::Dropping;
 use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
-use crate::tables::{Tablet, check, number};
+use crate::tables::{Entered, Tablet, check, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
-use ramhold_base::{Effects, Instant, Level, StreamId};
+use ramhold_base::{Effects, Instant, Level, ServerId, StreamId};
 use ramhold_quorum::Life;
 use ramhold_wire::Step;
-use ramhold_wire::bricks::{BrickAssignment, BrickTable};
-use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions};
+use ramhold_wire::bricks::{BrickAssignment, BrickTable, Shared};
+use ramhold_wire::quorum::{BrickPlace, BrickTablet};
 use std::time::Duration;
 
 /// Index buckets of a step.
@@ -61,28 +62,57 @@ impl Brick {
         let mut state = before.clone();
         state.tables.retain(|table| !assignment.dropped.contains(&table.table));
         state.tablets.retain(|tablet| !assignment.dropped.contains(&tablet.table));
-        add_tables(&mut state, &assignment.tables)?;
-        // Nobody knows what the original has acknowledged in tablets that its copy lacks.
-        add_tablets(&mut state, &assignment.tablets, !before.was_moved);
+        give_up(&mut state, &assignment.given_up);
+        add_tables(&mut state, &assignment.tables).map_err(NotTaken::Wrong)?;
+        for told in &assignment.tablets {
+            // Nobody knows what the original has acknowledged in tablets that its copy lacks.
+            take(&mut state, told, !before.was_moved).map_err(NotTaken::Wrong)?;
+        }
         state.was_moved = false;
-        check(state.brick, &state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
-        if state.tablets.len() > BRICK_TABLET_COUNT_MAX as usize || !state.fits_with_lives() {
-            return Err(NotTaken::TooMany);
-        }
-        for table in &state.tables {
-            if state.streams.iter().all(|stream| stream.durability != table.durability) {
-                let number = state.streams.len() as u16 + 1;
-                state.streams.push(StreamState { stream: StreamId(number), durability: table.durability });
-            }
-        }
         state.taken = assignment.version;
-        if &state != before {
-            for table in state.tables.iter().filter(|table| !before.tables.contains(table)) {
-                effects.report(Level::Info, format!("table {} is held here", table.name));
-            }
-            self.state_file.want(state, effects);
-        }
+        let state = checked(state)?;
+        self.want_changed(state, effects);
         Ok(())
+    }
+
+    /// A sibling tells of tablets that both have, and that it knows to have changed.
+    pub(crate) fn hear_shared(&mut self, from: ServerId, shared: &Shared, effects: &mut Effects) {
+        let Some(before) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else { return };
+        if shared.tablets.len() > BRICK_TABLET_COUNT_MAX as usize {
+            return;
+        }
+        let mut state = before.clone();
+        let taken = take_shared(&mut state, from, shared).map_err(NotTaken::Wrong);
+        match taken.and_then(|()| checked(state)) {
+            Ok(state) => self.want_changed(state, effects),
+            Err(why) => effects.report(
+                Level::Warn,
+                format!(
+                    "{from} tells of tablets that are not taken: {why:?}; the coordinator's word is awaited"
+                ),
+            ),
+        }
+    }
+
+    /// Takes a state whose tables or tablets have changed to the device, and says what is new.
+    fn want_changed(&mut self, state: BrickState, effects: &mut Effects) {
+        let Some(before) = self.state_file.newest().filter(|before| *before != &state) else { return };
+        for table in state.tables.iter().filter(|table| !before.tables.contains(table)) {
+            effects.report(Level::Info, format!("table {} is held here", table.name));
+        }
+        for tablet in &before.tablets {
+            let after = state.tablets.iter().find(|after| after.range() == tablet.range());
+            let TabletState { table, first, last, .. } = tablet;
+            let text = match after {
+                None => format!("{table} {first:?} to {last:?} is not held here any more"),
+                Some(after) if after.epoch > tablet.epoch => {
+                    format!("{table} {first:?} to {last:?} has other bricks: epoch {}", after.epoch)
+                }
+                Some(_) => continue,
+            };
+            effects.report(Level::Info, text);
+        }
+        self.state_file.want(state, effects);
     }
 
     /// Serves what has been added to the state and is on the device, and stops serving what is gone from it.
@@ -93,9 +123,20 @@ impl Brick {
         }
         let Brick { state_file, store: Some(store), tables, siblings, droppings, .. } = self else { return };
         let Some(state) = state_file.durable() else { return };
-        for range in tables.leave(state) {
+        for (range, stream) in tables.leave(state) {
             siblings.forget(range);
-            droppings.push(Dropping::new(range));
+            droppings.push(Dropping::new(range, stream));
+        }
+        // A tablet that comes back waits until its keys of before are gone.
+        let is_leaving = |tablet: &TabletState| {
+            let range = tablet.range();
+            droppings.iter().any(|dropping| {
+                let other = dropping.range;
+                other.table == range.table && other.first <= range.last && range.first <= other.last
+            })
+        };
+        if state.tablets.iter().any(is_leaving) {
+            return;
         }
         for stream in &state.streams {
             if store.shard.class_of(stream.stream).is_none() {
@@ -108,13 +149,12 @@ impl Brick {
                 store.roll(step, tables, stream.stream).expect("there is room for its opening");
             }
         }
-        let new = tables.enter(state);
-        if !new.is_empty() {
+        let Entered { new, changed } = tables.enter(state);
+        if !new.is_empty() || !changed.is_empty() {
             siblings.announce_at = step.now;
         }
-        for range in new {
-            store.shard.log.track(range);
-        }
+        new.into_iter().for_each(|range| store.shard.log.track(range));
+        changed.into_iter().for_each(|range| siblings.forget(range));
         // A life may have been heard while a tablet was on its way to the device.
         for known in state_file.newest().map_or(&[][..], |state| &state.lives) {
             tables.hear_of(number(known.brick), Life(known.life));
@@ -130,61 +170,26 @@ impl Brick {
         let state = self.state_file.durable().filter(|_| self.phase == Phase::Serving)?;
         let table = state.tables.iter().find(|table| is_meant(table))?;
         let here = BrickPlace { brick: state.brick, address: self.config.address };
-        let mut tablets: Vec<BrickTablet> = state
-            .tablets
-            .iter()
-            .filter(|tablet| tablet.table == table.table)
-            .map(|tablet| {
-                let others =
-                    tablet.siblings.iter().map(|it| BrickPlace { brick: it.brick, address: it.address });
-                let mut bricks: Vec<BrickPlace> = others.chain([here]).collect();
-                bricks.sort_unstable();
-                let TabletState { table, first, last, epoch, .. } = *tablet;
-                BrickTablet { table, first, last, epoch, bricks }
-            })
-            .collect();
+        let its = state.tablets.iter().filter(|tablet| tablet.table == table.table);
+        let mut tablets: Vec<BrickTablet> = its.map(|tablet| tablet.whole(here)).collect();
         tablets.sort_unstable_by_key(|tablet| tablet.first);
-        Some((description(table), tablets))
+        Some((table.description(), tablets))
     }
 }
 
-fn description(table: &TableState) -> BrickTable {
-    BrickTable {
-        table: table.table,
-        name: table.name.clone(),
-        seed: table.seed,
-        slots: table.slots,
-        durability: table.durability,
-        quorum: QuorumOptions {
-            bricks: table.bricks,
-            write: table.write_quorum,
-            read: table.read_quorum,
-            protocol: table.protocol,
-        },
-    }
-}
-
-fn add_tables(state: &mut BrickState, new: &[BrickTable]) -> Result<(), NotTaken> {
-    for table in new.iter().map(TableState::of) {
-        match state.tables.iter().find(|known| known.table == table.table) {
-            Some(known) if known != &table => {
-                return Err(NotTaken::Wrong("a table is another one here"));
-            }
-            Some(_) => {}
-            None => state.tables.push(table),
+/// A changed state, with streams for all its tables, if it makes sense and fits its place.
+fn checked(mut state: BrickState) -> Result<BrickState, NotTaken> {
+    check(state.brick, &state.tables, &state.tablets).map_err(NotTaken::Wrong)?;
+    for table in &state.tables {
+        if state.streams.iter().all(|stream| stream.durability != table.durability) {
+            let number = state.streams.len() as u16 + 1;
+            state.streams.push(StreamState { stream: StreamId(number), durability: table.durability });
         }
     }
-    Ok(())
-}
-
-fn add_tablets(state: &mut BrickState, new: &[BrickTablet], votes: bool) {
-    for tablet in new {
-        let tablet = TabletState { votes, ..TabletState::of(tablet, state.brick) };
-        let is_here = |known: &TabletState| (known.range(), known.epoch) == (tablet.range(), tablet.epoch);
-        if !state.tablets.iter().any(is_here) {
-            state.tablets.push(tablet);
-        }
+    if state.tablets.len() > BRICK_TABLET_COUNT_MAX as usize || !state.fits_with_lives() {
+        return Err(NotTaken::TooMany);
     }
+    Ok(state)
 }
 
 impl Brick {
@@ -204,7 +209,8 @@ impl Brick {
             Ok(Some(next)) => dropping.cursor = next,
             Ok(None) => {
                 store.shard.log.untrack(range);
-                droppings.remove(0);
+                let stream = droppings.remove(0).stream;
+                store.stale.left(range.table, stream, &store.shard.log);
                 if droppings.iter().all(|other| other.range.table != range.table) {
                     tables.forget(range.table);
                 }

@@ -7,7 +7,7 @@
 //! Not here: what counts (`rebuild`), messages. Protocol: docs/protocols/quorum.md, rules 10, 16. Catalogue: I6.
 
 use crate::Brick;
-use crate::announcing::is_sibling;
+use crate::announcing::fingerprint;
 use crate::pages::tell;
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
@@ -74,7 +74,8 @@ impl Brick {
             let ask = match waiting {
                 Waiting::Page(ask) => ask,
                 Waiting::Announcement => {
-                    let told = Announced { clock: clock.own(step.now), life: state.life };
+                    let shared = fingerprint(state, asker.brick);
+                    let told = Announced { clock: clock.own(step.now), life: state.life, shared };
                     answer_told(step, ramhold_wire::Opcode::Announce, asker, &told);
                     continue;
                 }
@@ -82,6 +83,8 @@ impl Brick {
             let range = HashRange { table: ask.table, first: ask.first, last: ask.last };
             let page = match tablet_of(state, &ask, asker.brick) {
                 None => Err(Refusal::NotSibling),
+                // Sessions are still answered under the epoch before.
+                Some(_) if tables.epoch(range) != Some(ask.epoch) => Err(Refusal::Retry),
                 Some(tablet) => {
                     let told = tell(store, tables, range, &ask.wanted);
                     damaged |= told.is_none();
@@ -148,12 +151,14 @@ impl Brick {
     pub(crate) fn advance_rebuilding(&mut self, step: &mut Step<'_>) {
         let Some(state) = self.state_file.durable().filter(|_| self.phase == Phase::Serving) else { return };
         if self.siblings.rebuilding.is_none() && self.state_file.is_durable() {
-            let next = state.tablets.iter().find(|tablet| !tablet.votes);
+            let is_served = |tablet: &&TabletState| self.tables.stream(tablet.range()).is_some();
+            let next = state.tablets.iter().filter(is_served).find(|tablet| !tablet.votes);
             let table = next.and_then(|tablet| state.tables.iter().find(|table| table.table == tablet.table));
-            let reads = table.and_then(|table| table.thresholds().ok()).map(|numbers| numbers.read());
+            let thresholds = table.and_then(|table| table.thresholds().ok());
             let stream = next.and_then(|tablet| self.tables.stream(tablet.range()));
-            let (Some(tablet), Some(reads), Some(stream)) = (next, reads, stream) else { return };
-            self.siblings.rebuilding = Some(Rebuilding::new(tablet, stream, reads, self.siblings.number));
+            let (Some(tablet), Some(thresholds), Some(stream)) = (next, thresholds, stream) else { return };
+            self.siblings.rebuilding =
+                Some(Rebuilding::new(tablet, stream, thresholds, self.siblings.number));
         }
         let (life, mark) = (state.life, state.mark);
         let Brick { siblings, store: Some(store), tables, clock, .. } = self else { return };
@@ -204,5 +209,5 @@ impl Brick {
 fn tablet_of<'a>(state: &'a BrickState, ask: &TabletPage, asker: ServerId) -> Option<&'a TabletState> {
     let range = HashRange { table: ask.table, first: ask.first, last: ask.last };
     let is_it = |tablet: &&TabletState| tablet.range() == range && tablet.epoch == ask.epoch;
-    state.tablets.iter().find(is_it).filter(|tablet| is_sibling(tablet, asker))
+    state.tablets.iter().find(is_it).filter(|tablet| tablet.is_shared_with(asker))
 }

@@ -12,6 +12,7 @@ use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::quorum::BrickReplace;
 use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAccept, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
@@ -153,6 +154,8 @@ pub enum Operation {
     ForgetServer {
         server: ServerId,
     },
+    /// A brick does not come back: another one takes its place, or its data is taken for lost.
+    ReplaceBrick(BrickReplace),
     /// The servers that this recovery waits for are switched off and are given up. All servers that it
     /// reports as away must be named.
     AcceptLoss {
@@ -268,6 +271,7 @@ impl Operation {
             | Operation::Recoveries
             | Operation::AcknowledgeLoss { .. }
             | Operation::ForgetServer { .. }
+            | Operation::ReplaceBrick(_)
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
@@ -291,7 +295,8 @@ impl Operation {
             | Operation::DivideTable { .. }
             | Operation::AlterTable { .. }
             | Operation::AcknowledgeLoss { .. }
-            | Operation::ForgetServer { .. } => Repeat::Numbered,
+            | Operation::ForgetServer { .. }
+            | Operation::ReplaceBrick(_) => Repeat::Numbered,
             Operation::Resume { .. } => Repeat::Stamped,
             Operation::Read { .. }
             | Operation::Scan { .. }
@@ -331,6 +336,7 @@ impl Operation {
             Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
             Operation::ForgetServer { .. } => ServerForget::OPCODE,
+            Operation::ReplaceBrick(_) => BrickReplace::OPCODE,
             Operation::AcceptLoss { .. } => LossAccept::OPCODE,
             Operation::ReadState { .. } => StateRead::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
@@ -381,6 +387,7 @@ impl Operation {
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
             | Operation::ForgetServer { .. }
+            | Operation::ReplaceBrick(_)
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
@@ -458,6 +465,7 @@ impl Operation {
             Operation::ServerStatus { .. } => encode_into(out, &ProcessStatusRequest {}),
             Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
             Operation::ForgetServer { server } => encode_into(out, &ServerForget { server: *server }),
+            Operation::ReplaceBrick(message) => encode_into(out, message),
             Operation::AcceptLoss { recovery, directories } => {
                 let (recovery, directories) = (*recovery, directories.clone());
                 encode_into(out, &LossAccept { recovery, directories });

@@ -9,6 +9,7 @@ use ramhold_wire::copies::StatePart;
 use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
+use ramhold_wire::quorum::BrickReplaced;
 use ramhold_wire::shortage::Shortage;
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, Recoveries, RecoveryReport};
 use ramhold_wire::table::{
@@ -119,6 +120,7 @@ pub enum Reply {
     ServerStatus(Box<ProcessStatus>),
     LossAcknowledged,
     ServerForgotten,
+    BrickReplaced(BrickReplaced),
     LossAccepted(LossAccepted),
     State(StatePart),
     Pong(Pong),
@@ -180,6 +182,7 @@ impl Reply {
             Operation::ServerStatus { .. } => Reply::ServerStatus(Box::new(decode(body)?)),
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
             Operation::ForgetServer { .. } => empty(body, Reply::ServerForgotten)?,
+            Operation::ReplaceBrick(_) => Reply::BrickReplaced(decode(body)?),
             Operation::AcceptLoss { .. } => Reply::LossAccepted(decode(body)?),
             Operation::ReadState { .. } => Reply::State(decode(body)?),
             Operation::Ping { .. } => Reply::Pong(decode(body)?),

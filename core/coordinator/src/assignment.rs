@@ -2,7 +2,8 @@
 //!
 //! Assignments are not stored: they follow from the records of bricks and tables. Each change of a table takes a new
 //! version, and every brick of the table is noted with that version. So a brick that has taken its version has taken all
-//! that was ever changed for it. A dropped table is named until all its bricks have taken that.
+//! that was ever changed for it. A dropped table is named until all its bricks have taken that, and a tablet that was given
+//! up until the brick that had it has taken that.
 //!
 //! Not here: which bricks have taken it (`taking`), how they ask (`bricks`). Protocol: docs/protocols/quorum.md.
 //! Catalogue: I1, I4.
@@ -11,7 +12,7 @@ use crate::desk::Desk;
 use crate::records::{BrickRecord, Key, QuorumTableRecord, QuorumTabletRecord};
 use crate::state::State;
 use ramhold_base::{ServerId, TableId};
-use ramhold_wire::bricks::{BrickAssignment, BrickTable};
+use ramhold_wire::bricks::{BrickAssignment, BrickTable, GivenUp};
 use ramhold_wire::quorum::{BrickPlace, BrickTablet};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ pub(crate) fn reassign(desk: &mut Desk, table: TableId) {
     let Some(record) = state.quorum_tables.get_mut(&table) else { return };
     state.meta.assignments += 1;
     record.version = state.meta.assignments;
-    let bricks: BTreeSet<ServerId> = record.bricks().collect();
+    let bricks: BTreeSet<ServerId> = record.concerned().collect();
     for id in bricks {
         let brick = state.bricks.get_mut(&id).expect("the bricks of a table are known");
         brick.assigned = record.version;
@@ -44,7 +45,7 @@ pub(crate) fn assign_anew(desk: &mut Desk, brick: ServerId, taken: u64) {
         desk.outbox.touch(Key::Meta);
         desk.outbox.touch(Key::Brick(brick));
     }
-    let has_it = |table: &&QuorumTableRecord| table.bricks().any(|other| other == brick);
+    let has_it = |table: &&QuorumTableRecord| table.concerned().any(|other| other == brick);
     let tables: Vec<TableId> =
         desk.state.quorum_tables.values().filter(has_it).map(|table| table.id).collect();
     tables.into_iter().for_each(|table| reassign(desk, table));
@@ -55,12 +56,19 @@ pub(crate) fn assignment(state: &State, brick: &BrickRecord) -> BrickAssignment 
     for table in state.quorum_tables.values() {
         let held: Vec<BrickTablet> =
             held(table, brick.id).map(|tablet| tablet_of(state, table, tablet)).collect();
-        if held.is_empty() {
+        let left = table.tablets.iter().filter(|tablet| tablet.former.contains(&brick.id));
+        let mut left = left.map(|tablet| {
+            let QuorumTabletRecord { first, last, epoch, .. } = *tablet;
+            GivenUp { table: table.id, first, last, epoch }
+        });
+        if table.dropping {
+            if !held.is_empty() || left.next().is_some() {
+                told.dropped.push(table.id);
+            }
             continue;
         }
-        if table.dropping {
-            told.dropped.push(table.id);
-        } else {
+        told.given_up.extend(left);
+        if !held.is_empty() {
             told.tables.push(BrickTable {
                 table: table.id,
                 name: table.name.clone(),
@@ -104,6 +112,7 @@ pub(crate) fn tablet_of(
         last: tablet.last,
         epoch: tablet.epoch,
         bricks: places(state, tablet.bricks.iter().copied()),
+        joined: tablet.joined.clone(),
     }
 }
 

@@ -132,6 +132,7 @@ impl Bricks {
             labels: message.labels.clone(),
             log_bytes: message.log_bytes,
             assigned: 0,
+            is_replaced: false,
         };
         desk.state.bricks.insert(id, record);
         desk.outbox.touch(Key::Meta);

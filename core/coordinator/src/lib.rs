@@ -94,6 +94,7 @@ mod machine;
 mod parts;
 mod rebuild;
 mod reign;
+mod replacing;
 mod replies;
 mod requests;
 mod seen;

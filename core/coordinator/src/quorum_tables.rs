@@ -58,7 +58,7 @@ pub(crate) fn create_quorum_table(
     let mut tablets = Vec::with_capacity(count);
     for (first, last) in halved(count, options.slots) {
         let bricks = choice.choose(wanted).expect("there are enough failure domains");
-        tablets.push(QuorumTabletRecord { first: KeyHash(first), last: KeyHash(last), epoch: 1, bricks });
+        tablets.push(QuorumTabletRecord::new(KeyHash(first), KeyHash(last), bricks));
     }
     if choice.tablets_max() > BRICK_TABLET_COUNT_MAX {
         return Err(Status::TooManyTables);
@@ -95,7 +95,7 @@ pub(crate) fn truncate_quorum_table(
     if desk.state.table_count() >= TABLE_COUNT_MAX {
         return Err(Status::TooManyTables);
     }
-    let anew = |tablet: &QuorumTabletRecord| QuorumTabletRecord { epoch: 1, ..tablet.clone() };
+    let anew = |it: &QuorumTabletRecord| QuorumTabletRecord::new(it.first, it.last, it.bricks.clone());
     let tablets: Vec<QuorumTabletRecord> = table.tablets.iter().map(anew).collect();
     let made = (table.name.clone(), table.options.clone(), table.seed, tablets);
     begin_drop(desk, progress, bricks, old);
@@ -141,7 +141,7 @@ fn checked(options: &TableOptions, quorum: &QuorumOptions) -> Result<TableOption
 /// The bricks that were heard lately, with their load.
 fn choice(now: Instant, state: &State, bricks: &Bricks) -> BrickChoice {
     let tablets = tablets_by_brick(state);
-    let heard = state.bricks.values().filter(|record| bricks.is_heard(now, record.id));
+    let heard = state.bricks.values().filter(|record| !record.is_replaced && bricks.is_heard(now, record.id));
     BrickChoice::among(heard.map(|record| {
         let used_bytes = bricks.heard(record.id).map_or(0, |heard| heard.used_bytes);
         BrickCandidate {

@@ -7,7 +7,7 @@
 use crate::desk::Desk;
 use crate::parts::{Parts, surroundings};
 use crate::streams::{self, Registration};
-use crate::{copies, enlist, gone, losses, quorum_tables, reclassing, status, tables, updates};
+use crate::{copies, enlist, gone, losses, quorum_tables, reclassing, replacing, status, tables, updates};
 use ramhold_base::{ConnId, Instant, Peer, Status};
 use ramhold_wire::table::{TableCreate, TableDrop, TableTruncate};
 use ramhold_wire::{Addressee, ForCoordinator, ForProcess, Gate, Header, Opcode, decode};
@@ -144,6 +144,15 @@ impl Parts {
                 let message = decode(body)?;
                 updates::on_update(desk, leases, progress, from, header, |desk, _| {
                     gone::forget_server(desk, &message)
+                })
+            }
+            ForCoordinator::BrickReplace => {
+                let message = decode(body)?;
+                if updates::is_first(desk, header) && quorum_tables::is_too_early(now, desk, bricks) {
+                    return Err(Status::NotReady);
+                }
+                updates::on_update(desk, leases, progress, from, header, |desk, _| {
+                    replacing::replace_brick(now, desk, bricks, &message)
                 })
             }
             ForCoordinator::LossAccept => {

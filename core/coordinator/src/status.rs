@@ -128,6 +128,9 @@ impl Sight<'_> {
                 rebuilding: heard.map_or(0, |heard| heard.rebuilding),
                 log_bytes: record.log_bytes,
                 used_bytes: heard.map_or(0, |heard| heard.used_bytes),
+                is_replaced: record.is_replaced,
+                assigned: record.assigned,
+                taken: heard.map_or(0, |heard| heard.taken),
             }
         };
         self.desk.state.bricks.values().map(report).collect()

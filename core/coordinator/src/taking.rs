@@ -38,6 +38,7 @@ impl Bricks {
                 desk.look_at_tablets();
             }
         }
+        self.forget_former(desk);
         let dropping = desk.state.quorum_tables.values().filter(|table| table.dropping);
         let dropping: Vec<TableId> = dropping.map(|table| table.id).collect();
         for id in dropping {
@@ -53,9 +54,25 @@ impl Bricks {
         table.tablets.iter().all(|tablet| tablet.bricks.iter().filter(has).count() >= enough)
     }
 
+    /// Bricks that have taken what they gave up need not be told any more.
+    fn forget_former(&self, desk: &mut Desk) {
+        for table in desk.state.quorum_tables.values_mut().filter(|table| !table.dropping) {
+            let version = table.version;
+            let mut has_changed = false;
+            for tablet in &mut table.tablets {
+                let before = tablet.former.len();
+                tablet.former.retain(|brick| !self.has_taken(*brick, version));
+                has_changed |= tablet.former.len() < before;
+            }
+            if has_changed {
+                desk.outbox.touch(Key::QuorumTable(table.id));
+            }
+        }
+    }
+
     fn advance_drop(&mut self, now: Instant, desk: &mut Desk, progress: &mut Progress, id: TableId) {
         let Some(table) = desk.state.quorum_tables.get(&id) else { return };
-        let bricks: BTreeSet<ServerId> = table.bricks().collect();
+        let bricks: BTreeSet<ServerId> = table.concerned().collect();
         let mut lagging =
             bricks.into_iter().filter(|brick| !self.has_taken(*brick, table.version)).peekable();
         if lagging.peek().is_none() {

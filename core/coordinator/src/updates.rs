@@ -20,6 +20,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Level, Mark, Peer, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
+use ramhold_wire::quorum::BrickReplaced;
 use ramhold_wire::table::{TableCreated, TableDivided, TableTruncated};
 
 /// The most results of all leases together; they bound the store and the memory.
@@ -138,7 +139,9 @@ fn unfinished(desk: &Desk, progress: &Progress, result: UpdateResult) -> Option<
         | UpdateResult::Lacking(_)
         | UpdateResult::LossAcknowledged
         | UpdateResult::TableAltered(_)
-        | UpdateResult::ServerForgotten => None,
+        | UpdateResult::ServerForgotten
+        | UpdateResult::BrickReplaced(_)
+        | UpdateResult::BrickKept(_) => None,
     }
 }
 
@@ -157,6 +160,13 @@ fn answer_update(desk: &mut Desk, to: ConnId, header: &Header, result: UpdateRes
         }
         UpdateResult::TableDivided(_, _, tablets) => {
             desk.outbox.reply_with(to, header, &TableDivided { tablets });
+        }
+        UpdateResult::BrickReplaced(tablets) => {
+            desk.outbox.reply_with(to, header, &BrickReplaced { tablets, obstacle: None });
+        }
+        UpdateResult::BrickKept(obstacle) => {
+            let kept = BrickReplaced { tablets: 0, obstacle: Some(obstacle) };
+            desk.outbox.reply_with(to, header, &kept);
         }
         UpdateResult::TableDropped(_)
         | UpdateResult::LossAcknowledged

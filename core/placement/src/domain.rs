@@ -62,7 +62,7 @@ pub fn domain(entry: &ServerEntry) -> Domain<'_> {
 }
 
 /// The failure domain of a server or brick with these labels.
-pub(crate) fn domain_of(id: ServerId, labels: &[Label]) -> Domain<'_> {
+pub fn domain_of(id: ServerId, labels: &[Label]) -> Domain<'_> {
     match (value_of(labels, "host"), rack_of(labels)) {
         (Some(host), _) => Domain::Host(host),
         (None, Some(rack)) => Domain::Rack(rack),

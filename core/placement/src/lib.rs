@@ -29,7 +29,9 @@ mod wiring;
 pub use bricks::{BrickCandidate, BrickChoice};
 pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
-pub use domain::{Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, rack, shortage, zone};
+pub use domain::{
+    Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, domain_of, rack, shortage, zone,
+};
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
 pub use head_room::{FLUSH_BUFFERS, HeadRoom, buffers_for, log_segments_for};
 pub use neighbourhoods::{

@@ -108,8 +108,10 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         *known = life.max(*known);
     }
 
-    pub fn set_epoch(&mut self, epoch: u64) {
+    /// The bricks of the tablet have changed: these are the others, with their lives as far as they are known.
+    pub fn change(&mut self, epoch: u64, siblings: BTreeMap<BrickId, Life>) {
         self.epoch = self.epoch.max(epoch);
+        self.siblings = siblings;
     }
 
     /// The brick starts its next life. If it has forgotten something, it does not vote until it is rebuilt.

@@ -87,6 +87,24 @@ pub struct BrickAssignment {
     /// Tables that do not exist any more.
     #[n(3)]
     pub dropped: Vec<TableId>,
+    /// Tablets that other bricks have in its place.
+    #[n(4)]
+    #[cbor(default)]
+    pub given_up: Vec<GivenUp>,
+}
+
+/// A tablet is not a brick's any more since this epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct GivenUp {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(2)]
+    pub last: KeyHash,
+    #[n(3)]
+    pub epoch: u64,
 }
 
 /// A quorum table, as its bricks know it.
@@ -119,6 +137,19 @@ pub struct Announce {
     /// Where the sender listens.
     #[n(2)]
     pub address: Address,
+    /// The tablets that the sender shares with the sibling; absent while the sibling is known to have the same.
+    #[n(4)]
+    #[cbor(default)]
+    pub shared: Option<Shared>,
+}
+
+/// Tablets that two bricks share, as one of them knows them.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Shared {
+    #[n(0)]
+    pub tables: Vec<BrickTable>,
+    #[n(1)]
+    pub tablets: Vec<BrickTablet>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -128,6 +159,10 @@ pub struct Announced {
     pub clock: u64,
     #[n(1)]
     pub life: u64,
+    /// A fingerprint of the ranges and epochs of the tablets that the answerer shares with the asker; 0: of none.
+    #[n(2)]
+    #[cbor(default)]
+    pub shared: u64,
 }
 
 impl Message for Announce {

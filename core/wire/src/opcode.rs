@@ -205,6 +205,8 @@ opcodes! {
         NeighbourReport = 84, "server", Leader;
         /// A brick is there (I4).
         BrickHello = 85, "brick", LeaderOfStrangers;
+        /// A brick does not come back: another one takes its place (I6).
+        BrickReplace = 86, "client", Leader;
     }
 }
 

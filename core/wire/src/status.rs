@@ -424,6 +424,17 @@ pub struct BrickReport {
     pub log_bytes: u64,
     #[n(8)]
     pub used_bytes: u64,
+    /// Another brick has taken its place, and it was given nothing since.
+    #[n(9)]
+    #[cbor(default)]
+    pub is_replaced: bool,
+    /// The version of its assignment, and the one that it has taken.
+    #[n(10)]
+    #[cbor(default)]
+    pub assigned: u64,
+    #[n(11)]
+    #[cbor(default)]
+    pub taken: u64,
 }
 
 /// A server that was declared dead and recovered, and whose data directory has not enlisted again.

@@ -356,7 +356,14 @@ impl Cluster {
     fn bricks_of(&self, table: TableId) -> Vec<BrickTablet> {
         let address = Address(self.address.unwrap());
         let bricks = BRICKS.map(|brick| BrickPlace { brick, address }).to_vec();
-        vec![BrickTablet { table, first: KeyHash(0), last: KeyHash(u64::MAX), epoch: 1, bricks }]
+        vec![BrickTablet {
+            table,
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            epoch: 1,
+            bricks,
+            joined: vec![],
+        }]
     }
 
     fn now(&self) -> ClusterTime {

@@ -56,6 +56,7 @@ pub fn held_by(bricks: [u64; 3], epoch: u64, protocol: WriteProtocol) -> TableDe
         last: KeyHash(u64::MAX),
         epoch,
         bricks: places(bricks),
+        joined: Vec::new(),
     };
     TableDescription {
         options: TableOptions { replicas: 0, quorum, ..options() },

@@ -10,7 +10,7 @@ use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{DirectoryId, KeyHash, ServerId, TableId};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, Label};
-use ramhold_wire::quorum::QuorumOptions;
+use ramhold_wire::quorum::{Joined, QuorumOptions};
 use ramhold_wire::table::TableOptions;
 
 /// The most bricks that hold a key (docs/protocols/quorum.md, rule 1).
@@ -35,6 +35,10 @@ pub struct BrickRecord {
     /// The version in which its assignment was last changed; 0: it was never assigned anything.
     #[n(6)]
     pub assigned: u64,
+    /// Another brick has taken its place, and it was given nothing since.
+    #[n(7)]
+    #[cbor(default)]
+    pub is_replaced: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -71,6 +75,21 @@ pub struct QuorumTabletRecord {
     /// In order of ids.
     #[n(3)]
     pub bricks: Vec<ServerId>,
+    /// The bricks that have not been there from the first epoch on.
+    #[n(4)]
+    #[cbor(default)]
+    pub joined: Vec<Joined>,
+    /// Bricks that were replaced, and have not taken that yet.
+    #[n(5)]
+    #[cbor(default)]
+    pub former: Vec<ServerId>,
+}
+
+impl QuorumTabletRecord {
+    /// A tablet that nobody has written to.
+    pub fn new(first: KeyHash, last: KeyHash, bricks: Vec<ServerId>) -> QuorumTabletRecord {
+        QuorumTabletRecord { first, last, epoch: 1, bricks, joined: Vec::new(), former: Vec::new() }
+    }
 }
 
 impl QuorumTableRecord {
@@ -82,6 +101,11 @@ impl QuorumTableRecord {
     /// The bricks of all tablets; some more than once.
     pub fn bricks(&self) -> impl Iterator<Item = ServerId> {
         self.tablets.iter().flat_map(|tablet| &tablet.bricks).copied()
+    }
+
+    /// The bricks of all tablets, and those that have still to give them up; some more than once.
+    pub fn concerned(&self) -> impl Iterator<Item = ServerId> {
+        self.bricks().chain(self.tablets.iter().flat_map(|tablet| &tablet.former).copied())
     }
 
     /// The reason why this record cannot be used, if there is one.

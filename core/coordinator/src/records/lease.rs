@@ -6,6 +6,7 @@
 
 use minicbor::{Decode, Encode};
 use ramhold_base::{DivisionId, LeaseId, Sequence, Status, TableId};
+use ramhold_wire::quorum::Obstacle;
 use ramhold_wire::shortage::Shortage;
 
 /// The most results of one lease; they bound its record in the store and in memory.
@@ -86,6 +87,12 @@ pub enum UpdateResult {
     TableTruncated(#[n(0)] TableId, #[n(1)] TableId),
     #[n(8)]
     ServerForgotten,
+    /// The number of tablets that have changed.
+    #[n(9)]
+    BrickReplaced(#[n(0)] u32),
+    /// A brick was not replaced.
+    #[n(10)]
+    BrickKept(#[n(0)] Obstacle),
 }
 
 mod status_code {

@@ -17,6 +17,7 @@ mod quorum_tables;
 mod read_leases;
 mod rebuilding;
 mod recoveries;
+mod replacing;
 mod restarts;
 mod room;
 mod shortage;

@@ -80,6 +80,7 @@ impl Bricks {
             last: KeyHash(u64::MAX),
             epoch: 1,
             bricks: BRICKS.map(place).to_vec(),
+            joined: Vec::new(),
         };
         let protocol = WriteProtocol::Adaptive;
         TableDescription {

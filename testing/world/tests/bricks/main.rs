@@ -13,6 +13,7 @@ mod drops;
 mod history;
 mod host;
 mod network;
+mod replacing;
 mod rig;
 mod runs;
 mod scans;

@@ -10,7 +10,7 @@ use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{ClusterId, ClusterTime, ConnId, Input, KeyHash, Peer, RpcId, ServerId, Status, TableId};
 use ramhold_quorum::{Answer, Ask, BrickId, Life, Said};
 use ramhold_wire::ask::{AskReply, AskRequest, AskSaid, AskWhat, AskedWrite, StampedValue};
-use ramhold_wire::bricks::{BrickAssignment, BrickHello, BrickTable, BrickWelcome};
+use ramhold_wire::bricks::{BrickAssignment, BrickHello, BrickTable, BrickWelcome, GivenUp};
 use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
 use ramhold_wire::{Header, Kind, Message, Opcode, decode, frame};
@@ -79,6 +79,7 @@ impl Rig {
 
     pub(crate) fn on_frame(&mut self, from: Party, to: Party, bytes: Vec<u8>) {
         match to {
+            Party::Host(host) if self.deaf.contains(&host) && matches!(from, Party::Host(_)) => {}
             Party::Host(host) => {
                 let is_page =
                     frame::peek(&bytes).is_some_and(|(_, opcode)| opcode == Some(Opcode::TabletPage));
@@ -99,12 +100,18 @@ impl Rig {
 
     fn places(&self) -> Vec<BrickPlace> {
         let place = |host: usize| BrickPlace { brick: self.hosts[host].id, address: Address(address(host)) };
-        (0..3).map(place).collect()
+        self.tablet.members.iter().copied().map(place).collect()
     }
 
     /// One table, whole, for all bricks.
     pub fn assignment(&self, version: u64, table: TableId, dropped: Vec<TableId>) -> BrickAssignment {
-        let quorum = QuorumOptions { bricks: 3, write: 2, read: 2, protocol: WriteProtocol::Adaptive };
+        let (write, read) = (self.thresholds.write() as u8, self.thresholds.read() as u8);
+        let quorum = QuorumOptions {
+            bricks: self.thresholds.bricks() as u8,
+            write,
+            read,
+            protocol: WriteProtocol::Adaptive,
+        };
         BrickAssignment {
             version,
             tables: vec![BrickTable {
@@ -119,10 +126,12 @@ impl Rig {
                 table,
                 first: KeyHash(0),
                 last: KeyHash(u64::MAX),
-                epoch: 1,
+                epoch: self.tablet.epoch,
                 bricks: self.places(),
+                joined: self.tablet.joined.clone(),
             }],
             dropped,
+            given_up: Vec::new(),
         }
     }
 
@@ -137,8 +146,18 @@ impl Rig {
         let Party::Host(host) = from else { panic!("only bricks speak to the coordinator") };
         let me = self.hosts[host].id;
         assert!(hello.brick.is_none_or(|brick| brick == me) && hello.address.0 == address(host));
-        let bricks = self.places();
-        let assignment = self.assignment.clone().unwrap_or_else(|| self.assignment(1, TABLE, Vec::new()));
+        if !self.answered.is_empty() && !self.answered.contains(&host) {
+            return;
+        }
+        let mut bricks = self.places();
+        let mut assignment = self.assignment.clone().unwrap_or_else(|| self.assignment(1, TABLE, Vec::new()));
+        if !self.tablet.members.contains(&host) {
+            let BrickTablet { table, first, last, epoch, .. } = assignment.tablets[0];
+            let given_up = vec![GivenUp { table, first, last, epoch }];
+            let version = if self.tablet.former.contains(&host) { assignment.version } else { 0 };
+            assignment = BrickAssignment { version, given_up, ..BrickAssignment::default() };
+            bricks.clear();
+        }
         let welcome = BrickWelcome {
             cluster: CLUSTER,
             brick: me,
@@ -195,7 +214,8 @@ impl Rig {
                 let reply = AskReply::decode(body).unwrap();
                 self.answered(client, number, attempt, answer_of(header.sender, &reply));
             }
-            Status::NotReady | Status::TooMany | Status::Retry => self.refused += 1,
+            // A brick that does not have its tablet yet, or not any more, does not know the table.
+            Status::NotReady | Status::TooMany | Status::Retry | Status::UnknownTable => self.refused += 1,
             status => panic!("{status}"),
         }
     }

@@ -6,9 +6,12 @@ use crate::network::{Party, address};
 use crate::sessions::{Client, Doing};
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
+use ramhold_node::BrickState;
+use ramhold_quorum::Thresholds;
 use ramhold_wire::Header;
 use ramhold_wire::bricks::BrickAssignment;
 use ramhold_wire::membership::Durability;
+use ramhold_wire::quorum::Joined;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -57,6 +60,12 @@ pub struct Rig {
     pub is_founded: bool,
     /// The coordinator is back, and gives this.
     pub assignment: Option<BrickAssignment>,
+    /// The hosts that the coordinator answers then; empty: all.
+    pub answered: Vec<usize>,
+    /// Hosts to which no frame of another host comes.
+    pub deaf: Vec<usize>,
+    pub tablet: Tablet,
+    pub thresholds: Thresholds,
     pub(crate) histories: Vec<Vec<Operation>>,
     pub(crate) value_last: u64,
     /// The keys on which clients begin operations.
@@ -71,11 +80,27 @@ pub struct Rig {
     pub refused: u32,
 }
 
+/// The only tablet, as the coordinator has it.
+pub struct Tablet {
+    pub epoch: u64,
+    /// The hosts of its bricks.
+    pub members: Vec<usize>,
+    pub joined: Vec<Joined>,
+    /// The hosts of bricks that had it before.
+    pub former: Vec<usize>,
+}
+
 impl Rig {
     pub fn new(seed: u64, setting: Setting) -> Rig {
+        Rig::with(seed, setting, Thresholds::majority(3).unwrap(), 0)
+    }
+
+    /// So many bricks beyond those of the tablet have no tablet.
+    pub fn with(seed: u64, setting: Setting, thresholds: Thresholds, spares: usize) -> Rig {
         let mut rng = Rng::new(seed);
         let wrong = rng.below(3) as usize;
-        let hosts = (0..3)
+        let bricks = thresholds.bricks();
+        let hosts = (0..bricks + spares)
             .map(|at| {
                 let hour = if rng.chance(1, 2) { 3_600_000 } else { -3_600_000 };
                 let off = if setting.has_wrong_clock && at == wrong { hour } else { rng.below(40) as i64 };
@@ -98,6 +123,15 @@ impl Rig {
             rpc_last: 0,
             is_founded: false,
             assignment: None,
+            answered: Vec::new(),
+            deaf: Vec::new(),
+            tablet: Tablet {
+                epoch: 1,
+                members: (0..bricks).collect(),
+                joined: Vec::new(),
+                former: Vec::new(),
+            },
+            thresholds,
             histories: vec![Vec::new(); setting.keys],
             value_last: 0,
             used: 0..setting.keys,
@@ -117,13 +151,47 @@ impl Rig {
         for host in 0..self.hosts.len() {
             self.start(host);
         }
-        self.run_until(|rig| rig.hosts.iter().all(|host| host.node.as_ref().unwrap().brick.taken() == 1));
+        let is_founded = |rig: &Rig, host: usize| {
+            let brick = &rig.hosts[host].node.as_ref().unwrap().brick;
+            let taken = u64::from(rig.tablet.members.contains(&host));
+            brick.is_serving() && brick.taken() == taken
+        };
+        self.run_until(|rig| (0..rig.hosts.len()).all(|host| is_founded(rig, host)));
         self.is_founded = true;
         self.run_until(Rig::all_vote);
     }
 
+    /// All bricks of the tablet vote in its newest epoch.
     pub fn all_vote(&self) -> bool {
-        self.hosts.iter().all(|host| host.node.as_ref().is_some_and(|node| node.brick.votes()))
+        self.tablet.members.iter().all(|host| self.votes(*host))
+    }
+
+    pub fn votes(&self, host: usize) -> bool {
+        let node = self.hosts[host].node.as_ref();
+        node.is_some_and(|node| {
+            let state = node.brick.state();
+            let is_newest = |state: &BrickState| {
+                state.tablets.iter().all(|it| it.table != TABLE || it.epoch == self.tablet.epoch)
+            };
+            node.brick.votes() && state.is_some_and(is_newest)
+        })
+    }
+
+    /// A brick takes the place of another one, which may be itself.
+    pub fn replace(&mut self, old: usize, new: usize) {
+        let epoch = self.tablet.epoch + 1;
+        let joined = Joined { brick: self.hosts[new].id, epoch };
+        let (old_id, tablet) = (self.hosts[old].id, &mut self.tablet);
+        tablet.epoch = epoch;
+        tablet.members.iter_mut().filter(|host| **host == old).for_each(|host| *host = new);
+        tablet.members.sort_unstable();
+        tablet.joined.retain(|it| it.brick != old_id && it.brick != joined.brick);
+        tablet.joined.push(joined);
+        tablet.former.retain(|host| *host != new);
+        if old != new {
+            tablet.former.push(old);
+        }
+        self.assignment = Some(self.assignment(epoch, TABLE, Vec::new()));
     }
 
     pub fn all_serve(&self) -> bool {

@@ -22,7 +22,7 @@ pub fn seeds() -> std::ops::Range<u64> {
     0..count
 }
 
-fn rebuilding(host: &Host) -> usize {
+pub fn rebuilding(host: &Host) -> usize {
     host.node.as_ref().unwrap().brick.rebuilding_count()
 }
 

@@ -56,6 +56,7 @@ fn brick(brick: &BrickReport) -> Value {
         "tablets_without_vote": brick.rebuilding,
         "log_bytes": brick.log_bytes,
         "log_used_bytes": brick.used_bytes,
+        "is_replaced": brick.is_replaced,
     })
 }
 

@@ -133,6 +133,7 @@ fn bricks(picture: &Picture) -> Columns {
             brick.brick.to_string(),
             brick.address.0.to_string(),
             match () {
+                () if brick.is_replaced => "replaced".to_owned(),
                 () if findings::is_silent(brick) => "silent".to_owned(),
                 () if brick.rebuilding > 0 => format!("{} without vote", brick.rebuilding),
                 () => "up".to_owned(),

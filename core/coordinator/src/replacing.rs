@@ -1,0 +1,218 @@
+//! A brick that does not come back: another one takes its place in all its tablets, or its data is taken for lost.
+//!
+//! All tablets change in one commit. What stands in the way is told as an obstacle, and nothing is changed then.
+//!
+//! Invariants:
+//! - the epoch of a changed tablet is the version that its table takes, which was never given out before;
+//! - a change is made only if the brick that joins can be rebuilt without a loss, unless the operator accepts one.
+//!
+//! Not here: the rebuilding (core/brick), who tells the bricks (`assignment`). Protocol: docs/protocols/quorum.md, rules 50
+//! to 55. Catalogue: I6.
+
+use crate::assignment::{reassign, tablets_by_brick};
+use crate::bricks::Bricks;
+use crate::desk::Desk;
+use crate::records::{BrickRecord, Key, QuorumTableRecord, QuorumTabletRecord, UpdateResult};
+use crate::state::State;
+use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
+use ramhold_base::{Instant, Level, ServerId, Status, TableId};
+use ramhold_placement::domain_of;
+use ramhold_wire::quorum::{BrickReplace, Joined, Obstacle, ObstacleKind, QuorumOptions};
+
+/// The table of no obstacle in particular.
+const NO_TABLE: TableId = TableId(0);
+
+pub(crate) fn replace_brick(
+    now: Instant,
+    desk: &mut Desk,
+    bricks: &mut Bricks,
+    message: &BrickReplace,
+) -> Result<UpdateResult, Status> {
+    if message.new == Some(message.old) {
+        return Err(Status::BadRequest);
+    }
+    let held = held_by(&desk.state, message.old);
+    if let Some(obstacle) = obstacle(now, &desk.state, bricks, message, &held) {
+        return Ok(UpdateResult::BrickKept(obstacle));
+    }
+    let mut changed = 0;
+    for table in held {
+        changed += change(desk, message, table);
+    }
+    if let Some(new) = message.new {
+        set_replaced(desk, message.old, true);
+        set_replaced(desk, new, false);
+    }
+    let text = match message.new {
+        Some(new) => format!("{new} takes the place of {} in {changed} tablets", message.old),
+        None => format!(
+            "{} has lost its data: an operator said so; its {changed} tablets go on without it, and it is rebuilt when \
+             it comes",
+            message.old
+        ),
+    };
+    desk.outbox.report(Level::Warn, text);
+    bricks.wake_at = Instant::ZERO;
+    Ok(UpdateResult::BrickReplaced(changed))
+}
+
+fn set_replaced(desk: &mut Desk, brick: ServerId, is_replaced: bool) {
+    if let Some(record) = desk.state.bricks.get_mut(&brick)
+        && record.is_replaced != is_replaced
+    {
+        record.is_replaced = is_replaced;
+        desk.outbox.touch(Key::Brick(brick));
+    }
+}
+
+/// The tables of which a brick has tablets.
+fn held_by(state: &State, brick: ServerId) -> Vec<TableId> {
+    let live = state.quorum_tables.values().filter(|table| !table.dropping);
+    live.filter(|table| table.bricks().any(|other| other == brick)).map(|table| table.id).collect()
+}
+
+/// Gives the tablets of a table that the old brick has other bricks. Returns their number.
+fn change(desk: &mut Desk, message: &BrickReplace, id: TableId) -> u32 {
+    let epoch = desk.state.meta.assignments + 1;
+    let Some(table) = desk.state.quorum_tables.get_mut(&id) else { return 0 };
+    let (old, new) = (message.old, message.new.unwrap_or(message.old));
+    let mut count = 0;
+    for tablet in table.tablets.iter_mut().filter(|tablet| tablet.bricks.contains(&old)) {
+        tablet.epoch = epoch;
+        tablet.bricks.iter_mut().filter(|brick| **brick == old).for_each(|brick| *brick = new);
+        tablet.bricks.sort_unstable();
+        tablet.joined.retain(|joined| joined.brick != old && joined.brick != new);
+        tablet.joined.push(Joined { brick: new, epoch });
+        tablet.former.retain(|former| *former != new && *former != old);
+        if old != new {
+            tablet.former.push(old);
+        }
+        count += 1;
+    }
+    reassign(desk, id);
+    count
+}
+
+/// What stands in the way of a replacement.
+fn obstacle(
+    now: Instant,
+    state: &State,
+    bricks: &Bricks,
+    message: &BrickReplace,
+    held: &[TableId],
+) -> Option<Obstacle> {
+    let about = |kind, brick, table| Some(Obstacle { kind, brick, table });
+    let BrickReplace { old, new, is_destroyed, accepts_loss } = *message;
+    if !state.bricks.contains_key(&old) {
+        return about(ObstacleKind::Unknown, old, NO_TABLE);
+    }
+    match new {
+        Some(new) => match state.bricks.get(&new) {
+            None => return about(ObstacleKind::Unknown, new, NO_TABLE),
+            Some(_) if !bricks.is_heard(now, new) => return about(ObstacleKind::NotHeard, new, NO_TABLE),
+            Some(record) => {
+                if let Some(obstacle) = misfit(state, bricks, (old, record), held) {
+                    return Some(obstacle);
+                }
+            }
+        },
+        None if bricks.is_heard(now, old) => return about(ObstacleKind::NotLost, old, NO_TABLE),
+        None => {}
+    }
+    for table in held.iter().filter_map(|table| state.quorum_tables.get(table)) {
+        let (needed, may_be_read) = needed(table.quorum());
+        if may_be_read && !is_destroyed {
+            return about(ObstacleKind::MayBeRead, old, table.id);
+        }
+        for tablet in tablets_of(table, old).filter(|_| !accepts_loss) {
+            let others = tablet.bricks.iter().copied().filter(|brick| *brick != old);
+            let hindered = others.filter_map(|brick| Some((hindrance(now, bricks, brick)?, brick)));
+            let hindered: Vec<(ObstacleKind, ServerId)> = hindered.collect();
+            if tablet.bricks.len() - 1 - hindered.len() < needed
+                && let Some((kind, brick)) = hindered.first()
+            {
+                return about(*kind, *brick, table.id);
+            }
+        }
+    }
+    None
+}
+
+fn tablets_of(table: &QuorumTableRecord, brick: ServerId) -> impl Iterator<Item = &QuorumTabletRecord> {
+    table.tablets.iter().filter(move |tablet| tablet.bricks.contains(&brick))
+}
+
+/// The reason why another brick of a tablet may not be able to tell what it has.
+fn hindrance(now: Instant, bricks: &Bricks, brick: ServerId) -> Option<ObstacleKind> {
+    match bricks.heard(brick) {
+        Some(heard) if bricks.is_heard(now, brick) => {
+            (heard.rebuilding > 0).then_some(ObstacleKind::Rebuilding)
+        }
+        _ => Some(ObstacleKind::Silent),
+    }
+}
+
+/// How many others must vote, and whether the old brick alone is a quorum that may be read (rule 51).
+fn needed(quorum: QuorumOptions) -> (usize, bool) {
+    let others = usize::from(quorum.bricks) - 1;
+    let (write, read) = (usize::from(quorum.write), usize::from(quorum.read));
+    let witnesses = others + 2 - write.min(read);
+    (read.max(witnesses).min(others), witnesses > others)
+}
+
+/// The reason why the new brick cannot take the old one's place.
+fn misfit(
+    state: &State,
+    bricks: &Bricks,
+    (old, new): (ServerId, &BrickRecord),
+    held: &[TableId],
+) -> Option<Obstacle> {
+    let mut count = tablets_by_brick(state).get(&new.id).copied().unwrap_or(0);
+    for table in held.iter().filter_map(|table| state.quorum_tables.get(table)) {
+        for tablet in tablets_of(table, old) {
+            count += 1;
+            let about = |kind, brick| Some(Obstacle { kind, brick, table: table.id });
+            if tablet.bricks.contains(&new.id) {
+                return about(ObstacleKind::HasTablet, new.id);
+            }
+            let shares = |brick: &&ServerId| {
+                let record = state.bricks.get(*brick).filter(|record| record.id != old);
+                record.is_some_and(|record| {
+                    domain_of(record.id, &record.labels) == domain_of(new.id, &new.labels)
+                })
+            };
+            if let Some(brick) = tablet.bricks.iter().find(shares) {
+                return about(ObstacleKind::SameDomain, *brick);
+            }
+        }
+    }
+    let used = |brick| bricks.heard(brick).map_or(0, |heard| heard.used_bytes);
+    let about = |kind| Some(Obstacle { kind, brick: new.id, table: NO_TABLE });
+    if count > BRICK_TABLET_COUNT_MAX {
+        return about(ObstacleKind::TooManyTablets);
+    }
+    if new.log_bytes.saturating_sub(used(new.id)) < used(old) {
+        return about(ObstacleKind::TooSmall);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_wire::quorum::WriteProtocol;
+
+    // I6
+    #[test]
+    fn so_many_others_must_vote() {
+        let of = |bricks, write, read| {
+            needed(QuorumOptions { bricks, write, read, protocol: WriteProtocol::Adaptive })
+        };
+        assert_eq!(of(3, 2, 2), (2, false));
+        assert_eq!(of(3, 3, 1), (2, true), "the old one alone may be read");
+        assert_eq!(of(3, 2, 3), (2, false));
+        assert_eq!(of(5, 3, 3), (3, false));
+        assert_eq!(of(5, 4, 2), (4, false), "no quorum of two is left in the epoch before");
+        assert_eq!(of(1, 1, 1), (0, true));
+    }
+}
