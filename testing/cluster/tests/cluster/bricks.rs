@@ -1,6 +1,6 @@
 //! Quorum tables on real bricks: killed, stopped, all at once, and without a coordinator.
 
-use ramhold_client::{Client, Error, Status, TableId, Version, WriteProtocol};
+use ramhold_client::{Client, ClusterStatus, Error, Status, TableId, Version, WriteProtocol};
 use ramhold_cluster_tests::{Bricks, Failure, pass};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -203,5 +203,57 @@ fn a_brick_that_slept_is_caught_up_by_reads() -> Result<(), Failure> {
     bricks.kill(2);
     let mut other = bricks.client_of(3, PATIENCE)?;
     assert_eq!(read(&mut other, table, "key")?.as_deref(), Some("new"));
+    Ok(())
+}
+
+// I6, C32: a brick that is destroyed is replaced by another one under writes, and the new one's vote is needed afterwards.
+#[test]
+fn a_brick_that_is_lost_is_replaced_without_a_failed_operation() -> Result<(), Failure> {
+    const KEYS: u32 = 300;
+    let _machine = crate::machine();
+    let mut bricks = Bricks::start(4)?;
+    let table = bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    let held = bricks.places(&mut client, "carts")?;
+    let number = |address| (1..=4).find(|brick| bricks.address(*brick) == address);
+    let members: Vec<usize> = held.iter().filter_map(|place| number(place.address.0)).collect();
+    let spare = (1..=4).find(|brick| !members.contains(brick)).expect("one has no tablet");
+    let id = |status: &ClusterStatus, brick: usize| {
+        let address = bricks.address(brick);
+        let report = status.bricks.iter().find(|report| report.address.0 == address);
+        report.expect("it is listed").brick.to_string()
+    };
+    let status = client.cluster_status()?;
+    let (old, new, other) = (id(&status, members[0]), id(&status, spare), id(&status, members[1]));
+    for key in 0..KEYS {
+        client.put(table, format!("{key}").as_bytes(), b"before")?;
+    }
+    bricks.kill(members[0]);
+    std::fs::remove_dir_all(bricks.data_dir(members[0])).expect("its directory");
+
+    let refused = bricks.run(&["brick", "replace", &old, "--by", &other]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("nothing is changed") && said.contains("take another brick"), "{said}");
+    let replaced = bricks.run(&["brick", "replace", &old, "--by", &new]);
+    assert_eq!(replaced.status.code(), Some(0), "{replaced:?}");
+    // A session looks for the present bricks once a second while one of those that it knows refuses.
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    while began.elapsed() < Duration::from_secs(2) {
+        for key in 0..KEYS {
+            let began = Instant::now();
+            client.put(table, format!("{key}").as_bytes(), b"after")?;
+            longest = longest.max(began.elapsed());
+        }
+    }
+    // Two of the three are left, the new one among them.
+    bricks.signal_coordinator(Signal::STOP);
+    bricks.kill(members[1]);
+    for key in 0..KEYS {
+        assert_eq!(read(&mut client, table, &format!("{key}"))?.as_deref(), Some("after"), "{key}");
+    }
+    write_and_read(&mut client, table, "key", "of two")?;
+    println!("the longest put after the change: {longest:?}");
+    bricks.signal_coordinator(Signal::CONT);
     Ok(())
 }
