@@ -290,8 +290,8 @@ defects! {
     QuorumJoinedVotes;
     /// A brick that joins a tablet reads before enough others have the new epoch.
     QuorumJoinedUnwitnessed;
-    /// Bricks that have forgotten something wait for one that has joined later.
-    QuorumJoinedAwaited;
+    /// Bricks that have forgotten something wait for one whose loss was accepted.
+    QuorumMissingAwaited;
     /// A tablet that comes back votes while segments hold its records of before.
     QuorumStaleStays;
     /// A session says that a value has ended, and no brick knows of it.

@@ -170,6 +170,7 @@ impl Brick {
             taken: 0,
             place: self.config.place,
             was_moved: false,
+            left: Vec::new(),
         };
         self.begin_life(state, effects);
     }

@@ -3,6 +3,8 @@
 //! The coordinator tells of them with an assignment, siblings with their announcements. Whoever tells, the higher epoch of a
 //! range counts, and an epoch that is not above the own one changes nothing.
 //!
+//! What was given up is remembered, with its epoch: an old copy of the coordinator's state may assign it again.
+//!
 //! Invariants:
 //! - a brick votes in a tablet only if it has had part in it without a gap since it last was complete;
 //! - two descriptions of a range with the same epoch name the same bricks.
@@ -11,10 +13,15 @@
 //! 50, 53, 54. Catalogue: I1, I6.
 
 use crate::state::{BrickState, TableState, TabletState};
-use ramhold_base::ServerId;
+use crate::tables::{covers, meets};
 use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{KeyHash, ServerId};
+use ramhold_log::HashRange;
 use ramhold_wire::bricks::{BrickTable, GivenUp, Shared};
 use ramhold_wire::quorum::BrickTablet;
+
+/// The highest epoch that is believed: epochs never run out.
+const EPOCH_BELIEVED_MAX: u64 = u64::MAX / 2;
 
 /// Why a change is not taken: it contradicts what is here.
 pub(crate) type Wrong = &'static str;
@@ -34,35 +41,86 @@ pub(crate) fn add_tables(state: &mut BrickState, new: &[BrickTable]) -> Result<(
 /// everywhere, so this brick lacks nothing of it.
 pub(crate) fn take(state: &mut BrickState, told: &BrickTablet, is_fresh: bool) -> Result<(), Wrong> {
     let me = state.brick;
-    let fresh = TabletState::of(told, me, told.epoch == 1 && is_fresh);
-    let Some(known) = state.tablets.iter_mut().find(|known| known.range() == fresh.range()) else {
-        state.tablets.push(fresh);
-        return Ok(());
-    };
-    if known.epoch > told.epoch {
+    let range = range_of(told);
+    let is_met = |known: &TabletState| meets(known.range(), range);
+    let mut left = state.left.iter().filter(|left| meets(left_range(left), range)).peekable();
+    let was_left = left.peek().is_some();
+    // Whatever has a higher epoch here was told later.
+    let is_old = left.any(|left| left.epoch >= told.epoch)
+        || state.tablets.iter().any(|known| is_met(known) && known.epoch > told.epoch);
+    if is_old {
         return Ok(());
     }
-    if known.epoch == told.epoch {
+    if let Some(known) = state.tablets.iter().find(|known| is_met(known) && known.epoch == told.epoch) {
         let is_same = told.bricks.iter().all(|place| place.brick == me || known.is_shared_with(place.brick));
+        let is_same = is_same && known.range() == range;
         return if is_same { Ok(()) } else { Err("two changes of a tablet have one epoch") };
     }
-    // Between its epoch and the one in which it joined, others may have written without it.
-    let has_part = known.epoch >= told.joined(me) || planted(Defect::QuorumJoinedVotes);
-    *known = TabletState { votes: known.votes && has_part, ..fresh };
+    let mut pieces = cut_out(state, range);
+    pieces.sort_unstable_by_key(|piece| piece.first);
+    let mut tablet = TabletState::of(told, me);
+    for sibling in &mut tablet.siblings {
+        // It was heard since its loss was accepted.
+        let is_heard = |piece: &TabletState| {
+            let known = piece.siblings.iter().find(|known| known.brick == sibling.brick);
+            known.is_some_and(|known| known.joined == sibling.joined && !known.is_missing)
+        };
+        sibling.is_missing &= !pieces.iter().any(is_heard);
+    }
+    if pieces.is_empty() {
+        tablet.votes = told.epoch == 1 && is_fresh && !was_left;
+        tablet.is_joining = told.epoch > 1 || was_left;
+    } else {
+        let ranges: Vec<HashRange> = pieces.iter().map(TabletState::range).collect();
+        // Between its epoch and the one in which it joined, others may have written without it.
+        let has_part = |piece: &TabletState| piece.epoch >= told.joined(me);
+        let has_all = covers(&ranges, range) && pieces.iter().all(has_part);
+        let has_all = has_all || planted(Defect::QuorumJoinedVotes);
+        tablet.votes = has_all && pieces.iter().all(|piece| piece.votes);
+        tablet.is_joining = !has_all || pieces.iter().any(|piece| piece.is_joining);
+    }
+    state.left.retain(|left| !meets(left_range(left), range));
+    state.tablets.push(tablet);
     Ok(())
 }
 
-/// Gives tablets up that other bricks have under a higher epoch.
+fn range_of(told: &BrickTablet) -> HashRange {
+    HashRange { table: told.table, first: told.first, last: told.last }
+}
+
+fn left_range(left: &GivenUp) -> HashRange {
+    HashRange { table: left.table, first: left.first, last: left.last }
+}
+
+/// Takes what the tablets of a state have of a range out of it. The rest of them stays, as tablets of its own.
+fn cut_out(state: &mut BrickState, range: HashRange) -> Vec<TabletState> {
+    let met: Vec<TabletState> = state.tablets.extract_if(.., |it| meets(it.range(), range)).collect();
+    let mut pieces = Vec::new();
+    for tablet in met {
+        if tablet.first < range.first {
+            state.tablets.push(TabletState { last: KeyHash(range.first.0 - 1), ..tablet.clone() });
+        }
+        if tablet.last > range.last {
+            state.tablets.push(TabletState { first: KeyHash(range.last.0 + 1), ..tablet.clone() });
+        }
+        let (first, last) = (tablet.first.max(range.first), tablet.last.min(range.last));
+        pieces.push(TabletState { first, last, ..tablet });
+    }
+    pieces
+}
+
+/// Gives tablets, or parts of them, up that other bricks have under a higher epoch.
 pub(crate) fn give_up(state: &mut BrickState, given_up: &[GivenUp]) {
-    let is_given_up = |tablet: &TabletState| {
-        given_up.iter().any(|it| {
-            it.table == tablet.table
-                && it.first <= tablet.first
-                && tablet.last <= it.last
-                && tablet.epoch < it.epoch
-        })
-    };
-    state.tablets.retain(|tablet| !is_given_up(tablet));
+    for it in given_up {
+        let pieces = cut_out(state, left_range(it));
+        let (kept, gone): (Vec<TabletState>, Vec<TabletState>) =
+            pieces.into_iter().partition(|known| known.epoch >= it.epoch);
+        state.tablets.extend(kept);
+        if !gone.is_empty() {
+            state.left.retain(|left| !meets(left_range(left), left_range(it)));
+            state.left.push(*it);
+        }
+    }
     let BrickState { tables, tablets, .. } = state;
     let is_gone = |table: &TableState| {
         given_up.iter().any(|it| it.table == table.table)
@@ -75,15 +133,14 @@ pub(crate) fn give_up(state: &mut BrickState, given_up: &[GivenUp]) {
 pub(crate) fn take_shared(state: &mut BrickState, from: ServerId, shared: &Shared) -> Result<(), Wrong> {
     for told in &shared.tablets {
         let has = |brick| told.bricks.iter().any(|place| place.brick == brick);
-        if !has(from) || !has(state.brick) {
+        if !has(from) || !has(state.brick) || told.epoch > EPOCH_BELIEVED_MAX {
             continue;
         }
-        let known = state
-            .tablets
-            .iter()
-            .find(|known| (known.table, known.first, known.last) == (told.table, told.first, told.last));
-        let is_news = match known {
-            Some(known) => known.is_shared_with(from) && known.epoch < told.epoch,
+        let range = range_of(told);
+        hears(state, from, range, told.epoch);
+        let mut known = state.tablets.iter().filter(|known| meets(known.range(), range)).peekable();
+        let is_news = match known.peek() {
+            Some(_) => known.all(|known| known.is_shared_with(from) && known.epoch < told.epoch),
             // What is not above the assignment that was taken may have been dropped since.
             None => told.epoch > state.taken && told.epoch > 1,
         };
@@ -94,4 +151,11 @@ pub(crate) fn take_shared(state: &mut BrickState, from: ServerId, shared: &Share
         }
     }
     Ok(())
+}
+
+/// A sibling has a tablet under this epoch. If its loss was accepted, others wait for it again.
+pub(crate) fn hears(state: &mut BrickState, from: ServerId, range: HashRange, epoch: u64) {
+    let same = |known: &&mut TabletState| known.range() == range && known.epoch == epoch;
+    let siblings = state.tablets.iter_mut().filter(same).flat_map(|tablet| &mut tablet.siblings);
+    siblings.filter(|sibling| sibling.brick == from).for_each(|sibling| sibling.is_missing = false);
 }

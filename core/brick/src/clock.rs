@@ -33,6 +33,11 @@ impl BrickClock {
         self.told.insert(sibling, (micros, now));
     }
 
+    /// Only these are siblings now.
+    pub fn keep(&mut self, is_sibling: impl Fn(ServerId) -> bool) {
+        self.told.retain(|brick, _| is_sibling(*brick));
+    }
+
     pub fn has_told(&self, sibling: ServerId) -> bool {
         self.told.contains_key(&sibling)
     }

@@ -30,6 +30,7 @@ mod changes;
 mod cleaning;
 mod clock;
 mod config;
+mod dropped;
 mod dropping;
 mod graves;
 mod pages;

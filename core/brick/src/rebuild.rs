@@ -3,8 +3,8 @@
 //! All siblings are asked for the stamps of their keys, in the order of walks, which is the same in all bricks. A stretch
 //! that enough of them have told is decided key by key:
 //! - from R siblings that vote: the newest of what they have. This brick's own counts only if it is the same;
-//! - from all siblings that have not joined later, whether they vote or not: the newest of what is left, this brick's own
-//!   included. Something that was acknowledged may then be lost, and the operator is told.
+//! - from all siblings whose data was not taken for lost, whether they vote or not: the newest of what is left, this
+//!   brick's own included. Something that was acknowledged may then be lost, and the operator is told.
 //!
 //! A brick that has joined by a change of the tablet waits until enough siblings have the new epoch.
 //!
@@ -23,13 +23,14 @@
 //! Not here: telling pages (`pages`), the register. Catalogue: I6.
 
 use crate::Value;
+use crate::dropped::Dropped;
 use crate::pages::{first_keys, walk};
 use crate::question::Key;
 use crate::state::{SiblingState, TabletState};
 use crate::store::Store;
 use crate::tables::{Tables, number};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, KeyHash, Position, ServerId, Stamp, StreamId};
+use ramhold_base::{Instant, KeyHash, Position, SegmentId, ServerId, Stamp, StreamId};
 use ramhold_log::{AppendRefusal, HashRange, Purpose, QuorumRecord};
 use ramhold_quorum::{REBUILT_BOUND, Rebuild, Thresholds};
 use ramhold_replication::FlushWish;
@@ -42,6 +43,10 @@ use std::time::Duration;
 const PAGE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pause before the next try when siblings have told too little, or memory is short.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The pause between two segments that are searched.
+const SEARCH_PAUSE: Duration = Duration::from_millis(1);
+/// A rebuilding that comes no further for this long lets another tablet go first.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 /// A question to a sibling, which is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,11 +103,12 @@ struct Stretch {
 }
 
 /// The numbers of siblings of which a brick needs the stamps, and the new epoch.
-fn needed(thresholds: Thresholds) -> (usize, usize) {
+fn needed(thresholds: Thresholds, is_joining: bool) -> (usize, usize) {
     let others = thresholds.bricks() - 1;
-    // With all bricks in every quorum, the one that refused a write may be alone with its reason.
-    let is_all = thresholds.write() == thresholds.bricks();
-    let reads = if is_all { thresholds.read() } else { thresholds.read().min(others) };
+    // With all bricks in every quorum, the one that refused a write may be alone with its reason. One that joins has
+    // refused nothing.
+    let is_all = thresholds.write() == thresholds.bricks() && !is_joining;
+    let reads = if is_all { thresholds.read() } else { thresholds.read().min(others).max(1) };
     (reads, thresholds.refusals().min(others))
 }
 
@@ -121,6 +127,8 @@ enum Phase {
     /// Everything is decided and stored. `head` tells the bound.
     Closing {
         head: Option<Position>,
+        /// Segments that may hold older records of dropped keys.
+        unsearched: Vec<SegmentId>,
     },
 }
 
@@ -131,8 +139,8 @@ pub(crate) struct Rebuilding {
     stream: StreamId,
     epoch: u64,
     siblings: Vec<ServerId>,
-    /// The siblings that may have something that this brick lacks.
-    older: Vec<ServerId>,
+    /// The siblings whose data was not taken for lost.
+    awaited: Vec<ServerId>,
     /// So many siblings that vote are enough.
     reads: usize,
     /// So many siblings must have the epoch on their devices before any is read.
@@ -144,23 +152,27 @@ pub(crate) struct Rebuilding {
     is_complete: bool,
     wait_until: Instant,
     is_waiting: bool,
+    dropped: Dropped,
+    /// When a stretch was last decided, or the rebuilding began.
+    moved_at: Option<Instant>,
 }
 
 impl Rebuilding {
     /// `number`: no question of an earlier rebuilding had it or a higher one.
     pub fn new(tablet: &TabletState, stream: StreamId, thresholds: Thresholds, number: u64) -> Rebuilding {
         let siblings: Vec<ServerId> = tablet.siblings.iter().map(|sibling| sibling.brick).collect();
-        let is_older =
-            |sibling: &&SiblingState| sibling.joined <= tablet.joined || planted(Defect::QuorumJoinedAwaited);
-        let older = tablet.siblings.iter().filter(is_older).map(|sibling| sibling.brick).collect();
-        let (reads, witnesses) = needed(thresholds);
-        let has_joined = tablet.joined > 1 && !planted(Defect::QuorumJoinedUnwitnessed);
+        let is_awaited = |it: &&SiblingState| !it.is_missing || planted(Defect::QuorumMissingAwaited);
+        let awaited: Vec<ServerId> =
+            tablet.siblings.iter().filter(is_awaited).map(|sibling| sibling.brick).collect();
+        let (reads, witnesses) = needed(thresholds, tablet.is_joining);
+        let witnesses = witnesses.min(awaited.len());
+        let has_joined = tablet.is_joining && witnesses > 0 && !planted(Defect::QuorumJoinedUnwitnessed);
         Rebuilding {
             range: tablet.range(),
             stream,
             epoch: tablet.epoch,
             siblings,
-            older,
+            awaited,
             reads,
             witnesses,
             phase: if has_joined { Phase::Joining } else { Phase::Asking { from: 0 } },
@@ -170,7 +182,19 @@ impl Rebuilding {
             is_complete: true,
             wait_until: Instant::ZERO,
             is_waiting: false,
+            dropped: Dropped::default(),
+            moved_at: None,
         }
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether it has come no further for long: siblings are silent. The device alone takes its time at the end.
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        let is_closing = matches!(self.phase, Phase::Closing { .. });
+        !is_closing && self.moved_at.is_some_and(|moved| moved + STUCK_AFTER <= now)
     }
 
     /// The number of the last question.
@@ -231,6 +255,7 @@ impl Rebuilding {
         calls: &mut Vec<Call>,
     ) -> Outcome {
         self.drop_silent(step.now);
+        self.moved_at.get_or_insert(step.now);
         self.is_waiting = self.wait_until > step.now;
         if self.is_waiting {
             return Outcome::Working;
@@ -250,6 +275,7 @@ impl Rebuilding {
                     self.pages.clear();
                     self.asked.clear();
                     self.phase = Phase::Fetching { from, stretch };
+                    self.moved_at = Some(step.now);
                 }
                 Phase::Fetching { stretch, .. } => {
                     if !stretch.missing().is_empty() {
@@ -268,6 +294,11 @@ impl Rebuilding {
 
     fn wait(&mut self, now: Instant) {
         (self.wait_until, self.is_waiting) = (now + PAUSE, true);
+    }
+
+    /// Lets others have the processor.
+    fn breathe(&mut self, now: Instant) {
+        (self.wait_until, self.is_waiting) = (now + SEARCH_PAUSE, true);
     }
 
     fn drop_silent(&mut self, now: Instant) {
@@ -317,7 +348,7 @@ impl Rebuilding {
         let is_by_quorum = voting.len() >= self.reads;
         let told: Vec<ServerId> = if is_by_quorum {
             voting
-        } else if self.older.iter().all(|sibling| self.pages.contains_key(sibling)) {
+        } else if self.awaited.iter().all(|sibling| self.pages.contains_key(sibling)) {
             self.pages.keys().copied().collect()
         } else {
             return None;
@@ -369,10 +400,11 @@ impl Rebuilding {
                 let Ok(found) = store.shard.log.newest(table, *hash, key) else { return false };
                 let mut replaces = found.map(|found| found.at);
                 if let Some(at) = replaces.filter(|_| own > newest) {
+                    let (segment, _) = store.shard.log.place_of(at);
                     if !planted(Defect::QuorumDroppedStays) {
-                        let (segment, _) = store.shard.log.place_of(at);
                         store.shard.cleaning.must_leave.insert(segment);
                     }
+                    self.dropped.note(key);
                     store.shard.log.drop_record(table, *hash, at);
                     replaces = None;
                 }
@@ -407,14 +439,14 @@ impl Rebuilding {
         }
         self.phase = match stretch.next {
             Some(from) => Phase::Asking { from },
-            None => Phase::Closing { head: None },
+            None => Phase::Closing { head: None, unsearched: Vec::new() },
         };
         true
     }
 
     /// The tablet votes when the head that tells the bound is on the device, and segments with dropped records are gone.
     fn close(&mut self, step: &mut Step<'_>, store: &mut Store, tables: &Tables, me: Me) -> Outcome {
-        let Phase::Closing { head } = &mut self.phase else { return Outcome::Working };
+        let Phase::Closing { head, unsearched } = &mut self.phase else { return Outcome::Working };
         let Some(opened) = *head else {
             // Stamps that this brick stored and does not know may have been as far ahead as a repair may be.
             let bound = me.time.saturating_add(REBUILT_BOUND.as_micros() as u64);
@@ -424,11 +456,28 @@ impl Rebuilding {
                 store.shard.cleaning.must_leave.extend(stale);
             }
             match store.roll(step, tables, self.stream) {
-                Some(_) => *head = Some(store.shard.log.head_end(self.stream)),
+                Some(opened) => {
+                    *head = Some(store.shard.log.head_end(self.stream));
+                    let own = store.shard.log.segments().filter(|segment| segment.stream == self.stream);
+                    let before = own.map(|segment| segment.id).filter(|id| *id != opened);
+                    match self.dropped.keys() {
+                        Some(keys) if keys.is_empty() => {}
+                        Some(_) => unsearched.extend(before),
+                        None => store.shard.cleaning.must_leave.extend(before),
+                    }
+                    self.breathe(step.now);
+                }
                 None => self.wait(step.now),
             }
             return Outcome::Working;
         };
+        if let Some(segment) = unsearched.pop() {
+            if self.dropped.is_in(&store.shard.log, self.range.table, segment) {
+                store.shard.cleaning.must_leave.insert(segment);
+            }
+            self.breathe(step.now);
+            return Outcome::Working;
+        }
         let is_clean = store.shard.cleaning.must_leave.is_empty();
         let wish = FlushWish::UpTo(self.stream, opened);
         if !store.is_on_device(wish) || !is_clean {

@@ -18,6 +18,7 @@ use crate::tables::Tablet;
 use crate::words::answer_page;
 use ramhold_base::{Status, TableId};
 use ramhold_log::{HashRange, Scanned, Unreadable};
+use ramhold_quorum::Heard;
 use ramhold_wire::Step;
 use ramhold_wire::brick_page::{
     BrickPageRequest, BrickPageSaid, HEAD_BYTES_MAX, PageWants, RECORD_BYTES, RecordState, encode_record_head,
@@ -100,7 +101,7 @@ impl Brick {
     fn stranger(&self, time: u64, table: TableId) -> Result<PageTold, Refusal> {
         let own = self.tables.all().find(|tablet| tablet.range.table == table);
         let own = own.ok_or(Refusal::UnknownTable)?;
-        let head = own.register.told(time, BrickPageSaid::WrongOwner);
+        let head = Heard { epoch: 0, ..own.register.told(time, BrickPageSaid::WrongOwner) };
         Ok(PageTold { head, records: Vec::new() })
     }
 }

@@ -5,12 +5,13 @@
 use crate::question::Asker;
 use crate::rebuild::Rebuilding;
 use crate::sweep::Sweeping;
+use crate::tables::meets;
 use ramhold_base::time::earliest;
-use ramhold_base::{Instant, ServerId};
+use ramhold_base::{Instant, KeyHash, ServerId, TableId};
 use ramhold_log::HashRange;
 use ramhold_replication::FlushWish;
 use ramhold_wire::bricks::{TabletPage, TabletPageTold};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
@@ -35,6 +36,10 @@ pub(crate) struct Siblings {
     pub answered: BTreeMap<ServerId, Instant>,
     /// The fingerprint that each sibling told last of the tablets that it shares with this brick.
     pub agreed: BTreeMap<ServerId, u64>,
+    /// Those whose words about tablets could not be taken: it was said.
+    pub untaken: BTreeSet<ServerId>,
+    /// The tablet whose rebuilding last made no progress.
+    pub stuck: Option<(TableId, KeyHash)>,
     /// Since when tablets do not vote, and when that is said next.
     pub silent_since: Option<Instant>,
     pub complain_at: Instant,
@@ -52,9 +57,9 @@ impl Siblings {
         self.answered.get(&sibling).is_some_and(|at| *at + ANSWERS_WITHIN > now)
     }
 
-    /// A tablet is not this brick's any more.
+    /// A tablet is not this brick's any more, or is another one.
     pub fn forget(&mut self, range: HashRange) {
-        if self.rebuilding.as_ref().is_some_and(|rebuilding| rebuilding.range == range) {
+        if self.rebuilding.as_ref().is_some_and(|rebuilding| meets(rebuilding.range, range)) {
             self.rebuilding = None;
         }
         self.sweeping.forget(range);

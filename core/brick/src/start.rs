@@ -273,6 +273,7 @@ mod tests {
             taken: 0,
             place: 0,
             was_moved: false,
+            left: Vec::new(),
         };
         Store::new(&config, vec![0; config.log_bytes as usize], &state, &mut Rng::new(1))
     }

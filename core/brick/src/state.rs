@@ -13,7 +13,7 @@ use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{ClusterId, KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::HashRange;
 use ramhold_quorum::{NotAQuorum, Thresholds};
-use ramhold_wire::bricks::BrickTable;
+use ramhold_wire::bricks::{BrickTable, GivenUp};
 use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::{BrickPlace, BrickTablet, Joined, QuorumOptions, WriteProtocol};
@@ -61,6 +61,10 @@ pub struct BrickState {
     /// vote before they are rebuilt.
     #[n(11)]
     pub was_moved: bool,
+    /// Tablets that were given up, with the epoch under which other bricks have them.
+    #[n(13)]
+    #[cbor(default)]
+    pub left: Vec<GivenUp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -109,6 +113,10 @@ pub struct TabletState {
     #[n(6)]
     #[cbor(default)]
     pub joined: u64,
+    /// It has joined, and has not voted since.
+    #[n(7)]
+    #[cbor(default)]
+    pub is_joining: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -121,6 +129,10 @@ pub struct SiblingState {
     #[n(2)]
     #[cbor(default)]
     pub joined: u64,
+    /// Its data was taken for lost, and nothing was heard of it since: nobody waits for it.
+    #[n(3)]
+    #[cbor(default)]
+    pub is_missing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -196,13 +208,14 @@ impl TableState {
 }
 
 impl TabletState {
-    /// A tablet as it was told to this brick.
-    pub fn of(tablet: &BrickTablet, me: ServerId, votes: bool) -> TabletState {
+    /// A tablet as it was told to this brick. It does not vote.
+    pub fn of(tablet: &BrickTablet, me: ServerId) -> TabletState {
         let others = tablet.bricks.iter().filter(|place| place.brick != me);
         let sibling = |it: &BrickPlace| SiblingState {
             brick: it.brick,
             address: it.address,
             joined: tablet.joined(it.brick),
+            is_missing: tablet.joined.iter().any(|joined| joined.brick == it.brick && joined.is_lost),
         };
         TabletState {
             table: tablet.table,
@@ -210,8 +223,9 @@ impl TabletState {
             last: tablet.last,
             epoch: tablet.epoch,
             siblings: others.map(sibling).collect(),
-            votes,
+            votes: false,
             joined: tablet.joined(me),
+            is_joining: false,
         }
     }
 
@@ -221,9 +235,10 @@ impl TabletState {
         let others = self.siblings.iter().map(|it| BrickPlace { brick: it.brick, address: it.address });
         let mut bricks: Vec<BrickPlace> = others.chain([here]).collect();
         bricks.sort_unstable();
-        let since = self.siblings.iter().map(|it| (it.brick, it.joined)).chain([(here.brick, self.joined)]);
-        let joined = since.filter(|(_, epoch)| *epoch > 1);
-        let mut joined: Vec<Joined> = joined.map(|(brick, epoch)| Joined { brick, epoch }).collect();
+        let own = Joined { brick: here.brick, epoch: self.joined, is_lost: false };
+        let of = |it: &SiblingState| Joined { brick: it.brick, epoch: it.joined, is_lost: it.is_missing };
+        let all = self.siblings.iter().map(of).chain([own]);
+        let mut joined: Vec<Joined> = all.filter(|joined| joined.epoch > 1).collect();
         joined.sort_unstable();
         BrickTablet { table, first, last, epoch, bricks, joined }
     }
@@ -349,6 +364,7 @@ mod tests {
             taken: 0,
             place: 0,
             was_moved: false,
+            left: Vec::new(),
         }
     }
 
@@ -411,6 +427,7 @@ mod tests {
                 brick: ServerId(u64::MAX - u64::from(6 * number + at)),
                 address,
                 joined: u64::MAX,
+                is_missing: true,
             };
             state.tablets.push(TabletState {
                 table,
@@ -420,6 +437,7 @@ mod tests {
                 siblings: (0..6).map(sibling).collect(),
                 votes: true,
                 joined: u64::MAX,
+                is_joining: true,
             });
         }
         assert!(state.fits_with_lives());

@@ -24,7 +24,7 @@ use ramhold_replication::{FlushWish, ReplicationConfig, Replicator};
 use ramhold_shard::{CleaningConfig, Owner, ScrubConfig, Shard, ShardConfig};
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The only shard of a brick.
 pub(crate) const SHARD: ShardId = ShardId(0);
@@ -39,6 +39,8 @@ pub(crate) struct Store {
     applied_count_max: usize,
     pub graves: Graves,
     pub stale: Stale,
+    /// Tables whose records are counted.
+    tracked: BTreeSet<TableId>,
     /// Up to these ends somebody waits for the device.
     wanted: Vec<FlushWish>,
     /// Replicas of streams that were not whole and that no head names. They stay until everything is rebuilt.
@@ -48,6 +50,11 @@ pub(crate) struct Store {
 /// The class of the streams of a durability.
 fn class(durability: Durability) -> StreamClass {
     StreamClass { durability, replicas: 1 }
+}
+
+/// All hashes of a table.
+fn whole(table: TableId) -> HashRange {
+    HashRange { table, first: KeyHash(0), last: KeyHash(u64::MAX) }
 }
 
 impl Store {
@@ -89,15 +96,30 @@ impl Store {
             applied_count_max: config.applied_count_max,
             graves: Graves::default(),
             stale: Stale::default(),
+            tracked: BTreeSet::new(),
             wanted: Vec::new(),
             left_over: Vec::new(),
         };
         state.streams.iter().for_each(|stream| store.open_stream(stream));
         for tablet in &state.tablets {
-            store.shard.log.track(tablet.range());
+            store.track(tablet.table);
         }
         store.forget(0);
         store
+    }
+
+    /// Counts the records of a table from now on, whatever its tablets are.
+    pub fn track(&mut self, table: TableId) {
+        if self.tracked.insert(table) {
+            self.shard.log.track(whole(table));
+        }
+    }
+
+    /// Nothing of a table is in the index any more.
+    pub fn untrack(&mut self, table: TableId) {
+        if self.tracked.remove(&table) {
+            self.shard.log.untrack(whole(table));
+        }
     }
 
     /// Adds a stream. Its first head must follow.

@@ -25,7 +25,7 @@ use crate::pages::walk;
 use crate::question::Key;
 use crate::rebuild::Call;
 use crate::store::Store;
-use crate::tables::Tables;
+use crate::tables::{Tables, meets};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, ServerId, Stamp};
 use ramhold_log::HashRange;
@@ -103,7 +103,7 @@ impl Sweeping {
 
     /// A tablet is not this brick's any more.
     pub fn forget(&mut self, range: HashRange) {
-        self.stretch.take_if(|stretch| stretch.range == range);
+        self.stretch.take_if(|stretch| meets(stretch.range, range));
     }
 
     pub fn has_asked(&self, from: ServerId, number: u64) -> bool {

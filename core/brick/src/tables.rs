@@ -21,10 +21,32 @@ pub(crate) struct Tablet {
     pub register: Register<Key, Value, Asker>,
 }
 
+impl Tablet {
+    /// This one and another one become one. It votes if both did.
+    fn join(&mut self, other: Tablet) {
+        self.epoch = self.epoch.min(other.epoch);
+        self.register.join(other.register);
+    }
+}
+
+/// Whether ranges in order cover another one without a gap; they are within it.
+pub(crate) fn covers(pieces: &[HashRange], range: HashRange) -> bool {
+    let is_gapless = pieces.windows(2).all(|pair| pair[0].last.0.checked_add(1) == Some(pair[1].first.0));
+    let (first, last) = (pieces.first(), pieces.last());
+    is_gapless
+        && first.is_some_and(|piece| piece.first == range.first)
+        && last.is_some_and(|piece| piece.last == range.last)
+}
+
 #[derive(Default)]
 pub(crate) struct Tables {
     hashers: BTreeMap<TableId, PlacementHasher>,
     tablets: Vec<Tablet>,
+}
+
+/// Whether two ranges have a hash in common.
+pub(crate) fn meets(one: HashRange, other: HashRange) -> bool {
+    one.table == other.table && one.first <= other.last && other.first <= one.last
 }
 
 /// A range as a place in an order.
@@ -69,6 +91,48 @@ impl Tables {
         let mut tables = Tables::default();
         tables.enter(state);
         tables
+    }
+
+    /// Cuts and joins tablets as a state has them; what is in none of its tablets is cut off, and goes with `leave`.
+    /// Returns the ranges that were cut or joined.
+    pub fn align(&mut self, state: &BrickState) -> Vec<HashRange> {
+        let mut aligned = Vec::new();
+        for range in state.tablets.iter().map(TabletState::range) {
+            if self.exact(range).is_some() {
+                continue;
+            }
+            for at in [range.first.0.checked_sub(1), Some(range.last.0)].into_iter().flatten() {
+                aligned.extend(self.cut_behind(range.table, KeyHash(at)));
+            }
+            let within = |known: &Tablet| meets(known.range, range);
+            let mut pieces: Vec<HashRange> =
+                self.tablets.iter().filter(|it| within(it)).map(|it| it.range).collect();
+            pieces.sort_unstable_by_key(|piece| piece.first);
+            if pieces.len() > 1 && covers(&pieces, range) {
+                let mut joined: Vec<Tablet> = self.tablets.extract_if(.., |it| within(it)).collect();
+                let mut first = joined.pop().expect("there are several");
+                joined.into_iter().for_each(|other| first.join(other));
+                first.range = range;
+                self.tablets.push(first);
+                aligned.push(range);
+            }
+        }
+        aligned
+    }
+
+    /// Cuts the tablet in two that has this hash and the one behind it. Returns its range.
+    fn cut_behind(&mut self, table: TableId, hash: KeyHash) -> Option<HashRange> {
+        let hasher = self.hasher(table)?;
+        let is_cut = |range: HashRange| range.contains(table, hash) && range.last > hash;
+        let known = self.tablets.iter_mut().find(|known| is_cut(known.range))?;
+        let before = known.range;
+        let second = HashRange { first: KeyHash(hash.0 + 1), ..before };
+        known.range.last = hash;
+        let register = known.register.cut(|key| hasher.hash(key) > hash);
+        let Tablet { epoch, stream, .. } = *known;
+        let siblings = known.siblings.clone();
+        self.tablets.push(Tablet { range: second, epoch, stream, siblings, register });
+        Some(before)
     }
 
     /// Removes the tablets that are not in a state any more. Returns their ranges and streams. Their keys can still be
@@ -222,10 +286,8 @@ pub(crate) fn check(
         if bricks.len() != usize::from(table.bricks) {
             return Err("the bricks of a tablet are different ones");
         }
-        let meets = |other: &TabletState| {
-            other.table == tablet.table && other.first <= tablet.last && tablet.first <= other.last
-        };
-        if tablet.first > tablet.last || tablets[..at].iter().any(meets) {
+        let is_shared = |other: &TabletState| meets(other.range(), tablet.range());
+        if tablet.first > tablet.last || tablets[..at].iter().any(is_shared) {
             return Err("two tablets overlap");
         }
     }

@@ -12,7 +12,7 @@ use crate::changes::{add_tables, give_up, take, take_shared};
 use crate::dropping::Dropping;
 use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
-use crate::tables::{Entered, Tablet, check, number};
+use crate::tables::{Entered, Tablet, check, meets, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{Effects, Instant, Level, ServerId, StreamId};
 use ramhold_quorum::Life;
@@ -62,6 +62,7 @@ impl Brick {
         let mut state = before.clone();
         state.tables.retain(|table| !assignment.dropped.contains(&table.table));
         state.tablets.retain(|tablet| !assignment.dropped.contains(&tablet.table));
+        state.left.retain(|left| !assignment.dropped.contains(&left.table));
         give_up(&mut state, &assignment.given_up);
         add_tables(&mut state, &assignment.tables).map_err(NotTaken::Wrong)?;
         for told in &assignment.tablets {
@@ -85,32 +86,34 @@ impl Brick {
         let taken = take_shared(&mut state, from, shared).map_err(NotTaken::Wrong);
         match taken.and_then(|()| checked(state)) {
             Ok(state) => self.want_changed(state, effects),
-            Err(why) => effects.report(
-                Level::Warn,
-                format!(
+            Err(why) if self.siblings.untaken.insert(from) => {
+                let text = format!(
                     "{from} tells of tablets that are not taken: {why:?}; the coordinator's word is awaited"
-                ),
-            ),
+                );
+                effects.report(Level::Warn, text);
+            }
+            Err(_) => {}
         }
     }
 
     /// Takes a state whose tables or tablets have changed to the device, and says what is new.
     fn want_changed(&mut self, state: BrickState, effects: &mut Effects) {
         let Some(before) = self.state_file.newest().filter(|before| *before != &state) else { return };
+        self.siblings.untaken.clear();
         for table in state.tables.iter().filter(|table| !before.tables.contains(table)) {
             effects.report(Level::Info, format!("table {} is held here", table.name));
         }
-        for tablet in &before.tablets {
-            let after = state.tablets.iter().find(|after| after.range() == tablet.range());
-            let TabletState { table, first, last, .. } = tablet;
-            let text = match after {
-                None => format!("{table} {first:?} to {last:?} is not held here any more"),
-                Some(after) if after.epoch > tablet.epoch => {
-                    format!("{table} {first:?} to {last:?} has other bricks: epoch {}", after.epoch)
-                }
-                Some(_) => continue,
-            };
-            effects.report(Level::Info, text);
+        for tablet in state.tablets.iter().filter(|tablet| !before.tablets.contains(tablet)) {
+            let TabletState { table, first, last, epoch, votes, .. } = tablet;
+            if before.tables.iter().any(|known| known.table == *table) {
+                let votes = if *votes { "votes" } else { "is to be rebuilt" };
+                let text = format!("{table} {first:?} to {last:?} has epoch {epoch} here, and {votes}");
+                effects.report(Level::Info, text);
+            }
+        }
+        let is_held = |tablet: &TabletState| state.tablets.iter().any(|it| meets(it.range(), tablet.range()));
+        for TabletState { table, first, last, .. } in before.tablets.iter().filter(|it| !is_held(it)) {
+            effects.report(Level::Info, format!("{table} {first:?} to {last:?} is not held here any more"));
         }
         self.state_file.want(state, effects);
     }
@@ -121,8 +124,13 @@ impl Brick {
         if self.entered == count {
             return;
         }
-        let Brick { state_file, store: Some(store), tables, siblings, droppings, .. } = self else { return };
+        let Brick { state_file, store: Some(store), tables, siblings, droppings, clock, .. } = self else {
+            return;
+        };
         let Some(state) = state_file.durable() else { return };
+        for range in tables.align(state) {
+            siblings.forget(range);
+        }
         for (range, stream) in tables.leave(state) {
             siblings.forget(range);
             droppings.push(Dropping::new(range, stream));
@@ -130,10 +138,7 @@ impl Brick {
         // A tablet that comes back waits until its keys of before are gone.
         let is_leaving = |tablet: &TabletState| {
             let range = tablet.range();
-            droppings.iter().any(|dropping| {
-                let other = dropping.range;
-                other.table == range.table && other.first <= range.last && range.first <= other.last
-            })
+            droppings.iter().any(|dropping| meets(dropping.range, range))
         };
         if state.tablets.iter().any(is_leaving) {
             return;
@@ -150,10 +155,11 @@ impl Brick {
             }
         }
         let Entered { new, changed } = tables.enter(state);
+        clock.keep(|brick| tables.all().any(|tablet| tablet.siblings.contains(&brick)));
         if !new.is_empty() || !changed.is_empty() {
             siblings.announce_at = step.now;
         }
-        new.into_iter().for_each(|range| store.shard.log.track(range));
+        new.into_iter().for_each(|range| store.track(range.table));
         changed.into_iter().for_each(|range| siblings.forget(range));
         // A life may have been heard while a tablet was on its way to the device.
         for known in state_file.newest().map_or(&[][..], |state| &state.lives) {
@@ -208,10 +214,11 @@ impl Brick {
         match store.shard.log.drop_range_step(range, cursor, DROP_BUCKETS, &hash_of) {
             Ok(Some(next)) => dropping.cursor = next,
             Ok(None) => {
-                store.shard.log.untrack(range);
                 let stream = droppings.remove(0).stream;
                 store.stale.left(range.table, stream, &store.shard.log);
-                if droppings.iter().all(|other| other.range.table != range.table) {
+                let is_left = droppings.iter().all(|other| other.range.table != range.table);
+                if is_left && tables.all().all(|tablet| tablet.range.table != range.table) {
+                    store.untrack(range.table);
                     tables.forget(range.table);
                 }
             }

@@ -8,6 +8,7 @@
 
 use crate::Brick;
 use crate::announcing::fingerprint;
+use crate::changes::hears;
 use crate::pages::tell;
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
@@ -37,7 +38,22 @@ impl Brick {
             Some(state) if tablet_of(state, &ask, asker.brick).is_none() => Err(Refusal::NotSibling),
             Some(_) => self.hear_life(step, asker.brick, (ask.life, ask.mark), None),
         };
+        if checked.is_ok() {
+            self.hear_again(step, asker.brick, &ask);
+        }
         self.wait_for_state(step, checked, Waiting::Page(ask), asker);
+    }
+
+    /// A sibling whose loss was accepted is back.
+    fn hear_again(&mut self, step: &mut Step<'_>, from: ServerId, ask: &TabletPage) {
+        let Some(state) = self.state_file.newest() else { return };
+        let range = HashRange { table: ask.table, first: ask.first, last: ask.last };
+        let mut next = state.clone();
+        hears(&mut next, from, range, ask.epoch);
+        if &next != state {
+            self.state_file.want(next, step.effects);
+            self.siblings.forget(range);
+        }
     }
 
     /// Tells something when the state, with the life that asks, is on the device.
@@ -151,8 +167,7 @@ impl Brick {
     pub(crate) fn advance_rebuilding(&mut self, step: &mut Step<'_>) {
         let Some(state) = self.state_file.durable().filter(|_| self.phase == Phase::Serving) else { return };
         if self.siblings.rebuilding.is_none() && self.state_file.is_durable() {
-            let is_served = |tablet: &&TabletState| self.tables.stream(tablet.range()).is_some();
-            let next = state.tablets.iter().filter(is_served).find(|tablet| !tablet.votes);
+            let next = self.next_to_rebuild(state);
             let table = next.and_then(|tablet| state.tables.iter().find(|table| table.table == tablet.table));
             let thresholds = table.and_then(|table| table.thresholds().ok());
             let stream = next.and_then(|tablet| self.tables.stream(tablet.range()));
@@ -171,21 +186,43 @@ impl Brick {
         let mut calls = Vec::new();
         let outcome = rebuilding.advance(step, (store, tables), me, &mut calls);
         siblings.number = rebuilding.number();
-        let range = rebuilding.range;
+        let (range, epoch) = (rebuilding.range, rebuilding.epoch());
         if let Outcome::Rebuilt { is_complete } = outcome {
             siblings.rebuilding = None;
-            self.finish_rebuilding(step, range, is_complete);
+            self.finish_rebuilding(step, (range, epoch), is_complete);
+        } else if rebuilding.is_stuck(step.now) && tables.all().filter(|it| !it.register.votes()).count() > 1
+        {
+            siblings.stuck = Some((range.table, range.first));
+            siblings.rebuilding = None;
         }
         self.ask_siblings(step, calls);
         self.advance_appended(step);
     }
 
-    fn finish_rebuilding(&mut self, step: &mut Step<'_>, range: HashRange, is_complete: bool) {
+    /// The tablet that is rebuilt next: the one behind the last that made no progress.
+    fn next_to_rebuild<'a>(&self, state: &'a BrickState) -> Option<&'a TabletState> {
+        let place = |tablet: &TabletState| (tablet.table, tablet.first);
+        let is_open =
+            |tablet: &&TabletState| !tablet.votes && self.tables.epoch(tablet.range()) == Some(tablet.epoch);
+        let open = || state.tablets.iter().filter(is_open);
+        let is_behind = |tablet: &&TabletState| self.siblings.stuck.is_none_or(|stuck| place(tablet) > stuck);
+        let behind = open().filter(is_behind).min_by_key(|tablet| place(tablet));
+        behind.or_else(|| open().min_by_key(|tablet| place(tablet)))
+    }
+
+    fn finish_rebuilding(
+        &mut self,
+        step: &mut Step<'_>,
+        (range, epoch): (HashRange, u64),
+        is_complete: bool,
+    ) {
         let mut next = self.state_file.newest().expect("a life has begun").clone();
-        next.tablets
-            .iter_mut()
-            .filter(|tablet| tablet.range() == range)
-            .for_each(|tablet| tablet.votes = true);
+        let is_it = |tablet: &&mut TabletState| tablet.range() == range && tablet.epoch == epoch;
+        // The tablet may have other bricks by now, and this process may be the older one of two.
+        let Some(tablet) = next.tablets.iter_mut().find(is_it).filter(|_| self.outlived.is_none()) else {
+            return;
+        };
+        (tablet.votes, tablet.is_joining) = (true, false);
         let HashRange { table, first, last } = range;
         let (level, text) = if is_complete {
             (Level::Info, format!("{table} {first:?} to {last:?} is rebuilt"))

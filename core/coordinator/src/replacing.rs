@@ -82,9 +82,9 @@ fn change(desk: &mut Desk, message: &BrickReplace, id: TableId) -> u32 {
         tablet.bricks.iter_mut().filter(|brick| **brick == old).for_each(|brick| *brick = new);
         tablet.bricks.sort_unstable();
         tablet.joined.retain(|joined| joined.brick != old && joined.brick != new);
-        tablet.joined.push(Joined { brick: new, epoch });
+        tablet.joined.push(Joined { brick: new, epoch, is_lost: old == new });
         tablet.former.retain(|former| *former != new && *former != old);
-        if old != new {
+        if old != new && !message.is_destroyed {
             tablet.former.push(old);
         }
         count += 1;
@@ -124,13 +124,18 @@ fn obstacle(
         if may_be_read && !is_destroyed {
             return about(ObstacleKind::MayBeRead, old, table.id);
         }
+        if table.quorum().bricks == 1 && (new.is_none() || !accepts_loss) {
+            return about(ObstacleKind::OnlyBrick, old, table.id);
+        }
         for tablet in tablets_of(table, old).filter(|_| !accepts_loss) {
             let others = tablet.bricks.iter().copied().filter(|brick| *brick != old);
-            let hindered = others.filter_map(|brick| Some((hindrance(now, bricks, brick)?, brick)));
+            let hindered = others.filter_map(|brick| Some((hindrance(now, state, bricks, brick)?, brick)));
             let hindered: Vec<(ObstacleKind, ServerId)> = hindered.collect();
-            if tablet.bricks.len() - 1 - hindered.len() < needed
-                && let Some((kind, brick)) = hindered.first()
-            {
+            let is_short = tablet.bricks.len() - 1 - hindered.len() < needed;
+            // One that has joined and may not have voted yet was never in the epoch before.
+            let has_joined = |brick: ServerId| tablet.joined.iter().any(|joined| joined.brick == brick);
+            let mut hindering = hindered.iter().filter(|(_, brick)| is_short || has_joined(*brick));
+            if let Some((kind, brick)) = hindering.next() {
                 return about(*kind, *brick, table.id);
             }
         }
@@ -143,10 +148,13 @@ fn tablets_of(table: &QuorumTableRecord, brick: ServerId) -> impl Iterator<Item 
 }
 
 /// The reason why another brick of a tablet may not be able to tell what it has.
-fn hindrance(now: Instant, bricks: &Bricks, brick: ServerId) -> Option<ObstacleKind> {
+fn hindrance(now: Instant, state: &State, bricks: &Bricks, brick: ServerId) -> Option<ObstacleKind> {
     match bricks.heard(brick) {
         Some(heard) if bricks.is_heard(now, brick) => {
-            (heard.rebuilding > 0).then_some(ObstacleKind::Rebuilding)
+            // One that has not taken its tablets yet does not tell that it lacks them.
+            let assigned = state.bricks.get(&brick).map_or(0, |record| record.assigned);
+            let is_behind = heard.taken < assigned;
+            (heard.rebuilding > 0 || is_behind).then_some(ObstacleKind::Rebuilding)
         }
         _ => Some(ObstacleKind::Silent),
     }

@@ -54,7 +54,8 @@ impl Bricks {
         table.tablets.iter().all(|tablet| tablet.bricks.iter().filter(has).count() >= enough)
     }
 
-    /// Bricks that have taken what they gave up need not be told any more.
+    /// Bricks that have taken what they gave up need not be told any more, and those that were taken for lost and vote
+    /// again are not lost.
     fn forget_former(&self, desk: &mut Desk) {
         for table in desk.state.quorum_tables.values_mut().filter(|table| !table.dropping) {
             let version = table.version;
@@ -63,6 +64,15 @@ impl Bricks {
                 let before = tablet.former.len();
                 tablet.former.retain(|brick| !self.has_taken(*brick, version));
                 has_changed |= tablet.former.len() < before;
+                let is_back = |brick| {
+                    self.has_taken(brick, version) && self.heard(brick).is_some_and(|it| it.rebuilding == 0)
+                };
+                for joined in
+                    tablet.joined.iter_mut().filter(|joined| joined.is_lost && is_back(joined.brick))
+                {
+                    joined.is_lost = false;
+                    has_changed = true;
+                }
             }
             if has_changed {
                 desk.outbox.touch(Key::QuorumTable(table.id));

@@ -114,6 +114,28 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         self.siblings = siblings;
     }
 
+    /// The tablet is cut: another register goes on with the keys of which `is_other` is true. Answers that wait stay here.
+    #[must_use]
+    pub fn cut(&mut self, is_other: impl Fn(&K) -> bool) -> Brick<K, V, A> {
+        let mut other = Brick::new(self.id, self.life, self.epoch);
+        (other.siblings, other.votes) = (self.siblings.clone(), self.votes);
+        other.unstored = self.unstored.extract_if(.., |key, _| is_other(key)).collect();
+        other
+    }
+
+    /// The tablet and another one become one. It votes if both did.
+    pub fn join(&mut self, other: Brick<K, V, A>) {
+        self.votes &= other.votes;
+        self.waiting_count += other.waiting_count;
+        for (ticket, answers) in other.waiting {
+            self.waiting.entry(ticket).or_default().extend(answers);
+        }
+        self.unstored.extend(other.unstored);
+        for (sibling, life) in other.siblings {
+            self.hear_of(sibling, life);
+        }
+    }
+
     /// The brick starts its next life. If it has forgotten something, it does not vote until it is rebuilt.
     /// All that the shelf has must be durable by then: it is told without waiting.
     pub fn begin_life(&mut self, has_forgotten: bool) {
@@ -221,8 +243,9 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
     }
 
     /// The answer of a brick that does not hold the key.
+    /// It tells no epoch: the one of another tablet says nothing about the key's.
     pub fn wrong_owner(&self, time: u64) -> Answer<V> {
-        self.told(time, Said::WrongOwner)
+        Answer { epoch: 0, ..self.told(time, Said::WrongOwner) }
     }
 
     /// Whether the newest value of a key is not as durable yet as the table promises. Nobody may be told of it.

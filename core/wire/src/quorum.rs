@@ -81,6 +81,10 @@ pub struct Joined {
     pub brick: ServerId,
     #[n(1)]
     pub epoch: u64,
+    /// Its data was taken for lost, and it has not voted since.
+    #[n(2)]
+    #[cbor(default)]
+    pub is_lost: bool,
 }
 
 /// Operator to coordinator: a brick does not come back. Another one takes its place in all its tablets.
@@ -160,6 +164,9 @@ pub enum ObstacleKind {
     /// The old brick was heard lately: it is not lost.
     #[n(9)]
     NotLost,
+    /// No other brick has the keys of the old one's tablets.
+    #[n(10)]
+    OnlyBrick,
 }
 
 /// A brick and where it listens.

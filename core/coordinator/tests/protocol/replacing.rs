@@ -47,7 +47,7 @@ fn all_tablets_of_a_brick_get_another_one() {
         let tablet = world.describe(name).quorum.unwrap().remove(0);
         let bricks: Vec<u64> = tablet.bricks.iter().map(|place| place.brick.raw()).collect();
         assert_eq!(bricks, [1, 3, 4]);
-        assert_eq!(tablet.joined, [Joined { brick: ServerId(4), epoch: tablet.epoch }]);
+        assert_eq!(tablet.joined, [Joined { brick: ServerId(4), epoch: tablet.epoch, is_lost: false }]);
         epochs.push(tablet.epoch);
     }
     assert!(epochs[0] > 1 && epochs[1] != epochs[0], "{epochs:?}");
@@ -116,6 +116,27 @@ fn what_stands_in_the_way_is_named_and_nothing_is_changed() {
     assert_eq!(obstacle(&mut world, order(1, 5)), Some((ObstacleKind::Silent, 3)));
     let accepted = BrickReplace { accepts_loss: true, ..order(1, 5) };
     assert_eq!(obstacle(&mut world, accepted), None);
+    // The new one has not taken its tablet yet, and does not tell that it lacks it.
+    take_all(&mut world, &mut all);
+    name_heard(&mut world, &mut later);
+    assert_eq!(obstacle(&mut world, order(2, 4)), Some((ObstacleKind::Rebuilding, 5)));
+}
+
+// I6: the keys of a table with N = 1 are nowhere else.
+#[test]
+fn the_only_brick_of_a_table_is_not_given_up_lightly() {
+    let mut world = World::new();
+    let mut all = bricks(&mut world, 2);
+    let id = made(&mut world, &mut all, "t", quorum(1, 1, 1));
+    let old = world.state().quorum_tables[&id].tablets[0].bricks[0].raw();
+    let other = 3 - old;
+    let destroyed = BrickReplace { is_destroyed: true, ..order(old, other) };
+    assert_eq!(obstacle(&mut world, destroyed), Some((ObstacleKind::OnlyBrick, old)));
+    world.run(Duration::from_secs(4));
+    all.iter_mut().filter(|it| it.id().raw() == other).for_each(|it| _ = it.hello(&mut world));
+    let lost = BrickReplace { is_destroyed: true, accepts_loss: true, ..order(old, 0) };
+    assert_eq!(obstacle(&mut world, lost), Some((ObstacleKind::OnlyBrick, old)));
+    assert_eq!(obstacle(&mut world, BrickReplace { accepts_loss: true, ..destroyed }), None);
 }
 
 // I6, C32: one brick is a read quorum.
@@ -149,9 +170,13 @@ fn the_loss_of_a_brick_is_accepted() {
     assert_eq!(world.client_anew(&accepted).unwrap().unwrap(), BrickReplaced { tablets: 1, obstacle: None });
     let tablet = world.describe("t").quorum.unwrap().remove(0);
     assert_eq!(tablet.bricks.iter().map(|it| it.brick.raw()).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(tablet.joined, [Joined { brick: ServerId(3), epoch: tablet.epoch }]);
+    assert_eq!(tablet.joined, [Joined { brick: ServerId(3), epoch: tablet.epoch, is_lost: true }]);
     all[2].take(&mut world);
     assert_eq!((all[2].assignment.tablets.len(), all[2].assignment.given_up.len()), (1, 0));
+    all[1].message.rebuilding = 0;
+    take_all(&mut world, &mut all);
+    let joined = world.describe("t").quorum.unwrap().remove(0).joined;
+    assert!(!joined[0].is_lost, "it votes again, and others wait for it");
 }
 
 // A1, I6: a brick that has still to give a tablet up hears of a drop, too.

@@ -53,7 +53,19 @@ fn a_replaced_brick_has_everything_before_it_votes() {
         rig.kill(other);
         rig.tablet.former.clear();
         rig.read_all();
+        rig.start(other);
+        rig.run_until(Rig::all_vote);
+        // Any one may forget now, as before.
+        work(&mut rig, 100);
+        let at = rig.rng.below(100) * MILLI;
+        rig.run_for(at);
+        let forgets = rig.tablet.members[rig.rng.below(3) as usize];
+        rig.cut_power(forgets);
+        rig.start(forgets);
+        rig.run_until(Rig::all_vote);
+        rig.read_all();
         rig.check();
+        assert!(!rig.hosts[forgets].reports.iter().any(|text| text.contains("from what is left")));
     }
 }
 
@@ -236,6 +248,12 @@ fn removed_keys_do_not_come_back_with_a_tablet() {
         }
         gone += u32::from(is_gone(&rig));
         rig.replace(SPARE, old);
+        if rig.rng.chance(1, 2) {
+            // It finds the old records again, and is not rebuilt yet.
+            rig.run_until(|rig| epoch(&rig.hosts[old]) == 3);
+            rig.kill(old);
+            rig.start(old);
+        }
         rig.run_until(Rig::all_vote);
         rig.kill(old);
         rig.start(old);

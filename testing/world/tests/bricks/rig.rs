@@ -180,7 +180,7 @@ impl Rig {
     /// A brick takes the place of another one, which may be itself.
     pub fn replace(&mut self, old: usize, new: usize) {
         let epoch = self.tablet.epoch + 1;
-        let joined = Joined { brick: self.hosts[new].id, epoch };
+        let joined = Joined { brick: self.hosts[new].id, epoch, is_lost: old == new };
         let (old_id, tablet) = (self.hosts[old].id, &mut self.tablet);
         tablet.epoch = epoch;
         tablet.members.iter_mut().filter(|host| **host == old).for_each(|host| *host = new);

@@ -88,7 +88,7 @@ impl Replace {
         }
         let (old, new) = (self.old, self.by);
         output::print(&match (tablets, self.no_wait) {
-            (0, _) => format!("{old} has no tablets, so nothing has changed\n"),
+            (0, _) => format!("{old} has no tablets, and gets none any more\n"),
             (_, true) => {
                 format!("{new} takes the place of {old} in {tablets} tablets, and is being rebuilt\n")
             }
@@ -154,6 +154,10 @@ fn obstacle_text(obstacle: &Obstacle, message: &BrickReplace) -> String {
         ObstacleKind::MayBeRead => format!(
             "one brick alone is a read quorum of {table}: if {old} ran on, it would tell old values; make sure that its \
              data is destroyed, then say --destroyed"
+        ),
+        ObstacleKind::OnlyBrick => format!(
+            "{old} is the only brick of {table}: start it again on its directory; if that is destroyed, its keys are lost, \
+             and 'brick replace' with --destroyed --accept-loss gives the empty table to another brick"
         ),
         ObstacleKind::NotLost => {
             format!(
