@@ -72,8 +72,6 @@ pub enum OnQuorum {
     AllSlotsHere,
     /// The commands of a transaction are refused, and `EXEC` with them.
     Aborts,
-    /// The command is refused until clients can scan quorum tables.
-    NotYet,
     /// The command is refused: it needs a condition, or is not built for quorum tables.
     No,
 }
@@ -88,7 +86,6 @@ impl OnQuorum {
             OnQuorum::Unconditional => "without NX, XX, IFEQ, IFVER, GET and KEEPTTL",
             OnQuorum::AllSlotsHere => "all slots at the server that is asked",
             OnQuorum::Aborts => "no: commands with keys are refused, and EXEC with them",
-            OnQuorum::NotYet => "not yet",
             OnQuorum::No => "no",
         }
     }

@@ -87,14 +87,14 @@ fn every_command_is_carried_out_or_refused() {
         let said = rig.ask(A, &format!("{name}{args}"));
         let is_refused = said.starts_with("-ERR") && said.contains("quorum table");
         match row.on_quorum() {
-            OnQuorum::No | OnQuorum::NotYet => {
+            OnQuorum::No => {
                 assert!(is_refused, "{name}: {said}");
                 let shown = name.to_ascii_uppercase();
                 assert!(
                     said.contains(&format!("{shown} ")) || said.contains(&format!(" {shown},")),
                     "{said}"
                 );
-                assert!(said.contains("use an ordinary table") || said.ends_with("yet\r\n"), "{said}");
+                assert!(said.contains("use an ordinary table"), "{said}");
                 assert_eq!((rig.bricks.ask_count, rig.described), (before, asked), "{name} asks nobody");
             }
             OnQuorum::Yes | OnQuorum::EachKey | OnQuorum::ReadFirst | OnQuorum::Unconditional => {
@@ -168,8 +168,6 @@ fn a_front_that_does_not_know_the_table_yet_refuses_all_the_same() {
         assert_eq!(rig.bricks.write_count, 0);
         assert!(rig.shelf.objects.len() <= 1, "{commands}");
     }
-    let mut rig = Rig::with(|config| config.tables = vec![(1, CARTS.into())]);
-    assert_eq!(rig.ask(A, "select 1\nscan 0"), "+OK\r\n-ERR SCAN is not built for quorum tables yet\r\n");
 }
 
 #[test]
@@ -314,6 +312,139 @@ fn clients_of_redis_cluster_stay_at_the_server_that_they_ask() {
     assert_eq!(rig.shelf.asked, [""; 0]);
 }
 
+/// The cursor and the keys of a page, or of `KEYS` behind no cursor.
+fn words(reply: &str) -> Vec<String> {
+    reply.lines().filter(|line| !line.starts_with(['*', '$'])).map(str::to_owned).collect()
+}
+
+/// The keys that a walk shows, sorted, each as often as it comes, and the number of its pages.
+fn walked(rig: &mut Rig, conn: ConnId, options: &str) -> (Vec<String>, usize) {
+    let (mut met, mut cursor, mut pages) = (Vec::new(), "0".to_owned(), 0);
+    loop {
+        let page = rig.ask(conn, &format!("scan {cursor}{options}"));
+        let mut words = words(&page).into_iter();
+        cursor = words.next().unwrap();
+        met.extend(words);
+        pages += 1;
+        if cursor == "0" {
+            met.sort();
+            return (met, pages);
+        }
+    }
+}
+
+/// A table of 200 keys, with the keys, sorted. Beside them it has a removed key and one whose end has come.
+fn rig_with_keys() -> (Rig, Vec<String>) {
+    let mut rig = rig();
+    let mut keys: Vec<String> = (0..200).map(|number| format!("key:{number}")).collect();
+    keys.sort();
+    rig.ask(A, &format!("mset removed 1 {}", keys.join(" 1 ") + " 1"));
+    rig.ask(A, "del removed\nset ended 1 px 1000");
+    rig.pass(Duration::from_secs(2));
+    rig.said(A);
+    (rig, keys)
+}
+
+#[test]
+fn walks_show_every_key_once_and_nothing_else() {
+    // A6, J1: the table has two tablets.
+    let (mut rig, keys) = rig_with_keys();
+    let (met, pages) = walked(&mut rig, A, " count 7");
+    assert_eq!(met, keys);
+    assert!(pages >= 200 / 7, "{pages}");
+    assert!(walked(&mut rig, A, "").1 >= 200 / 10, "ten at a time, if the client does not say how many");
+    assert_eq!(walked(&mut rig, A, " count 100000000000").0, keys);
+    let some: Vec<String> = keys.iter().filter(|key| key.starts_with("key:1")).cloned().collect();
+    assert_eq!(walked(&mut rig, A, " match key:1* count 9").0, some);
+    assert_eq!(walked(&mut rig, A, " match key:1* type string").0, some);
+    assert_eq!(walked(&mut rig, A, " type list count 50").0, [""; 0]);
+    let mut found = words(&rig.ask(A, "keys key:1*"));
+    found.sort();
+    assert_eq!(found, some);
+    assert_eq!(rig.ask(A, "dbsize"), ":200\r\n");
+    let drawn: BTreeSet<String> = (0..40).map(|_| words(&rig.ask(A, "randomkey")).remove(0)).collect();
+    assert!(drawn.len() > 10 && drawn.iter().all(|key| keys.contains(key)), "{drawn:?}");
+    assert_eq!(rig.ask(A, "flushdb\nrandomkey\ndbsize\nkeys *"), "+OK\r\n$-1\r\n:0\r\n*0\r\n");
+    for (wrong, fault) in
+        [("x", "ERR invalid cursor"), ("0 count 0", "ERR syntax error"), ("0 match", "ERR syntax error")]
+    {
+        assert_eq!(rig.ask(A, &format!("scan {wrong}")), format!("-{fault}\r\n"));
+    }
+    assert_eq!(rig.shelf.asked, [""; 0], "masters have nothing to do with it");
+}
+
+#[test]
+fn a_walk_shows_a_key_that_is_there_all_the_time_whatever_else_changes() {
+    // A6, J1
+    let (mut rig, keys) = rig_with_keys();
+    let (mut met, mut cursor, mut round) = (BTreeSet::new(), "0".to_owned(), 0);
+    loop {
+        let page = rig.ask(A, &format!("scan {cursor} count 20"));
+        let mut words = words(&page).into_iter();
+        cursor = words.next().unwrap();
+        met.extend(words);
+        round += 1;
+        rig.ask(A, &format!("set new:{round} 1\nset key:0 {round}\ndel new:{}", round / 2));
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert!(keys.iter().all(|key| met.contains(key)));
+}
+
+#[test]
+fn walks_go_on_without_one_brick_and_end_without_two() {
+    // I1, J1
+    for silent in 21..=23 {
+        let (mut rig, keys) = rig_with_keys();
+        rig.bricks.silent = vec![silent];
+        rig.feed(A, b"keys *\r\n");
+        rig.pass(Duration::from_secs(3));
+        let mut found = words(&rig.said(A));
+        found.sort();
+        assert_eq!(found, keys, "without {silent}");
+    }
+    let (mut rig, _) = rig_with_keys();
+    rig.bricks.silent = vec![21, 22];
+    for command in ["scan 0", "keys *", "dbsize", "randomkey"] {
+        rig.feed(A, format!("{command}\r\n").as_bytes());
+        rig.pass(Duration::from_secs(11));
+        let said = rig.said(A);
+        assert!(said.starts_with("-NOQUORUM ") && said.lines().count() == 1, "{command}: {said}");
+        assert!(said.contains("10.0.1.21:1") && said.contains("10.0.1.22:1"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_walk_begins_anew_in_the_table_that_took_the_place() {
+    // A6, J1
+    let (mut rig, _) = rig_with_keys();
+    let cursor = words(&rig.ask(A, "scan 0 count 50")).remove(0);
+    rig.bricks.replace();
+    rig.feed(A, format!("scan {cursor} count 50\r\ndbsize\r\n").as_bytes());
+    rig.pass(Duration::from_secs(3));
+    let said = rig.said(A);
+    assert!(said.ends_with(":0\r\n") && !said.contains("key:"), "{said}");
+    rig.ask(A, "set only 1");
+    assert_eq!(walked(&mut rig, A, "").0, ["only"]);
+}
+
+#[test]
+fn a_client_of_redis_cluster_walks_over_all_keys_of_a_quorum_table() {
+    // A6, J3: the server that it asks tells it that all slots are there.
+    let mut rig = Rig::with(|config| {
+        config.tables = vec![(0, CARTS.into())];
+        config.cluster_port = Some(9401);
+    });
+    let address = |port: u16| std::net::SocketAddr::from(([10, 0, 0, 1], port));
+    rig.shelf.cluster_address = Some(address(9401));
+    rig.resp.on_met(rig.now, B, Some((address(50_002), address(9401))));
+    assert_eq!(rig.ask(B, "mset a 1 b 2 c 3"), "+OK\r\n");
+    assert!(rig.ask(B, "hello").contains("\r\ncluster\r\n"));
+    assert_eq!(walked(&mut rig, B, "").0, ["a", "b", "c"]);
+    assert_eq!(rig.ask(B, "dbsize"), ":3\r\n");
+}
+
 #[test]
 fn keys_that_are_asked_for_are_counted() {
     // J1
@@ -333,7 +464,7 @@ fn commands_that_write_and_are_carried_out_never_read() {
             OnQuorum::Yes => ["setex", "psetex"].contains(&row.name) || !writes,
             OnQuorum::ReadFirst => writes && ["del", "unlink"].contains(&row.name),
             OnQuorum::Unconditional => row.name == "set",
-            OnQuorum::AllSlotsHere | OnQuorum::Aborts | OnQuorum::NotYet => false,
+            OnQuorum::AllSlotsHere | OnQuorum::Aborts => false,
             OnQuorum::No => true,
         };
         assert!(expected, "{container:?} {}", row.name);

@@ -326,7 +326,7 @@ pub const DBSIZE: Command = Command {
     complexity: "O(N) with N the keys of the database, which are counted all over the cluster",
     usage: "",
     summary: "Counts the keys of the database.",
-    note: "At a port for clients of Redis Cluster: of the server that is asked. Where objects without copies were lost, every key is looked at, and those that are there count.",
+    note: "At a port for clients of Redis Cluster: of the server that is asked. Where objects without copies were lost, and on quorum tables, every key is looked at, and those that are there count.",
     tips: &["request_policy:all_shards", "response_policy:agg_sum"],
     run: Run::Front(Front::DbSize),
     ..Command::BASE

@@ -109,20 +109,15 @@ impl Front {
                 Front::Watch => OnQuorum::No,
                 _ => OnQuorum::Yes,
             },
-            FrontKind::OverKeys if self.is_flush() => OnQuorum::Yes,
-            FrontKind::OverKeys => OnQuorum::NotYet,
             FrontKind::Slots => OnQuorum::AllSlotsHere,
-            FrontKind::Connection
+            FrontKind::OverKeys
+            | FrontKind::Connection
             | FrontKind::Client
             | FrontKind::Subscription
             | FrontKind::Listeners
             | FrontKind::Publication
             | FrontKind::Immediate => OnQuorum::Yes,
         }
-    }
-
-    fn is_flush(self) -> bool {
-        matches!(self, Front::FlushDb | Front::FlushAll)
     }
 
     /// Whether the command waits until nothing of its connection is under way.

@@ -27,7 +27,6 @@ impl Asked<'_> {
     pub fn check(self, config: &RespConfig) -> Result<(), Fault> {
         match self.row.on_quorum() {
             OnQuorum::Yes | OnQuorum::EachKey | OnQuorum::ReadFirst | OnQuorum::Unconditional => Ok(()),
-            OnQuorum::NotYet => Err(self.not_yet()),
             OnQuorum::No | OnQuorum::Aborts | OnQuorum::AllSlotsHere => Err(self.fault(config)),
         }
     }
@@ -52,12 +51,6 @@ impl Asked<'_> {
     /// The error of a command between `MULTI` and `EXEC`.
     pub fn multi_fault(self, config: &RespConfig) -> Fault {
         needs_condition(&format!("{} inside MULTI", self.name()), &config.table_name(self.db))
-    }
-
-    /// The error of a command that needs scans of quorum tables.
-    // TODO when clients can scan quorum tables: remove this, its callers and `OnQuorum::NotYet`.
-    pub fn not_yet(self) -> Fault {
-        Fault::said(format!("ERR {} is not built for quorum tables yet", self.name()))
     }
 
     /// The command's name, behind that of its container, in upper case.

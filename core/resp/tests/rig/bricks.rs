@@ -1,12 +1,17 @@
-//! Three played bricks that hold the quorum table `carts`, and what a coordinator says of it.
+//! Three played bricks that hold the quorum table `carts` of two tablets, and what a coordinator says of it.
 
+use ramhold_base::checksum::crc;
+use ramhold_base::hash::{Placement, PlacementHasher};
 use ramhold_base::{ClusterTime, Instant, KeyHash, ServerId, Stamp, Status, TableId};
-use ramhold_wire::Header;
 use ramhold_wire::ask::{AskReply, AskRequest, AskSaid, AskWhat, AskedWrite, StampedValue};
+use ramhold_wire::brick_page::{
+    BrickPageHead, BrickPageReply, BrickPageRequest, BrickPageSaid, BrickRecord, PageWants, RecordState,
+};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
 use ramhold_wire::table::{TableDescription, TableOptions};
+use ramhold_wire::{Header, Opcode};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -15,6 +20,8 @@ pub const CARTS: &str = "carts";
 /// The id of the quorum table before it is emptied.
 const FIRST: TableId = TableId(40);
 const BRICKS: [u64; 3] = [21, 22, 23];
+/// The last hash of the first tablet.
+const CUT: u64 = u64::MAX / 2;
 
 /// The record that one brick has stored for a key. The value is `None` for a tombstone.
 type Stored = (Stamp, Option<(Vec<u8>, Option<ClusterTime>)>);
@@ -74,13 +81,9 @@ impl Bricks {
     pub fn describe(&self) -> TableDescription {
         let address = |brick: u64| Address(SocketAddr::from(([10, 0, 1, brick as u8], 1)));
         let place = |brick| BrickPlace { brick: ServerId(brick), address: address(brick) };
-        let tablet = BrickTablet {
-            table: self.table,
-            first: KeyHash(0),
-            last: KeyHash(u64::MAX),
-            epoch: 1,
-            bricks: BRICKS.map(place).to_vec(),
-            joined: Vec::new(),
+        let tablet = |(first, last)| {
+            let (first, last) = (KeyHash(first), KeyHash(last));
+            BrickTablet { table: self.table, first, last, epoch: 1, bricks: BRICKS.map(place).to_vec(), joined: Vec::new() }
         };
         let protocol = WriteProtocol::Adaptive;
         TableDescription {
@@ -90,7 +93,7 @@ impl Bricks {
             options: TableOptions {
                 durability: Durability::Buffered,
                 replicas: 0,
-                tablets: 1,
+                tablets: 2,
                 slots: false,
                 zone: None,
                 quorum: Some(QuorumOptions { bricks: 3, write: 2, read: 2, protocol }),
@@ -99,7 +102,7 @@ impl Bricks {
             seed: super::PLACEMENT_SEED,
             tablets: Vec::new(),
             outside: None,
-            quorum: Some(vec![tablet]),
+            quorum: Some([(0, CUT), (CUT + 1, u64::MAX)].map(tablet).to_vec()),
         }
     }
 
@@ -108,6 +111,9 @@ impl Bricks {
         let brick = header.target.raw();
         if self.silent.contains(&brick) {
             return None;
+        }
+        if header.opcode() == Some(Opcode::BrickPage) {
+            return Some(self.page(now, brick, &BrickPageRequest::decode(body).unwrap()));
         }
         let AskRequest { table, key, what } = AskRequest::decode(body).unwrap();
         if self.stuck.iter().any(|stuck| stuck.as_bytes() == key) {
@@ -129,10 +135,51 @@ impl Bricks {
                 self.store(place, write, stamp)
             }
         };
-        let clock = 1_700_000_000_000_000 + now.0 / 1_000;
+        let clock = clock(now);
         let mut out = Vec::new();
         AskReply { life: 1, siblings: vec![], epoch: 1, clock, said }.encode(&mut out);
         (!is_lost).then_some((Status::Ok, out))
+    }
+
+    /// The answer of a brick to a question for a page.
+    fn page(&mut self, now: Instant, brick: u64, asked: &BrickPageRequest) -> (Status, Vec<u8>) {
+        if asked.table != self.table || self.is_over {
+            return (Status::UnknownTable, Vec::new());
+        }
+        self.ask_count += 1;
+        let hasher = PlacementHasher::new(Placement { seed: super::PLACEMENT_SEED, slots: false });
+        let stored = self.stored.iter().filter(|((holder, table, key), _)| {
+            let is_asked = *holder == brick && *table == asked.table;
+            is_asked && (asked.first..=asked.last).contains(&hasher.hash(key))
+        });
+        let record = |((_, _, key), (stamp, value)): (&'_ (u64, TableId, Vec<u8>), &'_ Stored)| {
+            let value = value.as_ref().map(|(bytes, expires)| (bytes.clone(), *expires));
+            (position(key), key.clone(), *stamp, value)
+        };
+        let mut records: Vec<_> = stored.map(record).collect();
+        records.retain(|(at, ..)| *at >= asked.position);
+        records.sort_unstable();
+        let most = usize::try_from(asked.count).unwrap();
+        let next = records.get(most).map(|(at, ..)| *at);
+        records.truncate(most);
+        let has_values = asked.what == PageWants::Values;
+        let records = records.iter().map(|(position, key, stamp, value)| {
+            let state = match value {
+                None => RecordState::Tombstone(*stamp),
+                Some((bytes, expires)) => RecordState::Value {
+                    stamp: *stamp,
+                    expires: *expires,
+                    bytes: bytes.len() as u32,
+                    value: has_values.then_some(&bytes[..]),
+                },
+            };
+            BrickRecord { position: *position, key, state }
+        });
+        let said = BrickPageSaid::Page { next, has_values };
+        let head = BrickPageHead { life: 1, siblings: vec![], epoch: 1, clock: clock(now), said };
+        let mut out = Vec::new();
+        BrickPageReply { head, records: records.collect() }.encode(&mut out);
+        (Status::Ok, out)
     }
 
     fn store<'a>(
@@ -148,4 +195,14 @@ impl Bricks {
         self.stored.insert(place, (write.stamp, value));
         AskSaid::Applied
     }
+}
+
+/// The time of all bricks, in microseconds.
+fn clock(now: Instant) -> u64 {
+    1_700_000_000_000_000 + now.0 / 1_000
+}
+
+/// A key's place in the order of walks.
+fn position(key: &[u8]) -> u64 {
+    u64::from(crc(key)) << 32 | 1
 }

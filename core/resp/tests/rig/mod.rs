@@ -339,7 +339,7 @@ impl Rig {
                     return self.answer_with(header, Status::UnknownTable, |_| {});
                 }
             }
-            Some(Opcode::Ask) => {
+            Some(Opcode::Ask | Opcode::BrickPage) => {
                 let Some((status, body)) = self.bricks.answer(self.now, header, body) else { return };
                 if status != Status::Ok {
                     // A session that is refused at once asks the next brick at once.

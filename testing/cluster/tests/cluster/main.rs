@@ -19,6 +19,7 @@ mod listeners;
 mod network;
 mod pages;
 mod redis;
+mod redis_bricks;
 mod rounds;
 mod scarce;
 mod stopping;

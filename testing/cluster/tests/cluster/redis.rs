@@ -21,9 +21,7 @@ impl Redis {
     pub fn ask(&mut self, command: &str) -> Result<String, Failure> {
         let failed = |e: std::io::Error| Failure(format!("{command}: {e}"));
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).map_err(failed)?;
-        let mut line = String::new();
-        self.0.read_line(&mut line).map_err(failed)?;
-        Ok(line.trim_end().to_owned())
+        self.line(command)
     }
 
     pub fn number(&mut self, command: &str) -> Result<i64, Failure> {
@@ -34,8 +32,36 @@ impl Redis {
 
     /// The text of a reply that is a bulk string.
     pub fn bulk(&mut self, command: &str) -> Result<String, Failure> {
-        let failed = |what: String| Failure(format!("{command}: {what}"));
         let head = self.ask(command)?;
+        self.text(command, head)
+    }
+
+    /// The texts of a reply that is an array, in their order, with those of the arrays in it.
+    pub fn texts(&mut self, command: &str) -> Result<Vec<String>, Failure> {
+        let mut texts = Vec::new();
+        let (mut head, mut left) = (self.ask(command)?, 1_usize);
+        loop {
+            match head.strip_prefix('*').and_then(|count| count.parse::<usize>().ok()) {
+                Some(count) => left += count,
+                None => texts.push(self.text(command, head)?),
+            }
+            left -= 1;
+            if left == 0 {
+                return Ok(texts);
+            }
+            head = self.line(command)?;
+        }
+    }
+
+    fn line(&mut self, command: &str) -> Result<String, Failure> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).map_err(|e| Failure(format!("{command}: {e}")))?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// The text of a bulk string that begins with this line.
+    fn text(&mut self, command: &str, head: String) -> Result<String, Failure> {
+        let failed = |what: String| Failure(format!("{command}: {what}"));
         let length = head.strip_prefix('$').and_then(|length| length.parse::<usize>().ok());
         let length = length.ok_or_else(|| failed(head))?;
         let mut text = vec![0; length + 2];

@@ -6,7 +6,8 @@
 //! come twice, as Redis allows. An object that is there all the time is never left out.
 //!
 //! Clients of Redis Cluster walk by asking every server. Their walks go over the tablets of the server that
-//! is asked, and over no others.
+//! is asked, and over no others. Walks over a quorum table go over all its keys, whoever asks: each server shows
+//! all slots of such a table as its own. Bricks do not count their objects, so `DBSIZE` looks at every key.
 
 use crate::front::access::Access;
 use crate::front::access::answer::{Answer, fault_of};
@@ -15,11 +16,10 @@ use crate::front::access::tickets::Part;
 use crate::front::bounds::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX};
 use crate::front::clients::asker::Asker;
 use crate::front::host::Host;
-use crate::front::refusals::Asked;
 use crate::front::step::Step;
 use crate::glob::{Case, matches};
 use crate::parse::integer;
-use crate::{Command, Fault, Front, OnQuorum, Reply};
+use crate::{Fault, Front, Reply};
 use ramhold_base::{KeyHash, Status, TableId};
 use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 
@@ -52,8 +52,8 @@ enum Kind {
     PartSize {
         left: Vec<KeyHash>,
     },
-    /// The size, by looking at every key, because objects were lost and their number is unknown, or because
-    /// tablets were joined behind the count.
+    /// The size, by looking at every key, because bricks hold the table, objects were lost and their number is
+    /// unknown, or tablets were joined behind the count.
     Tally,
     /// Tables that are still to be emptied before the reply.
     Flush {
@@ -83,19 +83,17 @@ enum Next {
 impl Walk {
     /// A command over all keys of a table, or over `part` of them. The fault says what is wrong with the arguments.
     pub fn new(
-        (row, front): (&'static Command, Front),
+        front: Front,
         args: &[&[u8]],
-        (db, known): (u16, Option<Known>),
+        known: Option<Known>,
         part: Option<Vec<(KeyHash, KeyHash)>>,
     ) -> Result<Walk, Fault> {
-        if known.is_some_and(|known| known.is_quorum) && row.on_quorum() == OnQuorum::NotYet {
-            return Err(Asked { row, args, db }.not_yet());
-        }
         let table = known.map_or(TableId::default(), |known| known.table);
         let kind = match front {
             Front::Keys => Kind::Keys { pattern: pattern(args[1])? },
             Front::Scan => scan(args)?,
             Front::RandomKey => Kind::Random { has_wrapped: false },
+            Front::DbSize if known.is_some_and(|known| known.is_quorum) => Kind::Tally,
             Front::DbSize => match &part {
                 Some(part) => Kind::PartSize { left: part.iter().rev().map(|(first, _)| *first).collect() },
                 None => Kind::Size(TableCount::new(table)),
@@ -348,8 +346,9 @@ impl Walk {
 }
 
 /// The part of a table that the asker's walks go over. `None`: all of the table.
-pub fn part_of(asker: &Asker, table: Option<TableId>, host: &impl Host) -> Option<Vec<(KeyHash, KeyHash)>> {
-    table.filter(|_| asker.is_of_cluster).map(|table| host.ranges_served(table))
+pub fn part_of(asker: &Asker, known: Option<Known>, host: &impl Host) -> Option<Vec<(KeyHash, KeyHash)>> {
+    let divided = known.filter(|known| asker.is_of_cluster && !known.is_quorum);
+    divided.map(|known| host.ranges_served(known.table))
 }
 
 fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {

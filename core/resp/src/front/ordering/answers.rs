@@ -134,10 +134,9 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
         }
         // A walk that has begun already comes here if its table was dropped.
         (Work::Waiting | Work::Walk(_), Run::Front(front), Some(known)) => {
-            let served = part_of(&asker, Some(known.table), step.host);
+            let served = part_of(&asker, Some(known), step.host);
             let mut writer = Reply::new(reply, protocol);
-            let of = (request.row, front);
-            *work = match Walk::new(of, &request.args.list(), (request.db, Some(known)), served) {
+            *work = match Walk::new(front, &request.args.list(), Some(known), served) {
                 Ok(mut walk) => {
                     let is_over = walk.begin(step, access, Part::of(command), &mut writer);
                     if is_over { Work::Done } else { Work::Walk(Box::new(walk)) }

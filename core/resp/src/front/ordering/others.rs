@@ -111,13 +111,13 @@ fn walk(
     let id = turn.next_command();
     let db = asker.db;
     let known = turn.access.databases.known(db);
-    let served = part_of(asker, known.map(|known| known.table), step.host);
+    let served = part_of(asker, known, step.host);
     let started = step.now;
     let entered = |work| {
         let request = Request { id, row, args: Args::of(args), db, started };
         Running::alone(request, work)
     };
-    let mut walk = match Walk::new((row, front), args, (db, known), served) {
+    let mut walk = match Walk::new(front, args, known, served) {
         Ok(walk) => walk,
         Err(fault) => {
             reply.fault(&fault);
