@@ -10,11 +10,15 @@ use std::fs;
 const FOLDER: &str = "testing/clients";
 
 /// The sessions to play, and those that are left out.
+#[derive(Default)]
 struct Prepared {
     sessions: Vec<String>,
     /// Sessions that expect one Redis run against one server.
     lone_sessions: Vec<String>,
     writer: Option<String>,
+    /// Sessions on a quorum table.
+    quorum_sessions: Vec<String>,
+    quorum_load: Option<String>,
     skipped: Vec<String>,
 }
 
@@ -41,6 +45,12 @@ pub fn play(arguments: &[String]) -> Result<Vec<String>, Failure> {
     for session in &prepared.lone_sessions {
         options.extend(["--lone-session".into(), session.clone()]);
     }
+    for session in &prepared.quorum_sessions {
+        options.extend(["--quorum-session".into(), session.clone()]);
+    }
+    if let Some(load) = &prepared.quorum_load {
+        options.extend(["--quorum-load".into(), load.clone()]);
+    }
     if let Some(writer) = &prepared.writer {
         options.extend(["--writer".into(), writer.clone()]);
     }
@@ -54,8 +64,7 @@ pub fn play(arguments: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 fn prepare() -> Result<Prepared, Failure> {
-    let mut prepared =
-        Prepared { sessions: Vec::new(), lone_sessions: Vec::new(), writer: None, skipped: Vec::new() };
+    let mut prepared = Prepared::default();
     let at = |path: &str| root().join(FOLDER).join(path).display().to_string();
     for (name, script) in [("redis-cli", "redis_cli.sh"), ("redis-benchmark", "redis_benchmark.sh")] {
         if is_installed(name) {
@@ -72,6 +81,10 @@ fn prepare() -> Result<Prepared, Failure> {
             prepared
                 .lone_sessions
                 .push(format!("redis-py's own tests,{python_with_pytest},{suite},{source}"));
+            let of_quorum = at("redis_py/quorum.py");
+            prepared.quorum_sessions.push(format!("redis-py on a quorum table,{python},{of_quorum}"));
+            let load = at("redis_py/quorum_load.py");
+            prepared.quorum_load = Some(format!("kill test of bricks,{python},{load}"));
             if is_installed("redis-benchmark") {
                 prepared.writer = Some(format!("kill test,{python},{}", at("redis_py/writer.py")));
             } else {
@@ -79,7 +92,8 @@ fn prepare() -> Result<Prepared, Failure> {
             }
         }
         None => {
-            prepared.skipped.push("session of redis-py and kill test: no python3 with venv and pip".into())
+            let what = "sessions of redis-py, also on a quorum table, and kill tests of servers and bricks";
+            prepared.skipped.push(format!("{what}: no python3 with venv and pip"));
         }
     }
     if is_installed("go") {

@@ -1,11 +1,12 @@
-//! Sessions of unmodified Redis clients against a cluster of this machine, and servers that are killed under
-//! their load.
+//! Sessions of unmodified Redis clients against a cluster of this machine, and servers and bricks that are killed
+//! under their load.
 //!
 //! The sessions are programs in testing/clients. Each asserts its results and ends with an exit code. The
 //! environment tells them the addresses of the servers.
 
 use crate::waiting::{Failure, wait_for};
-use crate::{Cluster, Options};
+use crate::{BRICK_MEMORY_MIN, Bricks, Cluster, Options};
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -100,6 +101,48 @@ pub fn kill_under_load(rounds: usize, writer: &Session) -> Result<(), Failure> {
         goal = load.acknowledged()? + ACKNOWLEDGED_BETWEEN;
     }
     load.finish()
+}
+
+/// Two servers that serve Redis clients, and three bricks. The servers' database 1 is the quorum table `carts`.
+fn start_with_bricks() -> Result<Bricks, Failure> {
+    let options = Options {
+        servers: 2,
+        coordinator_options: &["--default-replicas", "1"],
+        server_options: &["--resp-table", "1=carts"],
+        ..Options::default()
+    };
+    let bricks = Bricks::start_beside(options, 3, BRICK_MEMORY_MIN)?;
+    bricks.create_table("carts", 3)?;
+    Ok(bricks)
+}
+
+/// Plays sessions on a quorum table.
+pub fn play_on_bricks(sessions: &[Session]) -> Result<(), Failure> {
+    let bricks = start_with_bricks()?;
+    play(sessions, &servers_of(&bricks.cluster), false)
+}
+
+/// Kills one of three bricks after the other under a load that counts its failures, and starts it again. The
+/// coordinator is stopped meanwhile.
+pub fn kill_bricks_under_load(rounds: usize, load: &Session) -> Result<(), Failure> {
+    let mut bricks = start_with_bricks()?;
+    let mut load = Load::start(load, &servers_of(&bricks.cluster))?;
+    load.wait_acknowledged(ACKNOWLEDGED_BETWEEN)?;
+    bricks.signal_coordinator(Signal::STOP);
+    for round in 0..rounds {
+        let victim = 1 + round % bricks.count();
+        bricks.kill(victim);
+        let goal = load.acknowledged()? + ACKNOWLEDGED_BETWEEN;
+        load.wait_acknowledged(goal)?;
+        bricks.start_brick(victim);
+        bricks.wait_serving(victim)?;
+        let goal = load.acknowledged()? + ACKNOWLEDGED_BETWEEN;
+        load.wait_acknowledged(goal)?;
+        println!("    round {round}: brick {victim} killed and started again, without the coordinator");
+    }
+    load.finish()?;
+    bricks.signal_coordinator(Signal::CONT);
+    Ok(())
 }
 
 /// The writer while it runs.

@@ -1,7 +1,9 @@
-//! Sessions of Redis clients against a cluster, also while its servers are killed.
+//! Sessions of Redis clients against a cluster, also while its servers and bricks are killed.
 
 use clap::Parser;
-use ramhold_cluster_tests::redis_clients::{Session, kill_under_load, play, servers_of};
+use ramhold_cluster_tests::redis_clients::{
+    Session, kill_bricks_under_load, kill_under_load, play, play_on_bricks, servers_of,
+};
 use ramhold_cluster_tests::{Cluster, Failure, Options};
 use std::process::ExitCode;
 
@@ -17,7 +19,13 @@ struct Arguments {
     /// The writer of the kill test, in the same form; without it there is no kill test.
     #[arg(long, value_parser = session)]
     writer: Option<Session>,
-    /// Servers killed under the writer's load, one after the other.
+    /// A session, in the same form, whose database 1 is a quorum table of three bricks.
+    #[arg(long, value_parser = session)]
+    quorum_session: Vec<Session>,
+    /// The load of the test that kills bricks, in the same form; without it there is no such test.
+    #[arg(long, value_parser = session)]
+    quorum_load: Option<Session>,
+    /// Servers killed under the writer's load, one after the other, and bricks under the other load.
     #[arg(long, default_value_t = 3)]
     kills: usize,
     /// Play the sessions at these addresses instead, with commas between; no kill test then.
@@ -41,7 +49,9 @@ fn main() -> ExitCode {
     if let Some(only) = arguments.only.take() {
         arguments.session.retain(|session| session.name.contains(&only));
         arguments.lone_session.retain(|session| session.name.contains(&only));
+        arguments.quorum_session.retain(|session| session.name.contains(&only));
         arguments.writer = arguments.writer.filter(|writer| writer.name.contains(&only));
+        arguments.quorum_load = arguments.quorum_load.filter(|load| load.name.contains(&only));
     }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,6 +87,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         ..Options::default()
     };
     play_against(lone, &arguments.lone_session, false)?;
+    if !arguments.quorum_session.is_empty() {
+        play_on_bricks(&arguments.quorum_session)?;
+    }
+    if let Some(load) = &arguments.quorum_load {
+        println!("--- {}: {} bricks killed under load", load.name, arguments.kills);
+        kill_bricks_under_load(arguments.kills, load)?;
+    }
     if let Some(writer) = &arguments.writer {
         println!("--- {}: {} servers killed under load", writer.name, arguments.kills);
         kill_under_load(arguments.kills, writer)?;
