@@ -11,6 +11,12 @@ pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
 pub const EXPIRY_MILLIS_MAX: u64 = 36_525 * 24 * 3600 * 1000;
 /// The tablets of a brick. Their description, with the longest names, fits a frame and the brick's state.
 pub const BRICK_TABLET_COUNT_MAX: u32 = 512;
+/// Bricks that the server list names, that a brick is told of beside its siblings, and that an answer to a session
+/// names. With so many one that answers is found; and a brick's state has room for them.
+pub const BRICKS_TOLD_MAX: usize = 64;
+/// Processes that a session asks, in one round, for the tablets of a quorum table. Bounds its memory, and the time that
+/// it spends on a table that nobody has.
+pub const SEARCH_COUNT_MAX: usize = 1024;
 /// A table name's bytes (A1).
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 /// Tables of one cluster; bounds the coordinator's memory.

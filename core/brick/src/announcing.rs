@@ -16,9 +16,10 @@ use crate::Brick;
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
 use crate::siblings::Waiting;
-use crate::state::{BrickState, LifeState, TableState, TabletState};
+use crate::state::{BrickState, LifeState, SiblingState, TableState, TabletState};
 use crate::tables::number;
 use ramhold_base::hash::index_hash;
+use ramhold_base::limits::BRICKS_TOLD_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, KeyHash, Level, Peer, ServerId, Status};
 use ramhold_quorum::Life;
@@ -226,8 +227,14 @@ impl Brick {
         self.state_file.want(next, effects);
     }
 
-    /// The coordinator tells where siblings listen now.
-    pub fn hear_places(&mut self, now: Instant, places: &[BrickPlace], effects: &mut Effects) {
+    /// The coordinator tells where siblings listen now, and which other bricks sessions may need.
+    pub fn hear_places(
+        &mut self,
+        now: Instant,
+        places: &[BrickPlace],
+        others: &[BrickPlace],
+        effects: &mut Effects,
+    ) {
         let Some(state) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else { return };
         let mut next = state.clone();
         // A sibling that is heard says itself where it listens.
@@ -235,9 +242,30 @@ impl Brick {
             |brick| self.siblings.heard.get(&brick).is_none_or(|heard: &Instant| *heard + SILENCE <= now);
         let moved = places.iter().filter(|place| is_silent(place.brick));
         moved.for_each(|place| set_address(&mut next, place.brick, place.address));
+        let has_moved = next.tablets != state.tablets;
+        let others = others.iter().filter(|place| place.brick != state.brick).take(BRICKS_TOLD_MAX);
+        next.others =
+            others.map(SiblingState::at).collect();
         if &next != state {
             self.state_file.want(next, effects);
+        }
+        if has_moved {
             self.siblings.announce_at = Instant::ZERO;
         }
+    }
+
+    /// Where bricks listen that a session may ask next: those of other tablets first, then the siblings.
+    pub fn named(&self) -> Vec<Address> {
+        let Some(state) = self.state_file.durable().filter(|_| self.phase == Phase::Serving) else {
+            return Vec::new();
+        };
+        let siblings = state.tablets.iter().flat_map(|tablet| &tablet.siblings);
+        let mut named: Vec<Address> = Vec::new();
+        for place in state.others.iter().chain(siblings) {
+            if named.len() < BRICKS_TOLD_MAX && !named.contains(&place.address) {
+                named.push(place.address);
+            }
+        }
+        named
     }
 }

@@ -171,6 +171,7 @@ impl Brick {
             place: self.config.place,
             was_moved: false,
             left: Vec::new(),
+            others: Vec::new(),
         };
         self.begin_life(state, effects);
     }

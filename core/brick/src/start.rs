@@ -274,6 +274,7 @@ mod tests {
             place: 0,
             was_moved: false,
             left: Vec::new(),
+            others: Vec::new(),
         };
         Store::new(&config, vec![0; config.log_bytes as usize], &state, &mut Rng::new(1))
     }

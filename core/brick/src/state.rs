@@ -61,6 +61,11 @@ pub struct BrickState {
     /// vote before they are rebuilt.
     #[n(11)]
     pub was_moved: bool,
+    /// Other bricks that sessions may need to find all tablets of the tables here, as the coordinator said last; at most
+    /// `BRICKS_TOLD_MAX`.
+    #[n(12)]
+    #[cbor(default)]
+    pub others: Vec<SiblingState>,
     /// Tablets that were given up, with the epoch under which other bricks have them.
     #[n(13)]
     #[cbor(default)]
@@ -207,15 +212,21 @@ impl TableState {
     }
 }
 
+impl SiblingState {
+    /// A brick that listens here.
+    pub fn at(place: &BrickPlace) -> SiblingState {
+        SiblingState { brick: place.brick, address: place.address, joined: 0, is_missing: false }
+    }
+}
+
 impl TabletState {
     /// A tablet as it was told to this brick. It does not vote.
     pub fn of(tablet: &BrickTablet, me: ServerId) -> TabletState {
         let others = tablet.bricks.iter().filter(|place| place.brick != me);
         let sibling = |it: &BrickPlace| SiblingState {
-            brick: it.brick,
-            address: it.address,
             joined: tablet.joined(it.brick),
             is_missing: tablet.joined.iter().any(|joined| joined.brick == it.brick && joined.is_lost),
+            ..SiblingState::at(it)
         };
         TabletState {
             table: tablet.table,
@@ -348,7 +359,7 @@ pub(crate) fn find(bytes: &[u8]) -> FoundState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, TABLE_NAME_BYTES_MAX};
+    use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, BRICKS_TOLD_MAX, TABLE_NAME_BYTES_MAX};
 
     fn example(life: u64) -> BrickState {
         BrickState {
@@ -364,6 +375,7 @@ mod tests {
             taken: 0,
             place: 0,
             was_moved: false,
+            others: Vec::new(),
             left: Vec::new(),
         }
     }
@@ -440,6 +452,8 @@ mod tests {
                 is_joining: true,
             });
         }
+        let other = |id| SiblingState::at(&BrickPlace { brick: ServerId(u64::MAX - id), address });
+        state.others = (0..BRICKS_TOLD_MAX as u64).map(other).collect();
         assert!(state.fits_with_lives());
     }
 

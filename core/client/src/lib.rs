@@ -15,6 +15,7 @@ mod operation;
 mod outcome;
 mod quorum;
 mod scan;
+mod search;
 mod session;
 mod tablets;
 mod token;

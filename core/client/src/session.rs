@@ -28,12 +28,14 @@ mod events;
 mod lease;
 mod packing;
 mod running;
+mod searching;
 mod verdict;
 
 use crate::backoff::{Backoff, jittered};
 use crate::operation::{Operation, OperationId, Place, Repeat, WhichTable};
 use crate::outcome::{Cause, Outcome};
 use crate::quorum::Quorum;
+use crate::search::Search;
 use crate::tablets::{Owner, Route, TabletCache};
 use crate::trouble::{Trouble, What, Who};
 pub use config::SessionConfig;
@@ -42,7 +44,7 @@ use packing::Posted;
 use ramhold_base::{ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, Status};
 use ramhold_wire::shortage::Shortage;
 use ramhold_wire::{Header, frame};
-use running::{Attempt, AttemptId, Purpose, Running, State, Wanted};
+use running::{Attempt, AttemptId, Purpose, Running, Searched, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -59,6 +61,8 @@ pub struct Session {
     /// The coordinator to ask next, an index into the configured ones.
     coordinator: usize,
     cache: TabletCache,
+    /// Bricks that may describe tables while the coordinator is away.
+    bricks: Vec<SocketAddr>,
     /// Operations on quorum tables.
     quorum: Quorum,
     operation_last: u64,
@@ -93,6 +97,7 @@ impl Session {
             rpc_base,
             coordinator: 0,
             cache: TabletCache::default(),
+            bricks: Vec::new(),
             quorum: Quorum::default(),
             operation_last: 0,
             running: BTreeMap::new(),
@@ -213,6 +218,8 @@ impl Session {
             number: None,
             heard: false,
             trouble: None,
+            search: None,
+            searched: None,
         };
         self.running.insert(id, running);
         self.timers.insert((wake, id));
@@ -247,6 +254,9 @@ impl Session {
     /// Makes the next attempt of an operation that is not calling, or lets it wait for the thing that the
     /// attempt needs.
     fn advance(&mut self, now: Instant, id: OperationId, effects: &mut Effects) {
+        if let Some(addr) = self.next_searched(id) {
+            return self.send(now, id, addr, Who::Process, None, effects);
+        }
         let running = &self.running[&id];
         let setbacks = running.setbacks;
         match running.operation.place() {
@@ -336,7 +346,10 @@ impl Session {
         self.attempts.insert(attempt_id, id);
         let routed_by = route.map_or(0, |(_, version)| version);
         let attempt = Attempt { id: attempt_id, addr, who, routed_by, packed: None };
-        self.change(id, State::Calling(attempt), now + self.config.attempt_timeout);
+        let search = self.running[&id].search.as_deref().filter(|_| who == Who::Process);
+        let patience = search.map_or(self.config.attempt_timeout, Search::patience);
+        let timeout = self.config.attempt_timeout.min(patience);
+        self.change(id, State::Calling(attempt), now + timeout);
         let (lease, sequence, unacknowledged) = self.number(id);
         let running = self.running.get_mut(&id).expect("it runs");
         running.attempt_count = running.attempt_count.saturating_add(1);
@@ -395,6 +408,7 @@ impl Session {
     /// An attempt failed and surely had no effect, or none that matters: the operation goes on.
     fn set_back(&mut self, now: Instant, id: OperationId, trouble: Trouble) {
         let coordinators = self.config.coordinators.len();
+        self.search_instead(id, trouble);
         let running = self.running.get_mut(&id).expect("it runs");
         running.trouble = Some(trouble);
         running.setbacks = running.setbacks.saturating_add(1);
@@ -411,7 +425,8 @@ impl Session {
         let doubted = matches!(self.running[&id].operation.place(),
             Place::OwnerOf { table, target } if self.cache.route(table, target) == Route::Ask);
         // An operation that waits for a description does not pause as well: the fetch has a pause of its own.
-        let pause = if doubted { Duration::ZERO } else { pause };
+        let is_searching = self.running[&id].search.as_ref().is_some_and(|search| search.has_next());
+        let pause = if doubted || is_searching { Duration::ZERO } else { pause };
         self.change(id, State::Pausing, now + pause);
         if pause.is_zero() {
             self.ready.push_back(id);
@@ -437,11 +452,15 @@ impl Session {
             State::Pausing | State::Posted | State::Calling(_) | State::Asking => None,
         };
         let trouble = fetch.and_then(|fetch| fetch.trouble).or(running.trouble);
+        let searched = running.searched.clone().or(fetch.and_then(searched)).or(searched(running));
         let heard = running.heard || fetch.is_some_and(|fetch| fetch.heard);
         let mut detail =
             format!("tried for {tried:.1?}, {attempts} attempt{}", if attempts == 1 { "" } else { "s" });
         if let Some(trouble) = trouble {
             detail.push_str(&format!("; last, {trouble}"));
+        }
+        if let Some(Searched { text, .. }) = &searched {
+            detail.push_str(&format!("; {text}"));
         }
         let told = trouble.and_then(Trouble::shortage);
         let shortage = told.or_else(|| self.shortage_for(id));
@@ -454,6 +473,7 @@ impl Session {
             let status = match (trouble.map_or(Status::Retry, Trouble::status), shortage) {
                 // No server has taken the tablet because of the shortage.
                 (Status::NotReady, Some(_)) => Status::TooFewBackups,
+                _ if searched.is_some_and(|it| it.has_part) => Status::NoQuorum,
                 (status, _) => status,
             };
             let cause = if heard { Cause::Deadline } else { Cause::Unreachable };
@@ -557,6 +577,7 @@ impl Session {
             }
             if has_failed {
                 running.trouble = fetch.trouble;
+                running.searched = searched(fetch);
             }
             self.ready.push_back(id);
         }
@@ -577,6 +598,12 @@ impl Session {
             }
         }
     }
+}
+
+/// What an operation's own search has found so far.
+fn searched(running: &Running) -> Option<Searched> {
+    let search = running.search.as_ref()?;
+    Some(Searched { has_part: search.has_part(), text: search.text() })
 }
 
 /// The same refusal, with the shortage.

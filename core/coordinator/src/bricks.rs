@@ -16,7 +16,9 @@ use crate::assignment::{assign_anew, assignment, places, siblings};
 use crate::claims::{are_labels, is_address};
 use crate::clock::millis;
 use crate::desk::Desk;
+use crate::leading::{next_in_tables, others, told_bricks};
 use crate::records::{BrickRecord, Key};
+use crate::state::State;
 use ramhold_base::limits::SERVER_COUNT_MAX;
 use ramhold_base::{Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::Header;
@@ -45,8 +47,22 @@ pub(crate) struct Heard {
     pub taken: u64,
     pub rebuilding: u32,
     pub used_bytes: u64,
-    /// Its siblings, by its assignment of this version.
-    siblings: (u64, Vec<ServerId>),
+    near: Near,
+}
+
+/// The bricks that a brick is told of, by its assignment of this version.
+#[derive(Debug)]
+struct Near {
+    version: u64,
+    siblings: Vec<ServerId>,
+    next: Vec<ServerId>,
+}
+
+impl Near {
+    fn of(state: &State, brick: ServerId, version: u64) -> Near {
+        let siblings = siblings(state, brick).into_iter().collect();
+        Near { version, siblings, next: next_in_tables(state, brick).into_iter().collect() }
+    }
 }
 
 impl Heard {
@@ -134,7 +150,9 @@ impl Bricks {
             assigned: 0,
             is_replaced: false,
         };
+        let before = told_bricks(&desk.state);
         desk.state.bricks.insert(id, record);
+        desk.bricks_changed(before);
         desk.outbox.touch(Key::Meta);
         desk.outbox.touch(Key::Brick(id));
         let text = format!("{id} is a brick: {} directory {}", message.address.0, message.directory);
@@ -151,7 +169,7 @@ impl Bricks {
         id: ServerId,
         message: &BrickHello,
     ) -> Result<(), Status> {
-        let Some(record) = desk.state.bricks.get_mut(&id) else {
+        let Some(record) = desk.state.bricks.get(&id) else {
             return Err(self.refuse_stranger(desk, header, id));
         };
         if record.directory != message.directory {
@@ -167,13 +185,16 @@ impl Bricks {
             return Err(Status::Retry);
         }
         let told = (message.address, &message.labels, message.log_bytes);
+        let assigned = record.assigned;
         if (record.address, &record.labels, record.log_bytes) != told {
+            let before = told_bricks(&desk.state);
+            let record = desk.state.bricks.get_mut(&id).expect("it was just found");
             record.address = message.address;
             record.labels.clone_from(&message.labels);
             record.log_bytes = message.log_bytes;
             desk.outbox.touch(Key::Brick(id));
+            desk.bricks_changed(before);
         }
-        let assigned = record.assigned;
         let told = if message.taken <= assigned { message.taken } else { 0 };
         // Within a life a brick only takes newer ones, but hellos may overtake each other.
         let same_life = before.filter(|before| before.life == message.life);
@@ -191,9 +212,9 @@ impl Bricks {
             assign_anew(desk, id, message.taken);
         }
         let assigned = desk.state.bricks.get(&id).map_or(0, |record| record.assigned);
-        let siblings = match self.heard.remove(&id) {
-            Some(before) if before.siblings.0 == assigned => before.siblings,
-            _ => (assigned, siblings(&desk.state, id).into_iter().collect()),
+        let near = match self.heard.remove(&id) {
+            Some(before) if before.near.version == assigned => before.near,
+            _ => Near::of(&desk.state, id, assigned),
         };
         let heard = Heard {
             at: now,
@@ -201,7 +222,7 @@ impl Bricks {
             taken,
             rebuilding: message.rebuilding,
             used_bytes: message.used_bytes,
-            siblings,
+            near,
         };
         self.heard.insert(id, heard);
         Ok(())
@@ -226,11 +247,14 @@ impl Bricks {
         let time = desk.time(now);
         let state = &desk.state;
         let record = state.bricks.get(&id).expect("a brick that was noted or named");
-        let siblings = match self.heard.get(&id) {
-            Some(heard) if heard.siblings.0 == record.assigned => {
-                places(state, heard.siblings.1.iter().copied())
+        let known = self.heard.get(&id).map(|heard| &heard.near);
+        let made;
+        let near = match known.filter(|near| near.version == record.assigned) {
+            Some(near) => near,
+            None => {
+                made = Near::of(state, id, record.assigned);
+                &made
             }
-            _ => places(state, siblings(state, id).into_iter()),
         };
         let welcome = BrickWelcome {
             cluster: state.meta.cluster,
@@ -238,7 +262,8 @@ impl Bricks {
             index_secret: state.meta.index_secret,
             time,
             assignment: (taken != record.assigned).then(|| assignment(state, record)),
-            siblings,
+            siblings: places(state, near.siblings.iter().copied()),
+            others: others(state, id, &near.next),
         };
         desk.outbox.reply_with(to, header, &welcome);
     }

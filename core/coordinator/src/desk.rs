@@ -9,6 +9,7 @@
 use crate::asked::Asked;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
+use crate::leading::told_bricks;
 use crate::list::ListHistory;
 use crate::outbox::Outbox;
 use crate::records::Key;
@@ -209,6 +210,14 @@ impl Desk {
         self.outbox.touch(Key::Server(id));
     }
 
+    /// The bricks that the list names may have changed.
+    pub fn bricks_changed(&mut self, before: Option<Vec<Address>>) {
+        if told_bricks(&self.state) != before {
+            self.state.meta.list_version += 1;
+            self.outbox.touch(Key::Meta);
+        }
+    }
+
     /// The part of the list that a server at version `reached` lacks; the whole list if differences do not go back that
     /// far.
     pub fn list_update(&mut self, now: Instant, reached: u64) -> ServerListUpdate {
@@ -229,6 +238,7 @@ impl Desk {
             copyset_rings: self.config.placement.copyset_rings(),
             placement: self.config.placement.named(),
             topology: self.state.meta.topology.clone(),
+            bricks: told_bricks(&self.state),
         }
     }
 }

@@ -23,6 +23,7 @@ mod weight;
 
 mod cut;
 mod divide;
+mod leading;
 mod pieces;
 mod prove;
 mod records;

@@ -235,6 +235,7 @@ impl BrickNode {
             copyset_rings: None,
             topology: Default::default(),
             placement: None,
+            bricks: None,
         });
         self.view.tell_time(now, time);
     }

@@ -126,6 +126,7 @@ impl ServerNode {
         view.tell_time(now, enlisted.list.time);
         view.placement = enlisted.list.replica_placement();
         view.topology = enlisted.list.topology.clone();
+        view.bricks = enlisted.list.bricks.clone().unwrap_or_default();
         self.view = view;
         self.ceiling = enlisted.ceiling;
         self.config.master_config.index_secret =

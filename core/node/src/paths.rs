@@ -413,6 +413,7 @@ mod tests {
             copyset_rings: None,
             topology: Default::default(),
             placement: None,
+            bricks: None,
         }));
         view
     }

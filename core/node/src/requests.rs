@@ -8,7 +8,10 @@ use ramhold_wire::neighbours::ReachNeighbour;
 use ramhold_wire::pubsub::{Listeners, ListenersTold, Publish, Published};
 use ramhold_wire::recovery::RoomReport;
 use ramhold_wire::status::{Pong, ProcessStatus, Reach};
-use ramhold_wire::{Addressee, ForProcess, ForServer, Gate, Header, Standing, decode, reply, reply_with};
+use ramhold_wire::table::TableHint;
+use ramhold_wire::{
+    Addressee, ForProcess, ForServer, Gate, Header, Opcode, Standing, decode, reply, reply_with,
+};
 
 impl ServerNode {
     pub(crate) fn on_request(
@@ -24,6 +27,9 @@ impl ServerNode {
             return reply(effects, to, header, Status::UnknownOpcode);
         };
         if let Err(status) = self.check(opcode.gate(), header) {
+            if status == Status::NotCoordinator && opcode == Opcode::TableDescribe {
+                return self.hint(header, to, effects);
+            }
             return reply(effects, to, header, status);
         }
         match opcode.addressee() {
@@ -48,6 +54,18 @@ impl ServerNode {
                 reply(effects, to, header, Status::NotCoordinator);
             }
         }
+    }
+
+    /// A session has asked this server for a table: the coordinator is away, or the session was given this address. Bricks
+    /// may describe the table.
+    fn hint(&self, header: &Header, to: Peer, effects: &mut Effects) {
+        let is_ours = header.cluster.is_none() || header.cluster == self.view.cluster;
+        if !is_ours || self.view.bricks.is_empty() || self.phase != Phase::Serving {
+            return reply(effects, to, header, Status::NotCoordinator);
+        }
+        let hint = TableHint { part: None, bricks: self.view.bricks.clone() };
+        let header = Header { cluster: self.view.cluster, ..*header };
+        reply_with(effects, to, &header, Status::NotCoordinator, &hint);
     }
 
     /// A request that every process answers.
@@ -175,6 +193,9 @@ impl ServerNode {
         self.view.placement = update.replica_placement();
         self.view.topology = update.topology.clone();
         let before = self.view.list.version();
+        if update.to >= before {
+            self.view.bricks = update.bricks.clone().unwrap_or_default();
+        }
         self.view.list.apply(&update);
         let reached = ServerListReached { version: self.view.list.version() };
         reply_with(effects, to, header, Status::Ok, &reached);

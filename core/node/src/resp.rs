@@ -90,6 +90,10 @@ impl Host for Roles<'_> {
         self.view.cluster.0
     }
 
+    fn bricks(&self) -> Vec<SocketAddr> {
+        self.view.bricks.iter().map(|address| address.0).collect()
+    }
+
     fn to_server(&self, server: ServerId) -> Header {
         self.view.to_server(server)
     }

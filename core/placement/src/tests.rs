@@ -48,6 +48,7 @@ fn update(view: &mut View, changed: Vec<ServerEntry>, removed: Vec<ServerId>) {
         copyset_rings: None,
         topology: Default::default(),
         placement: None,
+        bricks: None,
     }));
 }
 

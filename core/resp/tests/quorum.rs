@@ -8,7 +8,7 @@ use ramhold_base::ConnId;
 use ramhold_client_core::Token;
 use ramhold_resp::commands::describe::rows;
 use ramhold_resp::{CrossSlot, Flags, OnQuorum, Run};
-use rig::bricks::CARTS;
+use rig::bricks::{CARTS, address_of};
 use rig::{A, B, Rig};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -189,6 +189,17 @@ fn a_silent_brick_is_not_noticed() {
         let said = rig.said(A);
         assert_eq!(said, "+OK\r\n$1\r\n1\r\n+OK\r\n*2\r\n$1\r\n1\r\n$1\r\n2\r\n:3\r\n", "without {silent}");
     }
+}
+
+#[test]
+fn a_front_that_was_never_asked_finds_its_quorum_table_without_the_coordinator() {
+    // I1, J1: this server was told where bricks are.
+    let mut rig = Rig::with(|config| config.tables = vec![(1, CARTS.into())]);
+    rig.is_coordinator_silent = true;
+    rig.shelf.bricks = vec![address_of(22)];
+    rig.feed(A, b"select 1\r\nset k 1\r\nget k\r\n");
+    rig.pass(Duration::from_secs(3));
+    assert_eq!(rig.said(A), "+OK\r\n+OK\r\n$1\r\n1\r\n");
 }
 
 #[test]

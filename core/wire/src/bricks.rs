@@ -67,6 +67,10 @@ pub struct BrickWelcome {
     /// The bricks that share a tablet with this one, at their present addresses.
     #[n(5)]
     pub siblings: Vec<BrickPlace>,
+    /// Other bricks that a session may need to find all tablets of this one's tables, at most `BRICKS_TOLD_MAX`.
+    #[n(6)]
+    #[cbor(default)]
+    pub others: Vec<BrickPlace>,
 }
 
 impl Message for BrickHello {

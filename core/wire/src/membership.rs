@@ -125,6 +125,9 @@ pub struct ServerListUpdate {
     /// The name of the placement of replicas. None: they are scattered freely, or placed by copysets.
     #[n(9)]
     pub placement: Option<String>,
+    /// Where bricks listen, at most `BRICKS_TOLD_MAX` of them. None: there are no bricks.
+    #[n(10)]
+    pub bricks: Option<Vec<Address>>,
 }
 
 impl ServerListUpdate {

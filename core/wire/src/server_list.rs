@@ -7,6 +7,7 @@
 
 use crate::Header;
 use crate::clock::ClusterClock;
+use crate::control::Address;
 use crate::membership::{ServerEntry, ServerListUpdate, ServerState};
 use crate::replica_placement::ReplicaPlacement;
 use crate::topology::Topology;
@@ -120,6 +121,8 @@ pub struct View {
     pub list: ServerList,
     pub placement: ReplicaPlacement,
     pub topology: Topology,
+    /// Where bricks listen, as the coordinator said with the newest list. It tells a bounded number of them.
+    pub bricks: Vec<Address>,
     clock: ClusterClock,
 }
 
@@ -134,6 +137,7 @@ impl View {
             list: ServerList::default(),
             placement: ReplicaPlacement::default(),
             topology: Topology::default(),
+            bricks: Vec::new(),
             clock: ClusterClock::default(),
         }
     }
@@ -225,6 +229,7 @@ mod tests {
             copyset_rings: None,
             placement: None,
             topology: Default::default(),
+            bricks: None,
         }
     }
 

@@ -250,6 +250,18 @@ pub struct TableDescription {
     pub quorum: Option<Vec<BrickTablet>>,
 }
 
+/// The body of a refusal of `TableDescribe` with `NotCoordinator`: what a brick has of the table all the same, and whom to
+/// ask next. A process that has nothing to tell sends no body.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableHint {
+    /// The table, with those of its tablets that the sender holds. They need not cover all hashes.
+    #[n(0)]
+    pub part: Option<TableDescription>,
+    /// Where bricks listen that may hold more, or name bricks that do; at most `BRICKS_TOLD_MAX`.
+    #[n(1)]
+    pub bricks: Vec<Address>,
+}
+
 impl TableDescription {
     pub fn placement(&self) -> Placement {
         Placement { seed: self.seed, slots: self.options.slots }

@@ -266,6 +266,7 @@ fn old_and_new_understand_each_other_as_the_page_says() {
         copyset_rings: None,
         placement: None,
         topology: Default::default(),
+        bricks: None,
     };
     // Null at the end is left out, and may as well be written.
     assert_eq!(encoded(&update), [0x86, 0, 1, 0x80, 0x80, 3, 4]);

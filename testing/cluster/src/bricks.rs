@@ -202,8 +202,13 @@ impl Bricks {
 
     /// Runs the program with these words, at the coordinator.
     pub fn run(&self, words: &[&str]) -> Output {
-        let cluster = self.cluster.address(COORDINATOR).to_string();
-        let output = Command::new(crate::program()).args(["--cluster", &cluster]).args(words).output();
+        self.run_at(self.cluster.address(COORDINATOR), words)
+    }
+
+    /// Runs the program with these words, at the process that listens there.
+    pub fn run_at(&self, address: SocketAddr, words: &[&str]) -> Output {
+        let address = address.to_string();
+        let output = Command::new(crate::program()).args(["--cluster", &address]).args(words).output();
         output.expect("the program can be started")
     }
 

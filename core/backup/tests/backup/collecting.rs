@@ -138,6 +138,7 @@ fn a_master_that_never_was_keeps_its_replicas_and_is_reported_once() {
         copyset_rings: None,
         placement: None,
         topology: Default::default(),
+        bricks: None,
     };
     assert!(next.view.list.apply(&update));
     next.wake();

@@ -219,6 +219,7 @@ impl Rig {
             copyset_rings: None,
             placement: None,
             topology: Default::default(),
+            bricks: None,
         };
         assert!(self.view.list.apply(&update));
     }

@@ -51,24 +51,24 @@ impl Session {
         }
         self.attempts.remove(&attempt.id);
         running.heard = true;
-        if attempt.who == Who::Coordinator && self.cluster.is_none() {
+        let is_for_coordinator = matches!(running.operation.place(), Place::Coordinator);
+        if is_for_coordinator && self.cluster.is_none() {
             self.cluster = header.cluster;
         }
+        if self.on_hint(now, id, attempt, (header.status(), body)) {
+            return;
+        }
+        let running = self.running.get_mut(&id).expect("it runs");
         let trouble = |what| Trouble { who: attempt.who, addr: attempt.addr, what };
         match verdict::judge(&running.operation, running.fate_unknown, header, body) {
+            Verdict::Done(Reply::Table(table)) => self.on_described(now, id, attempt, table),
             Verdict::Done(reply) => {
                 let is_usable = match &reply {
-                    Reply::Table(description) => self.cache.keep(now, description),
                     Reply::ClusterStatus(status) => self.learn_cluster(status.cluster),
                     _ => true,
                 };
                 if !is_usable {
                     return self.set_back(now, id, trouble(What::Unreadable));
-                }
-                if let Reply::Table(description) = &reply
-                    && description.quorum.is_some()
-                {
-                    self.on_bricks_described(now, description.table);
                 }
                 self.end(now, id, Outcome::Done(reply));
             }

@@ -1,6 +1,7 @@
 //! The session's record of an operation that has not ended.
 
 use crate::operation::{Operation, OperationId};
+use crate::search::Search;
 use crate::trouble::{Trouble, Who};
 use ramhold_base::{Instant, LeaseId, Sequence, TableId};
 use std::net::SocketAddr;
@@ -24,6 +25,17 @@ pub struct Running {
     /// Some process has answered.
     pub heard: bool,
     pub trouble: Option<Trouble>,
+    /// The search for a table that no coordinator describes.
+    pub search: Option<Box<Search>>,
+    /// What the last search that the operation waited for has found.
+    pub searched: Option<Searched>,
+}
+
+/// The end of a search that has not found all tablets.
+#[derive(Clone, Debug)]
+pub struct Searched {
+    pub has_part: bool,
+    pub text: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -23,6 +23,7 @@ mod quorum_tables;
 mod random;
 #[cfg(test)]
 mod routing;
+mod searching;
 #[cfg(test)]
 mod settling;
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use crate::brick_rig::*;
 use crate::harness::*;
-use ramhold_base::limits::{LABEL_COUNT_MAX, SERVER_COUNT_MAX};
+use ramhold_base::limits::{BRICKS_TOLD_MAX, LABEL_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{ClusterId, DirectoryId, ServerId, Status};
 use ramhold_wire::bricks::{BrickHello, BrickWelcome};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Label;
 use ramhold_wire::quorum::BrickPlace;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 // I1
@@ -244,4 +245,98 @@ fn a_cluster_without_bricks_stores_nothing_about_them() {
     // An array of at most 13 fields, the last one of which is the placement.
     assert!((0x80..=0x8d).contains(&meta[1]), "{meta:02x?}");
     assert!(world.store.keys().all(|key| !key.starts_with("brick") && !key.starts_with("quorum")));
+}
+
+// I1, I4: a server leads sessions to bricks while the coordinator is away.
+#[test]
+fn servers_hear_where_bricks_listen() {
+    let mut world = World::cluster(2);
+    world.settle();
+    let before = world.state().meta.list_version;
+    assert_eq!(world.server_mut(1).bricks, None, "there are none");
+    let mut all = bricks(&mut world, 3);
+    world.settle();
+    let told = |world: &mut World, server: u16| world.server_mut(server).bricks.clone();
+    let addresses = |ports: &[u16]| Some(ports.iter().map(|port| Address(addr(*port))).collect::<Vec<_>>());
+    for server in [1, 2] {
+        assert_eq!(told(&mut world, server), addresses(&[101, 102, 103]));
+    }
+    // Hellos and tables change nothing of that.
+    let with_bricks = world.state().meta.list_version;
+    assert_eq!(with_bricks, before + 3);
+    made(&mut world, &mut all, "t", quorum(3, 2, 2));
+    assert_eq!(world.state().meta.list_version, with_bricks);
+    // A brick comes back elsewhere.
+    world.run(Duration::from_secs(4));
+    all[1].start_again();
+    all[1].message.address = Address(addr(202));
+    all[1].hello(&mut world);
+    world.settle();
+    assert_eq!(told(&mut world, 2), addresses(&[101, 202, 103]));
+    // A server that comes later is told with its id.
+    world.enlist(3);
+    assert_eq!(told(&mut world, 3), addresses(&[101, 202, 103]));
+}
+
+// I1
+#[test]
+fn the_number_of_bricks_that_are_told_is_bounded() {
+    let mut world = World::cluster(1);
+    let count = BRICKS_TOLD_MAX as u16 + 3;
+    let mut all = bricks(&mut world, count);
+    world.settle();
+    let told = world.server_mut(1).bricks.clone().unwrap();
+    assert_eq!(told.len(), BRICKS_TOLD_MAX);
+    assert_eq!(told[0], Address(addr(101)));
+    let others = all[0].hello(&mut world).others;
+    assert!(others.len() < BRICKS_TOLD_MAX);
+    // Many tables with other bricks.
+    for name in 0..30 {
+        made(&mut world, &mut all, &format!("t{name}"), quorum(7, 4, 4));
+    }
+    for brick in &mut all {
+        assert!(brick.hello(&mut world).others.len() <= BRICKS_TOLD_MAX);
+    }
+}
+
+// I1: whoever asks the bricks that one names, and so on, comes to all of them.
+#[test]
+fn bricks_lead_from_each_to_all() {
+    let mut world = World::new();
+    let mut all = bricks(&mut world, 20);
+    made(&mut world, &mut all, "t", quorum(3, 2, 2));
+    made(&mut world, &mut all, "u", quorum(5, 3, 3));
+    let named: Vec<Vec<ServerId>> = all
+        .iter_mut()
+        .map(|brick| {
+            let welcome = brick.hello(&mut world);
+            assert!(welcome.others.iter().all(|place| place.brick != welcome.brick));
+            welcome.others.iter().map(|place| place.brick).collect()
+        })
+        .collect();
+    let ids: Vec<ServerId> = all.iter().map(Brick::id).collect();
+    // Three bricks in a row are away, and each brick leads on to the tablet behind its own by three.
+    for gap in 0..all.len() {
+        let is_away = |id: &ServerId| (gap..gap + 3).any(|at| ids[at % ids.len()] == *id);
+        let start = ids[(gap + 3) % ids.len()];
+        let mut met = BTreeSet::from([start]);
+        let mut open = vec![start];
+        while let Some(id) = open.pop() {
+            let at = ids.iter().position(|it| *it == id).unwrap();
+            for next in named[at].iter().filter(|next| !is_away(next)) {
+                if met.insert(*next) {
+                    open.push(*next);
+                }
+            }
+        }
+        assert_eq!(met.len(), ids.len() - 3, "without three from {gap} on");
+    }
+    let whole = world.describe("t").quorum.unwrap();
+    for (at, tablet) in whole.iter().enumerate() {
+        let next = &whole[(at + 1) % whole.len()];
+        for place in &tablet.bricks {
+            let here = ids.iter().position(|id| *id == place.brick).unwrap();
+            assert!(next.bricks.iter().all(|next| named[here].contains(&next.brick)));
+        }
+    }
 }

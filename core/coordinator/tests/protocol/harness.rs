@@ -65,6 +65,7 @@ pub struct Server {
     /// As the last update of the list told.
     pub placement: ReplicaPlacement,
     pub topology: ramhold_wire::topology::Topology,
+    pub bricks: Option<Vec<Address>>,
     /// What there is room for.
     pub room: RoomReport,
     /// Where its tables lie, and how often it was asked.
@@ -379,6 +380,7 @@ impl World {
                 server.list.apply(&update);
                 server.placement = update.replica_placement();
                 server.topology = update.topology.clone();
+                server.bricks = update.bricks.clone();
                 let reached = ServerListReached { version: server.list.version() };
                 self.answer(at, &header, Status::Ok, &reached);
             }
@@ -726,6 +728,7 @@ impl World {
             lease_millis: 0,
             placement: ReplicaPlacement::Scatter,
             topology: Default::default(),
+            bricks: None,
             room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40, lone_segments: 0 },
             weights: Vec::new(),
             weights_asked: 0,
@@ -753,6 +756,7 @@ impl World {
         let server = self.server_mut(port);
         server.id = enlisted.server;
         server.list.apply(&enlisted.list);
+        server.bricks = enlisted.list.bricks;
         enlisted.server
     }
 

@@ -65,6 +65,7 @@ impl Rig {
             copyset_rings: None,
             placement: None,
             topology: view.topology.clone(),
+            bricks: None,
         };
         view.list.apply(&update);
         Rig {

@@ -57,6 +57,7 @@ impl Rig {
             copyset_rings: None,
             placement: None,
             topology: Default::default(),
+            bricks: None,
         });
         let geometry = Geometry { segment_bytes: 32768, seglet_bytes: 4096 };
         let config = MasterConfig::new(geometry, log_bytes, 1 << 16);
@@ -153,6 +154,7 @@ impl Rig {
             copyset_rings: None,
             placement: None,
             topology: Default::default(),
+            bricks: None,
         });
         let mut effects = Effects::new();
         self.master.on_list(self.now, &self.view, &mut effects);

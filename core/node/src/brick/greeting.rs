@@ -107,7 +107,7 @@ impl BrickNode {
             self.brick.name(welcome.cluster, welcome.brick, welcome.index_secret, effects);
             return;
         }
-        self.brick.hear_places(now, &welcome.siblings, effects);
+        self.brick.hear_places(now, &welcome.siblings, &welcome.others, effects);
         let Some(assignment) = welcome.assignment else { return };
         match self.brick.assign(&assignment, effects) {
             Ok(()) => self.hello.untaken = None,

@@ -1,6 +1,7 @@
 //! Frames that come to a brick over the network.
 //!
-//! A brick describes the tables of which it has all tablets, so that sessions can begin while the coordinator is away.
+//! A brick describes the tables of which it has all tablets, so that sessions can begin while the coordinator is away. Of
+//! other tables it tells its own tablets, if it has any, and names bricks that may have more.
 //!
 //! Not here: questions about keys (core/brick). Catalogue: I1, I4.
 
@@ -8,9 +9,8 @@ use crate::BrickNode;
 use ramhold_base::{ConnId, Effects, Instant, Peer, Status};
 use ramhold_brick::TableState;
 use ramhold_wire::control::decode;
-use ramhold_wire::quorum::BrickTablet;
 use ramhold_wire::status::{Pong, ProcessStatus};
-use ramhold_wire::table::{TableDescribe, TableDescription, TableOptions};
+use ramhold_wire::table::{TableDescribe, TableDescription, TableHint, TableOptions};
 use ramhold_wire::{
     Addressee, CallRole, ForCoordinator, ForProcess, Header, Kind, Step, frame, reply, reply_with,
 };
@@ -71,8 +71,14 @@ impl BrickNode {
                 Ok(())
             }
             Addressee::ForCoordinator(ForCoordinator::TableDescribe) => {
-                let description = self.describe(&decode(body)?)?;
-                reply_with(effects, to, &self.of_cluster(header)?, Status::Ok, &description);
+                let (asked, header) = (decode(body)?, self.of_cluster(header)?);
+                match self.describe(&asked) {
+                    Some(whole) if is_whole(&whole) => reply_with(effects, to, &header, Status::Ok, &whole),
+                    part => {
+                        let hint = TableHint { part, bricks: self.brick.named() };
+                        reply_with(effects, to, &header, Status::NotCoordinator, &hint);
+                    }
+                }
                 Ok(())
             }
             Addressee::ForProcess(ForProcess::StateRead)
@@ -93,16 +99,13 @@ impl BrickNode {
         }
     }
 
-    /// The table that is asked for, if all its tablets are here.
-    fn describe(&self, asked: &TableDescribe) -> Result<TableDescription, Status> {
+    /// The table that is asked for, with its tablets here.
+    fn describe(&self, asked: &TableDescribe) -> Option<TableDescription> {
         let is_meant = |table: &TableState| {
             if asked.name.is_empty() { table.table == asked.table } else { table.name == asked.name }
         };
-        let (table, tablets) = self.brick.describe(is_meant).ok_or(Status::NotCoordinator)?;
-        if !covers_all(&tablets) {
-            return Err(Status::NotCoordinator);
-        }
-        Ok(TableDescription {
+        let (table, tablets) = self.brick.describe(is_meant)?;
+        Some(TableDescription {
             table: table.table,
             name: table.name,
             options: TableOptions {
@@ -150,8 +153,9 @@ impl BrickNode {
     }
 }
 
-/// Whether tablets, in order of hashes, cover all hashes.
-fn covers_all(tablets: &[BrickTablet]) -> bool {
+/// Whether the tablets, in order of hashes, cover all hashes.
+fn is_whole(description: &TableDescription) -> bool {
+    let tablets = description.quorum.as_deref().unwrap_or_default();
     let mut next = Some(0);
     for tablet in tablets {
         if next != Some(tablet.first.0) {

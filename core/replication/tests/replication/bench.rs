@@ -263,6 +263,7 @@ impl Bench {
             copyset_rings: None,
             placement: None,
             topology: Default::default(),
+            bricks: None,
         });
         self.replicator.on_list(self.now, &self.view);
     }

@@ -41,6 +41,8 @@ pub trait Host {
     /// The address at which a server hears clients of Redis Cluster alone. `None`: the server has no such
     /// port.
     fn cluster_address(&self, server: ServerId) -> Option<SocketAddr>;
+    /// Where bricks listen that may describe quorum tables while the coordinator is away; not all of them.
+    fn bricks(&self) -> Vec<SocketAddr>;
     /// The header of a request to another server.
     fn to_server(&self, server: ServerId) -> Header;
 }

@@ -60,6 +60,11 @@ impl Default for Bricks {
 }
 
 impl Bricks {
+    /// Whether one of the bricks listens there.
+    pub fn listens(address: SocketAddr) -> bool {
+        BRICKS.iter().any(|brick| address_of(*brick) == address)
+    }
+
     /// An empty table takes the place of this one.
     pub fn replace(&mut self) -> TableId {
         self.table = TableId(self.table.raw() + 1);
@@ -79,8 +84,7 @@ impl Bricks {
     }
 
     pub fn describe(&self) -> TableDescription {
-        let address = |brick: u64| Address(SocketAddr::from(([10, 0, 1, brick as u8], 1)));
-        let place = |brick| BrickPlace { brick: ServerId(brick), address: address(brick) };
+        let place = |brick| BrickPlace { brick: ServerId(brick), address: Address(address_of(brick)) };
         let tablet = |(first, last)| {
             let (first, last) = (KeyHash(first), KeyHash(last));
             BrickTablet { table: self.table, first, last, epoch: 1, bricks: BRICKS.map(place).to_vec(), joined: Vec::new() }
@@ -195,6 +199,10 @@ impl Bricks {
         self.stored.insert(place, (write.stamp, value));
         AskSaid::Applied
     }
+}
+
+pub fn address_of(brick: u64) -> SocketAddr {
+    SocketAddr::from(([10, 0, 1, brick as u8], 1))
 }
 
 /// The time of all bricks, in microseconds.

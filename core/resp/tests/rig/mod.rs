@@ -50,6 +50,8 @@ pub struct Shelf {
     /// Tablets of this server, and where it hears clients of Redis Cluster; none: the table is one tablet, and nowhere.
     pub served: Vec<(KeyHash, KeyHash)>,
     pub cluster_address: Option<SocketAddr>,
+    /// Where bricks listen, as this server was told.
+    pub bricks: Vec<SocketAddr>,
 }
 
 impl Shelf {
@@ -211,6 +213,10 @@ impl Host for Shelf {
         vec![(ServerId(1), "10.0.0.1:1".parse().unwrap())]
     }
 
+    fn bricks(&self) -> Vec<SocketAddr> {
+        self.bricks.clone()
+    }
+
     fn to_server(&self, server: ServerId) -> Header {
         Header { cluster: ClusterId(7), sender: ServerId(1), target: server, ..Header::default() }
     }
@@ -234,6 +240,8 @@ pub struct Rig {
     pub described: usize,
     pub owner: ServerId,
     pub bricks: Bricks,
+    /// The coordinator does not answer.
+    pub is_coordinator_silent: bool,
     /// Refusals of bricks that are still to come.
     pub late: VecDeque<(Instant, Header, Status)>,
 }
@@ -263,6 +271,7 @@ impl Rig {
             described: 0,
             owner: ServerId(1),
             bricks: Bricks::default(),
+            is_coordinator_silent: false,
             late: VecDeque::new(),
         }
     }
@@ -305,10 +314,13 @@ impl Rig {
                     let bytes = frame.of(&effects.bytes);
                     self.outputs.entry(*conn).or_default().extend_from_slice(&bytes);
                 }
-                Effect::Send { to: Peer::Addr(_), frame } => {
+                Effect::Send { to: Peer::Addr(to), frame } => {
                     let bytes = frame.of(&effects.bytes);
                     let (header, body) = frame::parse(&bytes).unwrap();
-                    asked.push((header, body.to_vec()));
+                    let is_of_brick = Bricks::listens(*to);
+                    if is_of_brick || !self.is_coordinator_silent {
+                        asked.push((header, body.to_vec()));
+                    }
                 }
                 Effect::Hear { conn } => again.push(*conn),
                 Effect::Close { conn } => self.closed.push(*conn),

@@ -1,7 +1,7 @@
 //! Quorum tables on real bricks: killed, stopped, all at once, and without a coordinator.
 
 use ramhold_client::{Client, ClusterStatus, Error, Status, TableId, Version, WriteProtocol};
-use ramhold_cluster_tests::{Bricks, Failure, pass};
+use ramhold_cluster_tests::{BRICK_MEMORY_MIN, Bricks, Failure, Options, pass};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The deadline of operations that cannot succeed, and the time by which their ends may be late.
 const SHORT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
+/// Keys of which some are in each of two tablets, all but surely.
+const KEYS_OF_ALL: [&str; 8] = ["ann", "bob", "cal", "dan", "eve", "fay", "gus", "hal"];
 /// The exit codes of `ramhold resume`.
 const EXIT_NEVER: i32 = 3;
 
@@ -254,6 +256,68 @@ fn a_brick_that_is_lost_is_replaced_without_a_failed_operation() -> Result<(), F
     }
     write_and_read(&mut client, table, "key", "of two")?;
     println!("the longest put after the change: {longest:?}");
+    bricks.signal_coordinator(Signal::CONT);
+    Ok(())
+}
+
+/// Runs the program at this address, and expects success. Returns what it printed.
+fn run_well(bricks: &Bricks, at: std::net::SocketAddr, words: &[&str]) -> String {
+    let output = bricks.run_at(at, words);
+    assert!(output.status.success(), "{words:?} at {at}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+// I1, I4: each brick holds one of two tablets, and the server holds none.
+#[test]
+fn a_program_begins_at_any_brick_or_server_without_the_coordinator() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let options =
+        Options { servers: 1, coordinator_options: &["--default-replicas", "0"], ..Options::default() };
+    let mut bricks = Bricks::start_beside(options, 6, BRICK_MEMORY_MIN)?;
+    bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    let tablets = client.describe_table("carts")?.quorum.unwrap_or_default();
+    assert_eq!(tablets.len(), 2);
+    let holds = |tablet: usize, brick: usize| {
+        tablets[tablet].bricks.iter().any(|place| place.address.0 == bricks.address(brick))
+    };
+    assert!((1..=6).all(|brick| holds(0, brick) != holds(1, brick)), "{tablets:?}");
+    let of_second: Vec<usize> = (1..=6).filter(|brick| holds(1, *brick)).collect();
+    let first = (1..=6).find(|brick| holds(0, *brick)).expect("three hold it");
+
+    bricks.signal_coordinator(Signal::STOP);
+    let server = bricks.cluster.address(1);
+    let starts: Vec<_> = (1..=6).map(|brick| bricks.address(brick)).chain([server]).collect();
+    for (round, at) in starts.iter().enumerate() {
+        let value = format!("value {round}");
+        for key in KEYS_OF_ALL {
+            run_well(&bricks, *at, &["put", "carts", key, &value]);
+        }
+        let other = starts[(round + 3) % starts.len()];
+        for key in KEYS_OF_ALL {
+            assert_eq!(run_well(&bricks, other, &["get", "carts", key]), value);
+        }
+    }
+    let listed = run_well(&bricks, server, &["scan", "carts"]);
+    assert!(KEYS_OF_ALL.iter().all(|key| listed.contains(key)), "{listed}");
+
+    // A brick that starts meanwhile has not forgotten the others.
+    bricks.kill(first);
+    bricks.start_brick(first);
+    bricks.wait_serving(first)?;
+    for key in KEYS_OF_ALL {
+        assert_eq!(run_well(&bricks, bricks.address(first), &["get", "carts", key]), "value 6");
+    }
+
+    // Nobody who is left knows the second tablet.
+    bricks.signal(&of_second, Signal::STOP);
+    let began = Instant::now();
+    let output = bricks.run_at(bricks.address(first), &["--timeout", "2s", "get", "carts", "ann"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && began.elapsed() < PATIENCE, "{output:?}");
+    assert!(said.contains("1 tablet with 50 % of the hashes found"), "{said}");
+    assert!(of_second.iter().any(|brick| said.contains(&bricks.address(*brick).to_string())), "{said}");
+    bricks.signal(&of_second, Signal::CONT);
     bricks.signal_coordinator(Signal::CONT);
     Ok(())
 }

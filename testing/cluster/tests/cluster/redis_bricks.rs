@@ -68,3 +68,19 @@ fn walks_over_a_quorum_table_go_on_without_the_coordinator_and_one_brick() -> Re
     bricks.signal_coordinator(Signal::CONT);
     Ok(())
 }
+
+// I1, J1
+#[test]
+fn a_redis_client_begins_at_a_server_that_was_never_asked_without_the_coordinator() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let bricks = Bricks::start_beside(options(), 3, BRICK_MEMORY_MIN)?;
+    bricks.create_table("carts", 3)?;
+    let redis = &mut Redis::connect(&bricks.cluster, 1)?;
+    bricks.signal_coordinator(Signal::STOP);
+    assert_eq!(redis.ask("select 1")?, "+OK");
+    assert_eq!(redis.ask("set cart:1 full")?, "+OK");
+    assert_eq!(redis.bulk("get cart:1")?, "full");
+    assert_eq!(walked(redis, 10)?, ["cart:1"]);
+    bricks.signal_coordinator(Signal::CONT);
+    Ok(())
+}

@@ -165,6 +165,7 @@ impl Rig {
             time: ClusterTime(0),
             assignment: Some(assignment).filter(|assignment| hello.taken != assignment.version),
             siblings: bricks.into_iter().filter(|place| place.brick != me).collect(),
+            others: Vec::new(),
         };
         let mut reply = Vec::new();
         frame::write(&mut reply, &header.answer(Status::Ok), |out| encode_into(out, &welcome));

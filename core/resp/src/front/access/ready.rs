@@ -102,6 +102,7 @@ impl Ready {
             self.at = now + LOOK_INTERVAL;
             // Without a server id, this server is not in the cluster yet.
             if !step.host.me().is_none() {
+                posted.session.know_bricks(&step.host.bricks());
                 self.ask_table(step, posted, databases);
                 posted.session.keep_lease(now, step.effects);
             }

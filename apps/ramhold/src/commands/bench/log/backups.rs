@@ -67,6 +67,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         copyset_rings: None,
         placement: None,
         topology: Default::default(),
+        bricks: None,
     };
     assert!(view.list.apply(&update));
     view

@@ -210,6 +210,7 @@ fn view(servers: u64, me: u64) -> View {
         copyset_rings: None,
         placement: None,
         topology: Default::default(),
+        bricks: None,
     });
     view
 }
