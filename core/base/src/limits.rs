@@ -17,6 +17,10 @@ pub const BRICKS_TOLD_MAX: usize = 64;
 /// Processes that a session asks, in one round, for the tablets of a quorum table. Bounds its memory, and the time that
 /// it spends on a table that nobody has.
 pub const SEARCH_COUNT_MAX: usize = 1024;
+/// Puts of unknown outcome that a session remembers to settle them before it reads their keys, and the bytes of their
+/// keys and values. Bounds a session's memory; a few values of the largest size fit.
+pub const OPEN_PUTS_MAX: usize = 256;
+pub const OPEN_PUTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A table name's bytes (A1).
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 /// Tables of one cluster; bounds the coordinator's memory.
@@ -58,6 +62,8 @@ pub const PIECE_LOGS_MAX: usize = 8;
 /// Streams of one shard (a MultiRing server needs at most 256).
 pub const STREAM_COUNT_MAX: u16 = 512;
 
+// The largest put is remembered.
+const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX <= OPEN_PUTS_BYTES_MAX);
 // An object must fit an empty segment together with the head's own entries and a tombstone with its key.
 const _: () = assert!((VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX) * 2 < SEGMENT_BYTES as usize);
 const _: () = assert!(SEGMENT_BYTES.is_multiple_of(SEGLET_BYTES));

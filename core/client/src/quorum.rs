@@ -12,6 +12,7 @@
 //! (`session::asking`). Protocol: docs/protocols/quorum.md. Catalogue: I1-I3.
 
 mod health;
+mod open_puts;
 mod order;
 mod pages;
 mod paging;
@@ -22,11 +23,12 @@ use crate::bricks::Bricks;
 use crate::operation::{Operation, OperationId, Target};
 use crate::outcome::{Cause, Outcome};
 use crate::token::Token;
-use crate::trouble::What;
+use crate::trouble::What as Problem;
 use health::Health;
+use open_puts::OpenPuts;
 pub use order::Value;
 use order::encode;
-use order::{Order, answer};
+use order::{Open, Order, What, answer};
 use paging::Paging;
 use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Status, TableId};
 use ramhold_quorum::{Ask, BrickId, Out, Phases, SessionClock, SessionId};
@@ -48,6 +50,8 @@ pub struct Quorum {
     /// The first brick of the next operation.
     turn: u64,
     health: Health,
+    /// The session's puts of unknown outcome.
+    open_puts: OpenPuts,
     /// Operations on one key.
     under_way: BTreeMap<OperationId, UnderWay>,
     /// Pages of scans.
@@ -142,12 +146,19 @@ impl Quorum {
             return Some(Outcome::refused(Status::WrongCluster, Cause::Unsent, detail));
         }
         match Order::take(cluster, operation) {
-            Ok(order) => {
-                self.under_way.insert(id, UnderWay::new(order, bricks.clone(), deadline));
+            Ok((order, open)) => {
+                let open = open.or_else(|| self.own_open_put(&order));
+                self.under_way.insert(id, UnderWay::new((order, open), bricks.clone(), deadline));
                 None
             }
             Err(why) => Some(Outcome::refused(Status::Unsupported, Cause::Unsent, why.to_owned())),
         }
+    }
+
+    /// The put of unknown outcome that a get of its key settles first.
+    fn own_open_put(&self, order: &Order) -> Option<Open> {
+        let is_wanted = matches!(order.what, What::Read) && !self.open_puts.is_empty();
+        if is_wanted { self.open_puts.of(&(order.table, order.key.clone())).cloned() } else { None }
     }
 
     /// Begins an operation, or begins it anew, at these bricks.
@@ -230,9 +241,9 @@ impl Quorum {
     pub fn on_answer(&mut self, now: Instant, header: &Header, body: &[u8]) -> Option<Progress> {
         let call = self.calls.remove(&header.rpc)?;
         let what = match header.status() {
-            Status::Ok if header.sender != call.brick => Some(What::Answered(Status::WrongServer)),
+            Status::Ok if header.sender != call.brick => Some(Problem::Answered(Status::WrongServer)),
             Status::Ok => None,
-            status => Some(What::Answered(status)),
+            status => Some(Problem::Answered(status)),
         };
         if let Some(what) = what {
             return self.on_trouble(now, &call, what);
@@ -243,10 +254,12 @@ impl Quorum {
             Called::Page { position } if is_of(Opcode::BrickPage) => {
                 return self.on_page(now, &call, position, body);
             }
-            Called::Key { .. } | Called::Page { .. } => return self.on_trouble(now, &call, What::Unreadable),
+            Called::Key { .. } | Called::Page { .. } => {
+                return self.on_trouble(now, &call, Problem::Unreadable);
+            }
         };
         let Ok(reply) = AskReply::decode(body) else {
-            return self.on_trouble(now, &call, What::Unreadable);
+            return self.on_trouble(now, &call, Problem::Unreadable);
         };
         self.health.heard(now, call.brick);
         let clock = self.clock.as_mut().expect("made with the first operation");
@@ -256,7 +269,7 @@ impl Quorum {
         let is_contradicted = answer.epoch > it.bricks.epoch;
         let mut outs = Vec::new();
         let next = it.on_answer(now, attempt, answer, clock, &mut outs);
-        let progress = if it.has_greeted(now, clock) {
+        let progress = if it.has_greeted(now, clock) || it.takes_next_step() {
             self.start(now, call.operation)
         } else {
             self.carry_out(call.operation, next, outs)
@@ -265,12 +278,12 @@ impl Quorum {
     }
 
     /// A brick will not answer this question.
-    fn on_trouble(&mut self, now: Instant, call: &Call, what: What) -> Option<Progress> {
+    fn on_trouble(&mut self, now: Instant, call: &Call, what: Problem) -> Option<Progress> {
         self.health.silent(now, call.brick);
         // The brick may hold the table no more, or listen elsewhere. One that is busy says so.
         let is_busy =
             |status| matches!(status, Status::NotReady | Status::TooMany | Status::Retry | Status::Corrupt);
-        let is_contradicted = !matches!(what, What::Answered(status) if is_busy(status));
+        let is_contradicted = !matches!(what, Problem::Answered(status) if is_busy(status));
         let progress = match call.called {
             Called::Page { .. } => self.on_page_trouble(call, what)?,
             Called::Key { .. } => {
@@ -287,8 +300,8 @@ impl Quorum {
         let lost = self.calls.iter().filter(|(_, call)| call.addr == addr);
         let lost: Vec<RpcId> = lost.map(|(rpc, _)| *rpc).collect();
         let what = match how {
-            Lost::Refused => What::RefusedConnection,
-            Lost::Broken => What::BrokenConnection,
+            Lost::Refused => Problem::RefusedConnection,
+            Lost::Broken => Problem::BrokenConnection,
         };
         let calls: Vec<Call> = lost.iter().filter_map(|rpc| self.calls.remove(rpc)).collect();
         calls.iter().filter_map(|call| self.on_trouble(now, call, what)).collect()
@@ -304,6 +317,9 @@ impl Quorum {
         let clock = self.clock.as_mut().expect("made with the first operation");
         let mut outs = Vec::new();
         let next = it.on_time(now, clock, &mut outs);
+        if it.takes_next_step() {
+            return self.start(now, id);
+        }
         self.carry_out(id, next, outs)
     }
 
@@ -319,10 +335,10 @@ impl Quorum {
                 (self.under_way.get_mut(&call.operation), self.pages.get_mut(&call.operation));
             match (under_way, page) {
                 (Some(it), _) if it.round == call.round => {
-                    it.on_trouble(call.brick, What::Silent, &mut Vec::new());
+                    it.on_trouble(call.brick, Problem::Silent, &mut Vec::new());
                 }
                 (_, Some(page)) if page.round == call.round => {
-                    page.silence.note(BrickId(call.brick.raw()), What::Silent);
+                    page.silence.note(BrickId(call.brick.raw()), Problem::Silent);
                 }
                 _ => _ = self.calls.remove(&rpc),
             }
@@ -357,6 +373,19 @@ impl Quorum {
     /// Settles an operation later, if its fate is open.
     pub fn token(&self, id: OperationId) -> Option<Box<Token>> {
         self.under_way.get(&id).and_then(UnderWay::token)
+    }
+
+    /// An operation is about to end like this. Puts that end as unknown are remembered until they are settled.
+    pub fn note_end(&mut self, id: OperationId, outcome: &Outcome) {
+        let Some(it) = self.under_way.get(&id) else { return };
+        let place = (it.order.table, it.order.key.clone());
+        if let Some(stamp) = it.settled() {
+            self.open_puts.settle(&place, stamp);
+        }
+        let open = it.open_put().filter(|open| it.settled().is_none_or(|settled| settled < open.stamp));
+        if let (Outcome::Unknown { .. }, Some(open)) = (outcome, open) {
+            self.open_puts.remember(place, open);
+        }
     }
 
     /// An operation has ended.

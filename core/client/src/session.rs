@@ -522,6 +522,7 @@ impl Session {
             self.lease.acknowledge(number);
         }
         let parts = self.quorum.reads(id);
+        self.quorum.note_end(id, &outcome);
         self.quorum.forget(now, id);
         for part in parts {
             let detail = "the page has ended".to_owned();

@@ -123,6 +123,17 @@ impl<V: Clone + PartialEq> Put<V> {
         }
     }
 
+    /// As `resume`, for a session that is to read: done when every later get finds this put or something newer. For that it
+    /// is enough that W bricks have something newer, as in the second phase of a put.
+    pub fn overtake(
+        now: Instant,
+        of: (&[BrickId], Thresholds),
+        open: (Stamp, Option<V>, u64),
+        within: (Instant, Duration),
+    ) -> Put<V> {
+        Put { phases: Phases::Two, ..Put::resume(now, of, open, within) }
+    }
+
     /// When the put began, by the session's clock. A token has it.
     pub fn begun(&self) -> u64 {
         self.begun

@@ -3,6 +3,8 @@
 //! The operation runs one of the register's machines at a time, and may begin anew: when it knows the time, when the
 //! key has moved to other bricks, when a stamp was refused for good. A put whose stamp is open goes on with this stamp.
 //!
+//! A get of a key for which the session has a put of unknown outcome settles that put first.
+//!
 //! Invariant: a put takes a new stamp only when the one before it is known to be never committed.
 //!
 //! Not here: the bytes and the calls (`quorum`), the bricks of a key (`bricks`).
@@ -26,6 +28,9 @@ pub const PATIENCE: Duration = Duration::from_millis(20);
 /// A brick that is silent for this long is asked again, and for a get another one is asked, too. Some ten times as long
 /// as a brick needs to write to its device.
 pub const AGAIN: Duration = Duration::from_millis(100);
+/// How long a get that needs fewer bricks than a put tries to settle a put of its session first. Bricks that serve answer
+/// sooner.
+const SETTLE_FOR: Duration = Duration::from_millis(200);
 
 pub struct UnderWay {
     pub order: Order,
@@ -35,7 +40,12 @@ pub struct UnderWay {
     /// another stamp under the same number of an attempt.
     pub round: u32,
     machine: Machine,
+    /// The put whose fate is open: the operation's own, or for a get the session's, which is settled first.
     open: Option<Open>,
+    /// No put of the session up to this stamp is open any more.
+    settled: Option<Stamp>,
+    /// The put of the session is settled, or was tried long enough: the get can begin.
+    is_next_due: bool,
     silence: Silence,
     /// The brick that told the last value.
     value_from: ServerId,
@@ -79,7 +89,8 @@ impl UnderWay {
     pub fn new((order, open): (Order, Option<Open>), bricks: Arc<Bricks>, deadline: Instant) -> UnderWay {
         let (machine, value_from) = (Machine::Waiting, ServerId::NONE);
         let (round, silence) = (0, Silence::default());
-        UnderWay { order, bricks, deadline, round, machine, open, silence, value_from }
+        let (settled, is_next_due) = (None, false);
+        UnderWay { order, bricks, deadline, round, machine, open, settled, is_next_due, silence, value_from }
     }
 
     /// Begins, or begins anew. `ranked` are the bricks in the order in which a get asks them.
@@ -100,6 +111,9 @@ impl UnderWay {
             self.greet(now, ranked, outs);
             return Next::Wait;
         };
+        if self.is_read() && !clock.is_known(ranked) {
+            self.open = None;
+        }
         let within = (self.deadline, AGAIN);
         let patient = (self.deadline, PATIENCE);
         let known = "the clock is known";
@@ -107,6 +121,7 @@ impl UnderWay {
             // Bricks whose time is a little behind may still store it after the horizon.
             let horizon = (HORIZON + AHEAD_REPAIR).as_micros();
             let is_old = time.saturating_sub(begun) > u64::try_from(horizon).unwrap_or(u64::MAX);
+            let within = if self.is_read() { (self.settle_until(now, is_old), AGAIN) } else { within };
             if is_old {
                 let of = (ranked, self.bricks.thresholds, true);
                 let mut get = Get::new(now, of, clock, within).expect(known);
@@ -114,7 +129,11 @@ impl UnderWay {
                 self.machine = Machine::Settling(get);
             } else {
                 let of = (ranked, self.bricks.thresholds);
-                let mut put = Put::resume(now, of, (stamp, value.clone(), begun), within);
+                let open = (stamp, value.clone(), begun);
+                let mut put = match self.is_read() {
+                    true => Put::overtake(now, of, open, within),
+                    false => Put::resume(now, of, open, within),
+                };
                 put.start(now, clock, outs);
                 self.machine = Machine::Put { put, value };
             }
@@ -168,6 +187,32 @@ impl UnderWay {
         is_known && matches!(self.machine, Machine::Greeting { .. })
     }
 
+    fn is_read(&self) -> bool {
+        matches!(self.order.what, What::Read)
+    }
+
+    /// When a get stops to settle a put. A get that needs as many bricks as a put could not be answered without them either.
+    fn settle_until(&self, now: Instant, is_old: bool) -> Instant {
+        let thresholds = self.bricks.thresholds;
+        let is_harder = is_old || thresholds.write() > thresholds.read();
+        if is_harder { self.deadline.min(now + SETTLE_FOR) } else { self.deadline }
+    }
+
+    /// Whether the operation has come to its next step, and must begin anew at once for that.
+    pub fn takes_next_step(&mut self) -> bool {
+        std::mem::take(&mut self.is_next_due)
+    }
+
+    /// The operation's own put, if its fate is open.
+    pub fn open_put(&self) -> Option<Open> {
+        self.open().filter(|_| !self.is_read())
+    }
+
+    /// No put of the session up to this stamp is open any more.
+    pub fn settled(&self) -> Option<Stamp> {
+        self.settled
+    }
+
     pub fn ids(&self) -> Vec<BrickId> {
         self.bricks.places.iter().map(|place| BrickId(place.brick.raw())).collect()
     }
@@ -191,7 +236,7 @@ impl UnderWay {
                 get.on_answer(now, attempt, answer, clock, outs).map(End::Got)
             }
         };
-        end.map_or(Next::Wait, |end| self.end(end))
+        end.map_or(Next::Wait, |end| self.end(now, end))
     }
 
     /// A brick refuses to answer, or its answer is overdue.
@@ -229,7 +274,7 @@ impl UnderWay {
             Machine::Put { put, .. } => put.on_time(now, clock, outs).map(End::Put),
             Machine::Get(get) | Machine::Settling(get) => get.on_time(now, clock, outs).map(End::Got),
         };
-        end.map_or(Next::Wait, |end| self.end(end))
+        end.map_or(Next::Wait, |end| self.end(now, end))
     }
 
     /// Stops asking, until `start`. An open stamp is kept.
@@ -253,18 +298,24 @@ impl UnderWay {
 
     /// Settles the operation later, if its fate is open.
     pub fn token(&self) -> Option<Box<Token>> {
-        self.open().map(|open| Box::new(self.order.token(&open)))
+        self.open_put().map(|open| Box::new(self.order.token(&open)))
     }
 
-    fn end(&mut self, end: End) -> Next {
+    fn end(&mut self, now: Instant, end: End) -> Next {
         let is_settling = matches!(self.machine, Machine::Settling(_));
+        if self.is_read() && !matches!(self.machine, Machine::Get(_)) {
+            return self.end_settling(now, end);
+        }
         let is_removal = match &self.order.what {
             What::Read | What::Write { .. } => false,
             What::Remove => true,
             What::Resume => self.open.as_ref().is_some_and(|open| open.value.is_none()),
         };
         match end {
-            End::Put(Written::Done(stamp)) => Next::End(written(stamp, is_removal)),
+            End::Put(Written::Done(stamp)) => {
+                self.settled = Some(stamp);
+                Next::End(written(stamp, is_removal))
+            }
             End::Put(Written::Unknown(stamp)) => {
                 let silent = self.stop_writing(Some(stamp));
                 Next::End(self.too_few(&silent))
@@ -293,6 +344,35 @@ impl UnderWay {
         }
     }
 
+    /// A get has settled a put of its session, or has tried to.
+    fn end_settling(&mut self, now: Instant, end: End) -> Next {
+        let silent = match end {
+            End::Put(Written::WrongOwner(_)) | End::Got(Got::WrongOwner) => {
+                self.machine = Machine::Waiting;
+                return Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)));
+            }
+            // Every later get finds the put or something newer.
+            End::Put(Written::Done(_) | Written::Never) | End::Got(Got::Found(..)) => {
+                self.settled = self.open.as_ref().map(|open| open.stamp);
+                None
+            }
+            End::Put(Written::Unknown(_)) => match &self.machine {
+                Machine::Put { put, .. } => Some(put.silent()),
+                _ => None,
+            },
+            End::Put(Written::NoQuorum(silent)) | End::Got(Got::NoQuorum(silent)) => Some(silent),
+            End::Got(Got::Contended) => None,
+        };
+        if let Some(silent) = silent.filter(|_| now >= self.deadline) {
+            self.machine = Machine::Waiting;
+            return Next::End(self.too_few(&silent));
+        }
+        self.open = None;
+        self.machine = Machine::Waiting;
+        self.is_next_due = true;
+        Next::Wait
+    }
+
     /// A put has ended without its end, and this stamp of it is open. Returns the bricks that are silent.
     fn stop_writing(&mut self, stamp: Option<Stamp>) -> Vec<BrickId> {
         let Machine::Put { put, value } = std::mem::replace(&mut self.machine, Machine::Waiting) else {
@@ -308,6 +388,7 @@ impl UnderWay {
         let Some(stamp) = self.open.as_ref().map(|open| open.stamp) else {
             unreachable!("only an open put is settled");
         };
+        self.settled = Some(stamp);
         match newest.cmp(&stamp) {
             std::cmp::Ordering::Equal => Next::End(written(stamp, is_removal)),
             // It was done, and its end has come since.
@@ -324,7 +405,7 @@ impl UnderWay {
 
     /// The open stamp was never committed, and never will be.
     fn never(&mut self, why: &str) -> Next {
-        self.open = None;
+        self.settled = self.open.take().map(|open| open.stamp);
         self.machine = Machine::Waiting;
         if matches!(self.order.what, What::Resume) {
             let detail = format!("the operation never took effect, and never will: {why}");

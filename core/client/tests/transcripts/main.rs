@@ -12,6 +12,8 @@ mod fake;
 #[cfg(test)]
 mod leases;
 #[cfg(test)]
+mod own_puts;
+#[cfg(test)]
 mod packing;
 #[cfg(test)]
 mod pages;
@@ -23,6 +25,7 @@ mod quorum_tables;
 mod random;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
 mod searching;
 #[cfg(test)]
 mod settling;
