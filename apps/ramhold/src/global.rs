@@ -10,7 +10,8 @@ const HEADING: &str = "Common options";
 /// The options that every command understands.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Address of the coordinator: HOST or HOST:PORT.
+    /// Address of the coordinator: HOST or HOST:PORT. For keys of quorum tables any brick or server
+    /// does as well.
     #[arg(
         long,
         global = true,

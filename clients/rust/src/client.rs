@@ -90,7 +90,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the cluster whose coordinator is at one of these addresses (`HOST[:PORT][,...]`).
+    /// Connects to the cluster whose coordinator is at one of these addresses (`HOST[:PORT][,...]`). For keys of quorum
+    /// tables the address of any brick or server does as well.
     pub fn connect(addresses: &str) -> Result<Client, Error> {
         Client::connect_with(&address::parse_addresses(addresses)?, Options::default())
     }

@@ -166,6 +166,36 @@ fn q2_what_was_ever_applied_is_not_refused() {
     assert_eq!(found(bricks.get([1, 2, 3], &mut reader).0), 1, "and it was overwritten");
 }
 
+// I3: a session that is to read need not know whether its own put took effect.
+#[test]
+fn a_put_is_overtaken_where_enough_bricks_have_it_or_something_newer() {
+    // B1 has the put, B2 something newer, B3 is away.
+    let (order, open) = ([1, 2, 3].map(BrickId), (stamp(50, 4), Some(2), DATE));
+    let begun = |put: Put<u64>, bricks: &mut Bricks| {
+        let (mut put, mut clock, mut outs) = (put, session(4, 60), Vec::new());
+        put.start(NOW, &mut clock, &mut outs);
+        bricks.put(&mut put, &mut clock, outs).0
+    };
+    let mut bricks = Bricks::new();
+    bricks.has(1, 2, stamp(50, 4));
+    bricks.has(2, 3, stamp(55, 6));
+    bricks.reached = vec![1, 2];
+    let resumed = Put::resume(NOW, (&order, thresholds()), open, WITHIN);
+    assert_eq!(begun(resumed, &mut bricks), None, "nobody can say whether it took effect");
+    let overtaken = Put::overtake(NOW, (&order, thresholds()), open, WITHIN);
+    assert_eq!(begun(overtaken, &mut bricks), Some(Written::Done(stamp(50, 4))));
+    // Whichever quorum a get asks, it finds the put or something newer.
+    bricks.reached = vec![1, 2, 3];
+    assert_eq!(found(bricks.get([1, 3, 2], &mut session(6, 60)).0), 2);
+    assert_eq!(found(bricks.get([3, 2, 1], &mut session(6, 60)).0), 3);
+    // One brick is not enough.
+    let mut bricks = Bricks::new();
+    bricks.has(1, 2, stamp(50, 4));
+    bricks.reached = vec![1];
+    let alone = Put::overtake(NOW, (&order, thresholds()), open, WITHIN);
+    assert_eq!(begun(alone, &mut bricks), None);
+}
+
 // I3, Q3
 #[test]
 fn q3_a_refused_repair_is_no_repair() {
