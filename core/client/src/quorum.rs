@@ -352,6 +352,14 @@ impl Quorum {
         asking.map(|(id, _)| *id).chain(pages.map(|(id, _)| *id)).collect()
     }
 
+    /// The operations on a table whose bricks say that it is gone.
+    pub fn denied(&self, table: TableId) -> Vec<OperationId> {
+        let denied = self.under_way.iter().filter(|(_, it)| it.order.table == table && it.is_denied());
+        let is_denied = |page: &Paging| page.silence.denies_table(&page.bricks);
+        let pages = self.pages.iter().filter(|(_, page)| page.cursor.table() == table && is_denied(page));
+        denied.map(|(id, _)| *id).chain(pages.map(|(id, _)| *id)).collect()
+    }
+
     /// An operation that asks bricks: its table, its key or hash, its bricks.
     pub fn of(&self, id: OperationId) -> Option<(TableId, Target<'_>, &Arc<Bricks>)> {
         if let Some(page) = self.pages.get(&id) {

@@ -566,6 +566,16 @@ impl Session {
                 waiting.extend(self.asking_about(table, &outcome));
             } else {
                 self.cache.trust_again(table);
+                let is_found = searched(fetch).is_some_and(|searched| searched.has_part);
+                let denied = if is_found { Vec::new() } else { self.quorum.denied(table) };
+                for id in denied {
+                    let detail = "its bricks say that there is no such table any more".to_owned();
+                    self.end_for_good(
+                        now,
+                        id,
+                        Outcome::refused(Status::UnknownTable, Cause::Answered, detail),
+                    );
+                }
             }
         }
         for id in waiting {

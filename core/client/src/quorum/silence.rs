@@ -2,6 +2,7 @@
 
 use crate::bricks::Bricks;
 use crate::trouble::{Trouble, What, Who};
+use ramhold_base::Status;
 use ramhold_quorum::BrickId;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,14 @@ impl Silence {
 
     pub fn note(&mut self, brick: BrickId, what: What) {
         self.troubles.insert(brick, what);
+    }
+
+    /// Whether bricks deny the table that must have had it: one that was made is at max(W, R) bricks of each tablet.
+    pub fn denies_table(&self, bricks: &Bricks) -> bool {
+        let is_denial = |what: &&What| **what == What::Answered(Status::UnknownTable);
+        let thresholds = bricks.thresholds;
+        let may_lack_it = thresholds.bricks() - thresholds.write().max(thresholds.read());
+        self.troubles.values().filter(is_denial).count() > may_lack_it
     }
 
     /// That too few of some bricks have answered, with the silent ones by name. `of`: what they are bricks of.

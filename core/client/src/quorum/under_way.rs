@@ -173,6 +173,11 @@ impl UnderWay {
         self.machine = Machine::Greeting { again_at };
     }
 
+    /// Whether bricks deny the table that must have had it.
+    pub fn is_denied(&self) -> bool {
+        self.silence.denies_table(&self.bricks)
+    }
+
     /// Whether the operation asks bricks, and does not wait for a description.
     pub fn is_asking(&self) -> bool {
         !matches!(self.machine, Machine::Waiting)

@@ -93,6 +93,41 @@ fn a_table_that_is_gone_ends_the_operations_on_it() {
 }
 
 #[test]
+fn a_table_that_its_bricks_deny_is_gone_also_without_the_coordinator() {
+    // I1: it was dropped, or emptied under another id, before the coordinator went away.
+    for denials in [1, 2, 3] {
+        let mut fake = Fake::with_bricks(Single);
+        fake.pass(fake.now + millis(2000));
+        let began = fake.now;
+        fake.start(read(KEY));
+        let mut outcome = None;
+        while outcome.is_none() {
+            for it in fake.asked() {
+                match it.brick <= denials {
+                    true => fake.refuse(&it, Status::UnknownTable),
+                    // It has taken the table, and not heard of the drop.
+                    false if it.what == Asks::Value => fake.say_stored(&it, OLD, Some(b"old")),
+                    false => {}
+                }
+            }
+            fake.sent.clear();
+            outcome = fake.session.take_outcome();
+            if outcome.is_none() {
+                fake.wait(millis(10_000));
+            }
+        }
+        let Some((_, Outcome::Refused { status, detail, .. })) = outcome else { panic!("{outcome:?}") };
+        if denials == 1 {
+            assert_eq!(status, Status::NoQuorum, "one brick may not have heard of the table yet");
+        } else {
+            assert_eq!(status, Status::UnknownTable);
+            assert!(detail.contains("no such table any more"), "{detail}");
+            assert!(fake.now.since(began) < millis(5000));
+        }
+    }
+}
+
+#[test]
 fn operations_with_conditions_are_not_possible_in_quorum_tables() {
     // I1
     let rules = RejectRules { exists: true, ..RejectRules::default() };

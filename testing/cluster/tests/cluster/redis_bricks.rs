@@ -84,3 +84,23 @@ fn a_redis_client_begins_at_a_server_that_was_never_asked_without_the_coordinato
     bricks.signal_coordinator(Signal::CONT);
     Ok(())
 }
+
+// I1, J1: the other server still knows the table that was emptied, and the coordinator does not tell it of the new one.
+#[test]
+fn a_server_finds_the_table_that_another_one_has_emptied_without_the_coordinator() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let bricks = Bricks::start_beside(Options { servers: 2, ..options() }, 3, BRICK_MEMORY_MIN)?;
+    bricks.create_table("carts", 3)?;
+    let (one, other) = (&mut Redis::connect(&bricks.cluster, 1)?, &mut Redis::connect(&bricks.cluster, 2)?);
+    for redis in [&mut *one, &mut *other] {
+        assert_eq!(redis.ask("select 1")?, "+OK");
+        assert_eq!(redis.ask("set cart:1 full")?, "+OK");
+    }
+    assert_eq!(one.ask("flushdb")?, "+OK");
+    bricks.signal_coordinator(Signal::STOP);
+    assert_eq!(other.ask("get cart:1")?, "$-1");
+    assert_eq!(other.ask("set cart:1 new")?, "+OK");
+    assert_eq!(one.bulk("get cart:1")?, "new");
+    bricks.signal_coordinator(Signal::CONT);
+    Ok(())
+}
