@@ -18,9 +18,11 @@
 //! - one put takes effect once at most;
 //! - an answer of a brick's former life never counts beside one that knows that life to be over.
 //!
-//! Not here: which bricks hold a key, connections, windows and queues, the bytes on a device.
+//! Beside it stands the `window`: how much a session asks of a brick at a time.
 //!
-//! Source: DSTORE04 4, 5. Catalogue: I1, I2, I3.
+//! Not here: which bricks hold a key, connections, the queues of a brick, the bytes on a device.
+//!
+//! Source: DSTORE04 4, 5. Catalogue: I1, I2, I3, I5.
 
 mod applied;
 mod brick;
@@ -32,6 +34,7 @@ mod put;
 mod rebuild;
 mod tally;
 mod thresholds;
+mod window;
 
 pub use applied::Applied;
 pub use brick::{Brick, NoRoom, Shelf, Stored, Ticket};
@@ -43,6 +46,7 @@ pub use put::{Phases, Put, Written};
 pub use ramhold_base::{SessionId, Stamp};
 pub use rebuild::Rebuild;
 pub use thresholds::{NotAQuorum, Thresholds};
+pub use window::{Class, FULL, Sending, WINDOW_MOST, Window};
 
 use std::time::Duration;
 
