@@ -244,8 +244,7 @@ impl Brick {
         moved.for_each(|place| set_address(&mut next, place.brick, place.address));
         let has_moved = next.tablets != state.tablets;
         let others = others.iter().filter(|place| place.brick != state.brick).take(BRICKS_TOLD_MAX);
-        next.others =
-            others.map(SiblingState::at).collect();
+        next.others = others.map(SiblingState::at).collect();
         if &next != state {
             self.state_file.want(next, effects);
         }

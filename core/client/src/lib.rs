@@ -6,7 +6,7 @@
 //! is unknown is never repeated.
 //!
 //! Not here: sockets and threads (`io/runtime`), waiting for an outcome (`clients/rust`). Catalogue: A1-A4,
-//! B5, I1-I3.
+//! B5, I1-I3, I5.
 
 mod backoff;
 mod bricks;
@@ -27,6 +27,8 @@ pub use outcome::{Cause, Outcome, Reply};
 pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
 pub use session::{Session, SessionConfig};
 pub use token::{NoToken, Token};
+// The most questions that one brick of a quorum table has at a time, of each class.
+pub use ramhold_quorum::WINDOW_MOST;
 
 // The parts of operations and replies.
 pub use ramhold_wire::data::{Expiry, RejectRules};

@@ -1,8 +1,9 @@
 //! Carries out operations on quorum tables: asks the bricks of a key or of a stretch of keys, and judges their answers
 //! with the register's machines.
 //!
-//! Each question is a call of its own. A call outlives its operation until its answer is overdue: a late answer tells a
-//! brick's time, and a missing one that the brick is silent. Questions go out at the end of the session's step.
+//! Each question is a call of its own. A call outlives its operation until its time is over: a late answer tells a
+//! brick's time, and a missing one that the brick is silent. Questions go out at the end of the session's step, if the
+//! window of their brick is open (`flow`).
 //!
 //! Invariants:
 //! - the session's id is drawn with the first operation on a quorum table, and not before;
@@ -11,11 +12,14 @@
 //! Not here: the register (core/quorum), the life of one operation (`under_way`, `paging`), its timer and its deadline
 //! (`session::asking`). Protocol: docs/protocols/quorum.md. Catalogue: I1-I3.
 
+mod flow;
 mod health;
 mod open_puts;
 mod order;
 mod pages;
 mod paging;
+mod post;
+mod ranking;
 mod silence;
 mod under_way;
 
@@ -24,18 +28,19 @@ use crate::operation::{Operation, OperationId, Target};
 use crate::outcome::{Cause, Outcome};
 use crate::token::Token;
 use crate::trouble::What as Problem;
+use flow::{End, Flow};
 use health::Health;
 use open_puts::OpenPuts;
 pub use order::Value;
-use order::encode;
 use order::{Open, Order, What, answer};
 use paging::Paging;
+use post::{Post, Question};
 use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Status, TableId};
-use ramhold_quorum::{Ask, BrickId, Out, Phases, SessionClock, SessionId};
+use ramhold_quorum::{Ask, BrickId, Class, Out, Phases, Said, Sending, SessionClock, SessionId};
 use ramhold_wire::ask::AskReply;
-use ramhold_wire::brick_page::BrickPageRequest;
 use ramhold_wire::quorum::WriteProtocol;
 use ramhold_wire::{Header, Opcode};
+use ranking::ranked;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -60,7 +65,12 @@ pub struct Quorum {
     calls: BTreeMap<RpcId, Call>,
     /// Calls in the order of sending that are not overdue yet, answered or not.
     recent: VecDeque<(Instant, RpcId)>,
+    /// Those that were overdue, until their time is over.
+    late: VecDeque<(Instant, RpcId)>,
+    flow: Flow,
     posts: Vec<Post>,
+    /// Operations that waited to ask for the time, and know it now.
+    greeted: VecDeque<OperationId>,
 }
 
 struct Call {
@@ -69,42 +79,15 @@ struct Call {
     addr: SocketAddr,
     round: u32,
     called: Called,
+    class: Class,
+    /// Its place in the window, until the question has ended there.
+    sending: Option<Sending>,
 }
 
 #[derive(Clone, Copy)]
 enum Called {
     Key { attempt: u32 },
     Page { position: u64 },
-}
-
-/// A question that goes out at the end of the step.
-pub struct Post {
-    operation: OperationId,
-    round: u32,
-    pub brick: ServerId,
-    pub addr: SocketAddr,
-    pub question: Question,
-}
-
-pub enum Question {
-    Key { attempt: u32, table: TableId, key: Arc<Vec<u8>>, ask: Ask<Value> },
-    Page(BrickPageRequest),
-}
-
-impl Question {
-    pub fn opcode(&self) -> Opcode {
-        match self {
-            Question::Key { .. } => Opcode::Ask,
-            Question::Page(_) => Opcode::BrickPage,
-        }
-    }
-
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Question::Key { table, key, ask, .. } => encode(*table, key, ask, out),
-            Question::Page(request) => request.encode(out),
-        }
-    }
 }
 
 /// The course of an operation after something has happened.
@@ -181,12 +164,7 @@ impl Quorum {
 
     /// The bricks in the order in which they are asked.
     fn ranked(&self, now: Instant, bricks: &Bricks) -> Vec<BrickId> {
-        let places = &bricks.places;
-        let mut ranked: Vec<ServerId> = places.iter().map(|place| place.brick).collect();
-        let first = usize::try_from(self.turn % places.len() as u64).expect("below the number of bricks");
-        ranked.rotate_left(first);
-        ranked.sort_by_key(|brick| self.health.goes_last(now, *brick));
-        ranked.into_iter().map(|brick| BrickId(brick.raw())).collect()
+        ranked(now, bricks, self.turn, (&self.health, &self.flow))
     }
 
     fn start(&mut self, now: Instant, id: OperationId) -> Progress {
@@ -207,6 +185,7 @@ impl Quorum {
 
     fn carry_out(&mut self, operation: OperationId, next: Next, outs: Vec<Out<Value>>) -> Progress {
         let it = &self.under_way[&operation];
+        let (bricks, round, table, key) = (it.bricks.clone(), it.round, it.order.table, it.order.key.clone());
         let mut wake = None;
         for out in outs {
             let (to, attempt, ask) = match out {
@@ -216,55 +195,145 @@ impl Quorum {
                 }
                 Out::Send { to, attempt, ask } => (to, attempt, ask),
             };
-            let place = it.bricks.places.iter().find(|place| place.brick.raw() == to.0);
+            let place = bricks.places.iter().find(|place| place.brick.raw() == to.0);
             let Some(place) = place else { continue };
-            let (brick, addr, round) = (place.brick, place.address.0, it.round);
-            let (table, key) = (it.order.table, it.order.key.clone());
-            let question = Question::Key { attempt, table, key, ask };
-            self.posts.push(Post { operation, round, brick, addr, question });
+            let question = Question::Key { attempt, table, key: key.clone(), ask };
+            self.post(operation, round, (place.brick, place.address.0), question);
         }
         Progress { operation, next, wake, is_contradicted: false }
     }
 
+    /// Sends a question at the end of the step, or holds it until its window opens.
+    fn post(
+        &mut self,
+        operation: OperationId,
+        round: u32,
+        (brick, addr): (ServerId, SocketAddr),
+        question: Question,
+    ) {
+        let class = question.class();
+        let sending = self.flow.send(brick, class);
+        let post = Post { operation, round, class, sending, brick, addr, question };
+        if sending.is_some() {
+            self.note_posted(&post);
+            return self.posts.push(post);
+        }
+        if let Some(it) = self.under_way.get_mut(&operation) {
+            it.note_held(brick);
+        }
+        if let Some(page) = self.pages.get_mut(&operation) {
+            page.silence.note(BrickId(brick.raw()), Problem::WindowFull);
+        }
+        self.flow.hold(post);
+    }
+
+    fn note_posted(&mut self, post: &Post) {
+        if let Question::Key { ask: Ask::Write(write), .. } = &post.question
+            && let Some(it) = self.under_way.get_mut(&post.operation)
+        {
+            it.note_written(write);
+        }
+    }
+
+    /// A question has ended: the next one that waits for its place goes out.
+    fn end_sending(&mut self, now: Instant, call: &mut Call, end: End) {
+        let Some(sending) = call.sending.take() else { return };
+        let (brick, class) = (call.brick, call.class);
+        self.flow.ended(brick, class, sending, end);
+        while let Some(held) = self.flow.take_held(brick, class) {
+            let mut post = held.post;
+            if !self.is_wanted(now, &post, held.late_until) {
+                continue;
+            }
+            post.sending = self.flow.send(brick, class);
+            assert!(post.sending.is_some(), "the window is open");
+            self.note_posted(&post);
+            self.posts.push(post);
+        }
+    }
+
+    /// Whether a question that waited for its window is still to be asked.
+    fn is_wanted(&mut self, now: Instant, post: &Post, late_until: Option<Instant>) -> bool {
+        if let Some(until) = late_until {
+            return now < until;
+        }
+        let brick = BrickId(post.brick.raw());
+        if let Some(page) = self.pages.get_mut(&post.operation) {
+            page.silence.heard(brick);
+            return page.round == post.round;
+        }
+        let Some(it) = self.under_way.get_mut(&post.operation).filter(|it| it.round == post.round) else {
+            return false;
+        };
+        if let Some(clock) = &self.clock
+            && it.has_greeted(now, clock)
+        {
+            self.greeted.push_back(post.operation);
+            return false;
+        }
+        it.note_asked(post.brick);
+        true
+    }
+
+    /// Begins an operation that waited to ask for the time, and need not ask any more.
+    pub fn start_greeted(&mut self, now: Instant) -> Option<Progress> {
+        while let Some(id) = self.greeted.pop_front() {
+            let clock = self.clock.as_ref().expect("made with the first operation");
+            if self.under_way.get(&id).is_some_and(|it| it.has_greeted(now, clock)) {
+                return Some(self.start(now, id));
+            }
+        }
+        None
+    }
+
     /// A question went out.
     pub fn sent(&mut self, now: Instant, rpc: RpcId, post: &Post) {
-        let Post { operation, round, brick, addr, .. } = *post;
+        let Post { operation, round, class, sending, brick, addr, .. } = *post;
         let called = match &post.question {
             Question::Key { attempt, .. } => Called::Key { attempt: *attempt },
             Question::Page(request) => Called::Page { position: request.position },
         };
-        self.calls.insert(rpc, Call { operation, brick, addr, round, called });
+        self.calls.insert(rpc, Call { operation, brick, addr, round, called, class, sending });
         self.recent.push_back((now + PATIENCE, rpc));
     }
 
     /// The answer to a question. `None`: it changes nothing.
     pub fn on_answer(&mut self, now: Instant, header: &Header, body: &[u8]) -> Option<Progress> {
-        let call = self.calls.remove(&header.rpc)?;
+        let mut call = self.calls.remove(&header.rpc)?;
         let what = match header.status() {
             Status::Ok if header.sender != call.brick => Some(Problem::Answered(Status::WrongServer)),
             Status::Ok => None,
             status => Some(Problem::Answered(status)),
         };
         if let Some(what) = what {
+            let is_full = what == Problem::Answered(Status::TooMany);
+            self.end_sending(now, &mut call, if is_full { End::Lost } else { End::Other });
             return self.on_trouble(now, &call, what);
         }
         let is_of = |opcode: Opcode| header.opcode == opcode.code();
         let attempt = match call.called {
             Called::Key { attempt } if is_of(Opcode::Ask) => attempt,
             Called::Page { position } if is_of(Opcode::BrickPage) => {
+                self.end_sending(now, &mut call, End::Succeeded);
                 return self.on_page(now, &call, position, body);
             }
             Called::Key { .. } | Called::Page { .. } => {
+                self.end_sending(now, &mut call, End::Other);
                 return self.on_trouble(now, &call, Problem::Unreadable);
             }
         };
         let Ok(reply) = AskReply::decode(body) else {
+            self.end_sending(now, &mut call, End::Other);
             return self.on_trouble(now, &call, Problem::Unreadable);
         };
         self.health.heard(now, call.brick);
         let clock = self.clock.as_mut().expect("made with the first operation");
         let answer = answer(call.brick, reply);
         clock.hear(now, answer.from, answer.clock);
+        let says_nothing = matches!(answer.said, Said::WrongOwner | Said::Rejected(_));
+        self.end_sending(now, &mut call, if says_nothing { End::Other } else { End::Succeeded });
+        self.flow.hear_life(call.brick, answer.life.0);
+        let clock = self.clock.as_mut().expect("made with the first operation");
         let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
         let is_contradicted = answer.epoch > it.bricks.epoch;
         let mut outs = Vec::new();
@@ -281,8 +350,12 @@ impl Quorum {
     fn on_trouble(&mut self, now: Instant, call: &Call, what: Problem) -> Option<Progress> {
         self.health.silent(now, call.brick);
         // The brick may hold the table no more, or listen elsewhere. One that is busy says so.
-        let is_busy =
-            |status| matches!(status, Status::NotReady | Status::TooMany | Status::Retry | Status::Corrupt);
+        let is_busy = |status| {
+            matches!(
+                status,
+                Status::NotReady | Status::TooMany | Status::OutOfMemory | Status::Retry | Status::Corrupt
+            )
+        };
         let is_contradicted = !matches!(what, Problem::Answered(status) if is_busy(status));
         let progress = match call.called {
             Called::Page { .. } => self.on_page_trouble(call, what)?,
@@ -303,7 +376,9 @@ impl Quorum {
             Lost::Refused => Problem::RefusedConnection,
             Lost::Broken => Problem::BrokenConnection,
         };
-        let calls: Vec<Call> = lost.iter().filter_map(|rpc| self.calls.remove(rpc)).collect();
+        let mut calls: Vec<Call> = lost.iter().filter_map(|rpc| self.calls.remove(rpc)).collect();
+        // The end of a process says nothing of its load.
+        calls.iter_mut().for_each(|call| self.end_sending(now, call, End::Other));
         calls.iter().filter_map(|call| self.on_trouble(now, call, what)).collect()
     }
 
@@ -323,13 +398,12 @@ impl Quorum {
         self.carry_out(id, next, outs)
     }
 
-    /// Notes the bricks whose answers are overdue. The answers still count if they come.
+    /// Notes the bricks whose answers are overdue. The answers still count if they come. A question whose time is over is
+    /// lost for its window.
     fn note_overdue(&mut self, now: Instant) {
-        while let Some((due, rpc)) = self.recent.front().copied()
-            && due <= now
-        {
-            self.recent.pop_front();
+        while let Some((due, rpc)) = self.recent.pop_front_if(|(due, _)| *due <= now) {
             let Some(call) = self.calls.get(&rpc) else { continue };
+            self.late.push_back((due + (AGAIN - PATIENCE), rpc));
             self.health.silent(due, call.brick);
             let (under_way, page) =
                 (self.under_way.get_mut(&call.operation), self.pages.get_mut(&call.operation));
@@ -340,7 +414,16 @@ impl Quorum {
                 (_, Some(page)) if page.round == call.round => {
                     page.silence.note(BrickId(call.brick.raw()), Problem::Silent);
                 }
-                _ => _ = self.calls.remove(&rpc),
+                _ => {}
+            }
+        }
+        while let Some((_, rpc)) = self.late.pop_front_if(|(due, _)| *due <= now) {
+            let Some(mut call) = self.calls.remove(&rpc) else { continue };
+            self.end_sending(now, &mut call, End::Lost);
+            let is_awaited = self.under_way.get(&call.operation).is_some_and(|it| it.round == call.round)
+                || self.pages.get(&call.operation).is_some_and(|page| page.round == call.round);
+            if is_awaited {
+                self.calls.insert(rpc, call);
             }
         }
     }
@@ -396,28 +479,25 @@ impl Quorum {
         }
     }
 
-    /// An operation has ended.
-    pub fn forget(&mut self, now: Instant, id: OperationId) {
+    /// An operation has ended. `is_done`: with what it was to do.
+    pub fn forget(&mut self, now: Instant, id: OperationId, is_done: bool) {
         if self.under_way.remove(&id).is_none() && self.pages.remove(&id).is_none() {
             return;
         }
+        self.flow.forget(now, id, is_done);
         self.note_overdue(now);
-        let recent = self.recent.front().map(|(_, rpc)| *rpc);
-        // Calls that are not recent have been noted as overdue.
-        let is_old = |rpc: &RpcId| recent.is_none_or(|recent| *rpc < recent);
-        let old: Vec<RpcId> = self
-            .calls
-            .iter()
-            .take_while(|(rpc, _)| is_old(rpc))
-            .filter(|(_, call)| call.operation == id)
-            .map(|(rpc, _)| *rpc)
-            .collect();
-        old.iter().for_each(|rpc| _ = self.calls.remove(rpc));
+        // Calls before all others are over for their windows, and were kept for the operation's sake.
+        let first = self.late.front().or(self.recent.front()).map(|(_, rpc)| *rpc);
+        let is_over = |rpc: &RpcId| first.is_none_or(|first| *rpc < first);
+        let over = self.calls.iter().take_while(|(rpc, _)| is_over(rpc));
+        let over: Vec<RpcId> = over.filter(|(_, call)| call.operation == id).map(|(rpc, _)| *rpc).collect();
+        over.iter().for_each(|rpc| _ = self.calls.remove(rpc));
     }
 
     /// Forgets bricks that hold nothing any more.
     pub fn keep(&mut self, bricks: &BTreeSet<ServerId>) {
         self.health.keep(|brick| bricks.contains(&brick));
+        self.flow.keep(bricks);
         if let Some(clock) = &mut self.clock {
             clock.keep(|brick| bricks.contains(&ServerId(brick.0)));
         }

@@ -236,7 +236,9 @@ impl Session {
     }
 
     fn run_ready(&mut self, now: Instant, effects: &mut Effects) {
-        while let Some(id) = self.ready.pop_front() {
+        loop {
+            self.start_greeted(now);
+            let Some(id) = self.ready.pop_front() else { break };
             if let Some(running) = self.running.get(&id)
                 && !matches!(running.state, State::Calling(_) | State::Posted | State::Asking)
             {
@@ -523,7 +525,7 @@ impl Session {
         }
         let parts = self.quorum.reads(id);
         self.quorum.note_end(id, &outcome);
-        self.quorum.forget(now, id);
+        self.quorum.forget(now, id, matches!(outcome, Outcome::Done(_)));
         for part in parts {
             let detail = "the page has ended".to_owned();
             self.end(now, part, Outcome::refused(Status::Retry, Cause::Unsent, detail));

@@ -30,6 +30,8 @@ pub enum What {
     /// An answer that would have ended the operation, but whose body makes no sense.
     Unreadable,
     Answered(Status),
+    /// Nothing was sent: as many questions of this session wait for the brick's answers as it answers in time.
+    WindowFull,
     /// A refusal because writes wait for backups.
     Lacks(Shortage),
     /// The tablet map says that the key has no owner for now.
@@ -46,6 +48,7 @@ impl Trouble {
             What::Lacks(_) => Status::TooFewBackups,
             What::NoOwner => Status::Recovering,
             What::NotTaken => Status::NotReady,
+            What::WindowFull => Status::TooMany,
             What::RefusedConnection | What::BrokenConnection | What::Silent | What::Unreadable => {
                 Status::Retry
             }
@@ -63,6 +66,7 @@ impl Trouble {
             | What::Silent
             | What::Unreadable
             | What::Answered(_)
+            | What::WindowFull
             | What::NoOwner
             | What::NotTaken => None,
         }
@@ -83,6 +87,12 @@ impl fmt::Display for Trouble {
             What::Silent => write!(f, " did not answer"),
             What::Unreadable => write!(f, " gave an answer that cannot be read"),
             What::Answered(status) => write!(f, " answered: {status}"),
+            What::WindowFull => {
+                write!(
+                    f,
+                    " was not asked: it does not keep up with the questions that it has; try fewer at once"
+                )
+            }
             What::Lacks(shortage) => write!(f, " answered: {}: {shortage}", Status::TooFewBackups),
             What::NotTaken => {
                 write!(f, " says that the key's tablet is being made, and no server has it yet")

@@ -3,8 +3,9 @@
 //! Not here: the life of one page (`paging`), the operations that read its keys (`session::asking`). Catalogue: A6.
 
 use super::paging::{PageNext, Paging, heard};
+use super::post::Question;
 use super::under_way::Next;
-use super::{Call, Post, Progress, Question, Quorum};
+use super::{Call, Progress, Quorum};
 use crate::operation::{OperationId, Target};
 use crate::outcome::{Cause, Outcome};
 use crate::trouble::{Trouble, What, Who};
@@ -23,6 +24,8 @@ impl Quorum {
 
     fn post_pages(&mut self, operation: OperationId, next: PageNext, outs: Vec<PageOut>) -> Progress {
         let page = &self.pages[&operation];
+        let next = next_of(page, next);
+        let (bricks, round) = (page.bricks.clone(), page.round);
         let mut wake = None;
         for out in outs {
             let (to, has_values) = match out {
@@ -32,13 +35,11 @@ impl Quorum {
                 }
                 PageOut::Send { to, has_values } => (to, has_values),
             };
-            let place = page.bricks.places.iter().find(|place| place.brick.raw() == to.0);
+            let place = bricks.places.iter().find(|place| place.brick.raw() == to.0);
             let Some(place) = place else { continue };
-            let (brick, addr, round) = (place.brick, place.address.0, page.round);
-            let question = Question::Page(page.request(has_values));
-            self.posts.push(Post { operation, round, brick, addr, question });
+            let question = Question::Page(self.pages[&operation].request(has_values));
+            self.post(operation, round, (place.brick, place.address.0), question);
         }
-        let next = next_of(page, next);
         Progress { operation, next, wake, is_contradicted: false }
     }
 
@@ -145,7 +146,8 @@ fn next_of(page: &Paging, next: PageNext) -> Next {
             let thresholds = page.bricks.thresholds;
             let needed = thresholds.write().max(thresholds.read());
             let detail = page.silence.text(&page.bricks, &silent, ("tablet", needed));
-            Next::End(Outcome::refused(Status::NoQuorum, Cause::Deadline, detail))
+            let status = page.silence.status(&page.bricks, &silent, needed);
+            Next::End(Outcome::refused(status, Cause::Deadline, detail))
         }
     }
 }

@@ -29,6 +29,16 @@ impl Silence {
         self.troubles.values().filter(is_denial).count() > may_lack_it
     }
 
+    /// The status of an operation of which so many bricks must answer, and these were silent. With so many of them
+    /// overloaded that the others are too few, the overload is the reason.
+    pub fn status(&self, bricks: &Bricks, silent: &[BrickId], needed: usize) -> Status {
+        let is_overloaded = |brick: &&BrickId| {
+            matches!(self.troubles.get(brick), Some(What::WindowFull | What::Answered(Status::TooMany)))
+        };
+        let overloaded = silent.iter().filter(is_overloaded).count();
+        if overloaded + needed > bricks.thresholds.bricks() { Status::TooMany } else { Status::NoQuorum }
+    }
+
     /// That too few of some bricks have answered, with the silent ones by name. `of`: what they are bricks of.
     pub fn text(&self, bricks: &Bricks, silent: &[BrickId], (of, needed): (&str, usize)) -> String {
         let all = bricks.thresholds.bricks();

@@ -17,7 +17,8 @@ use crate::token::Token;
 use crate::trouble::{Trouble, What as Problem, Who};
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
 use ramhold_quorum::{
-    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, Written,
+    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, Write,
+    Written,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct UnderWay {
     settled: Option<Stamp>,
     /// The put of the session is settled, or was tried long enough: the get can begin.
     is_next_due: bool,
+    /// The stamp of the last put that was sent to any brick.
+    written: Stamp,
     silence: Silence,
     /// The brick that told the last value.
     value_from: ServerId,
@@ -89,8 +92,22 @@ impl UnderWay {
     pub fn new((order, open): (Order, Option<Open>), bricks: Arc<Bricks>, deadline: Instant) -> UnderWay {
         let (machine, value_from) = (Machine::Waiting, ServerId::NONE);
         let (round, silence) = (0, Silence::default());
+        // That of a token was sent by another session.
+        let written = open.as_ref().map_or(Stamp::NONE, |open| open.stamp);
         let (settled, is_next_due) = (None, false);
-        UnderWay { order, bricks, deadline, round, machine, open, settled, is_next_due, silence, value_from }
+        UnderWay {
+            order,
+            bricks,
+            deadline,
+            round,
+            machine,
+            open,
+            settled,
+            is_next_due,
+            written,
+            silence,
+            value_from,
+        }
     }
 
     /// Begins, or begins anew. `ranked` are the bricks in the order in which a get asks them.
@@ -261,6 +278,23 @@ impl UnderWay {
         }
     }
 
+    /// A question waits because the brick's window is full.
+    pub fn note_held(&mut self, brick: ServerId) {
+        self.silence.note(BrickId(brick.raw()), Problem::WindowFull);
+    }
+
+    /// The question goes out now.
+    pub fn note_asked(&mut self, brick: ServerId) {
+        self.silence.heard(BrickId(brick.raw()));
+    }
+
+    /// A write goes out: from now on it may take effect.
+    pub fn note_written(&mut self, write: &Write<Value>) {
+        if !write.is_repair {
+            self.written = write.stamp;
+        }
+    }
+
     pub fn on_time(&mut self, now: Instant, clock: &mut SessionClock, outs: &mut Vec<Out<Value>>) -> Next {
         let end = match &mut self.machine {
             Machine::Waiting => None,
@@ -293,7 +327,8 @@ impl UnderWay {
         match &self.machine {
             Machine::Put { put, value } => {
                 let begun = put.begun();
-                put.open().map(|stamp| Open { stamp, value: value.clone(), begun })
+                let stamp = put.open().filter(|stamp| *stamp == self.written);
+                stamp.map(|stamp| Open { stamp, value: value.clone(), begun })
             }
             Machine::Waiting | Machine::Greeting { .. } | Machine::Get(_) | Machine::Settling(_) => {
                 self.open.clone()
@@ -322,7 +357,8 @@ impl UnderWay {
                 Next::End(written(stamp, is_removal))
             }
             End::Put(Written::Unknown(stamp)) => {
-                let silent = self.stop_writing(Some(stamp));
+                // Without a brick that was sent the stamp, the put has surely had no effect.
+                let silent = self.stop_writing(Some(stamp).filter(|stamp| *stamp == self.written));
                 Next::End(self.too_few(&silent))
             }
             End::Put(Written::WrongOwner(stamp)) => {
@@ -444,7 +480,10 @@ impl UnderWay {
         };
         let detail = self.silence.text(&self.bricks, silent, ("key", needed));
         match self.token() {
-            None => Outcome::refused(Status::NoQuorum, Cause::Deadline, detail),
+            None => {
+                let status = self.silence.status(&self.bricks, silent, needed);
+                Outcome::refused(status, Cause::Deadline, detail)
+            }
             token => Outcome::Unknown { detail, token },
         }
     }

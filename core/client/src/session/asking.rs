@@ -115,6 +115,13 @@ impl Session {
         }
     }
 
+    /// Operations that waited to ask bricks for the time begin when it is known.
+    pub(super) fn start_greeted(&mut self, now: Instant) {
+        while let Some(progress) = self.quorum.start_greeted(now) {
+            self.progress(now, progress);
+        }
+    }
+
     pub(super) fn on_brick_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost) {
         for progress in self.quorum.on_lost(now, addr, how) {
             self.progress(now, progress);

@@ -106,6 +106,13 @@ impl Fake {
         id
     }
 
+    pub fn start_within(&mut self, operation: Operation, time: Duration) -> OperationId {
+        let mut effects = Effects::new();
+        let id = self.session.start_within(self.now, operation, time, &mut effects);
+        self.take(&effects);
+        id
+    }
+
     pub fn input(&mut self, input: Input<'_>) {
         let mut effects = Effects::new();
         self.session.step(self.now, input, &mut effects);

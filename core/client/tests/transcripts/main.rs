@@ -31,3 +31,5 @@ mod searching;
 mod settling;
 #[cfg(test)]
 mod updates;
+#[cfg(test)]
+mod windows;

@@ -87,7 +87,14 @@ impl Bricks {
         let place = |brick| BrickPlace { brick: ServerId(brick), address: Address(address_of(brick)) };
         let tablet = |(first, last)| {
             let (first, last) = (KeyHash(first), KeyHash(last));
-            BrickTablet { table: self.table, first, last, epoch: 1, bricks: BRICKS.map(place).to_vec(), joined: Vec::new() }
+            BrickTablet {
+                table: self.table,
+                first,
+                last,
+                epoch: 1,
+                bricks: BRICKS.map(place).to_vec(),
+                joined: Vec::new(),
+            }
         };
         let protocol = WriteProtocol::Adaptive;
         TableDescription {
