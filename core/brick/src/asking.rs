@@ -13,7 +13,7 @@ use ramhold_quorum::Ask;
 use ramhold_shard::{Found, LogSegments};
 use ramhold_wire::Step;
 
-/// The most values that wait until they are durable. More are refused.
+/// The most values that wait until they are durable, the brick's own repairs included. More are refused.
 const WAITING_COUNT_MAX: usize = 65_536;
 /// How often a write tries again when cleaning has made room.
 const STORE_TRIES: u32 = 4;
@@ -59,7 +59,7 @@ impl Brick {
         (table, hash): (TableId, KeyHash),
         key: &Key,
         ask: Ask<Value>,
-        asker: Asker,
+        mut asker: Asker,
     ) -> Result<(), Refusal> {
         let time = self.clock.now(step.now);
         for _ in 0..STORE_TRIES {
@@ -78,19 +78,30 @@ impl Brick {
             if let Err(unreadable) = shelf.check(key) {
                 return Err(self.unreadable(step, unreadable));
             }
+            if matches!(ask, Ask::Value) && tablet.register.is_open(key) {
+                // The answer waits together with the value.
+                asker.load.bytes = u32::try_from(key.len() + shelf.value_bytes(key)).unwrap_or(u32::MAX);
+                if !self.queues.admits(asker.load) {
+                    return Err(Refusal::TooMany);
+                }
+            }
+            let waiting = tablet.register.waiting_count();
             let answers = tablet.register.ask(time, (key, ask.clone()), asker, &mut shelf);
             let refusal = shelf.refusal;
+            if tablet.register.waiting_count() > waiting {
+                self.queues.waits(asker.load);
+            }
             self.answers.extend(answers.into_iter().map(|(asker, answer)| Answered { asker, answer }));
             match refusal {
                 None => return Ok(()),
                 Some(AppendRefusal::HeadFull) => {
                     if store.roll(step, &self.tables, stream).is_none() {
-                        return Err(Refusal::TooMany);
+                        return Err(Refusal::OutOfMemory);
                     }
                 }
                 Some(AppendRefusal::OutOfMemory) => {
                     if !store.clean_for_room(step, &self.tables) {
-                        return Err(Refusal::TooMany);
+                        return Err(Refusal::OutOfMemory);
                     }
                 }
                 Some(AppendRefusal::TooLarge) => return Err(Refusal::BadRequest),
@@ -149,8 +160,10 @@ impl Brick {
         let time = self.clock.now(now).earlier;
         for (stream, through) in store.take_durable() {
             for tablet in self.tables.in_stream(stream) {
-                let durable = tablet.register.is_durable(time, through).into_iter();
-                self.answers.extend(durable.map(|(asker, answer)| Answered { asker, answer }));
+                for (asker, answer) in tablet.register.is_durable(time, through) {
+                    self.queues.waited(asker.load);
+                    self.answers.push(Answered { asker, answer });
+                }
             }
         }
     }

@@ -15,13 +15,14 @@ use crate::clock::BrickClock;
 use crate::dropping::Dropping;
 use crate::phase::{Context, Phase};
 use crate::question::Answered;
+use crate::queues::Queues;
 use crate::siblings::Siblings;
 use crate::start::Start;
 use crate::state::{BrickState, TabletState};
 use crate::state_file::StateFile;
 use crate::store::{Owns, SHARD, Store};
 use crate::tables::{Tables, Tablet};
-use crate::{BrickConfig, FoundReplica};
+use crate::{BrickConfig, BrickStatistics, FoundReplica};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
@@ -55,6 +56,8 @@ pub struct Brick {
     pub(crate) tables: Tables,
     start: Start,
     pub(crate) calls: Calls<Context>,
+    /// Questions of sessions that wait.
+    pub(crate) queues: Queues,
     pub(crate) answers: Vec<Answered>,
     pub(crate) siblings: Siblings,
     /// Tables that were dropped, and whose keys still leave the index.
@@ -73,8 +76,10 @@ impl Brick {
     /// `region` is the log's memory, zeroed, `config.log_bytes` long. `seed` must differ from life to life.
     pub fn new(config: BrickConfig, region: Vec<u8>, seed: u64) -> Brick {
         let mut rng = Rng::new(seed);
+        let queues = Queues::new(usize::try_from(config.queue_bytes_max).unwrap_or(usize::MAX));
         Brick {
             config,
+            queues,
             phase: Phase::Reading,
             clock: BrickClock::default(),
             state_file: StateFile::default(),
@@ -143,6 +148,16 @@ impl Brick {
     /// Counts of the work of cleaning since the start.
     pub fn cleaning_counters(&self) -> CleaningCounters {
         self.store.as_ref().map(|store| store.shard.cleaning.counters).unwrap_or_default()
+    }
+
+    /// The operating statistics since the start.
+    pub fn statistics(&self) -> BrickStatistics {
+        self.queues.statistics()
+    }
+
+    /// Bytes of questions that wait, and of answers that wait until something is durable.
+    pub fn queued_bytes(&self) -> usize {
+        self.queues.bytes()
     }
 
     pub fn replicator(&self) -> Option<&Replicator> {
@@ -435,6 +450,7 @@ impl Brick {
                 store.forget_many();
             }
         }
+        self.serve_queued(step);
         self.advance(step);
     }
 
@@ -455,6 +471,7 @@ impl Brick {
             self.announcing_deadline(),
             self.dropping_deadline(),
             Some(self.forget_at),
+            self.queues.is_due().then_some(Instant::ZERO),
         ];
         deadlines.into_iter().fold(None, earliest)
     }

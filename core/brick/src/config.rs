@@ -4,6 +4,9 @@ use ramhold_log::Geometry;
 use ramhold_wire::control::Address;
 use std::time::Duration;
 
+/// More bytes that wait would only wait longer.
+const QUEUE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
 #[derive(Clone, Debug)]
 pub struct BrickConfig {
     /// Where siblings and sessions reach this brick.
@@ -28,6 +31,8 @@ pub struct BrickConfig {
     pub touched_ahead_bytes: u64,
     /// The most superseded stamps that are remembered. Each takes some 50 bytes.
     pub applied_count_max: usize,
+    /// The most bytes of questions that wait, of keys and values: gets, puts and stamps have shares of it.
+    pub queue_bytes_max: u64,
 }
 
 impl BrickConfig {
@@ -52,6 +57,7 @@ impl BrickConfig {
             scrub_round_min: Duration::from_secs(600),
             touched_ahead_bytes: log_bytes / 4,
             applied_count_max: 1_000_000,
+            queue_bytes_max: (log_bytes / 16).min(QUEUE_BYTES_MAX),
         }
     }
 }

@@ -6,7 +6,9 @@
 //! does not vote.
 //!
 //! ```text
-//!   session ── ask ── tables: register of the tablet (core/quorum) ── store: log, applied set
+//!   session ── ask ── queues: turns and bounds ─┐
+//!         ┌─────────────────────────────────────┘
+//!         └── tables: register of the tablet (core/quorum) ── store: log, applied set
 //!                                                                       │ replication
 //!   session ── page ── scanning: newest records of a stretch of keys ─────┤
 //!   siblings: pages told and asked for ── rebuild ──▶ store
@@ -21,7 +23,7 @@
 //!
 //! Not built yet: split and coalesce of tablets.
 //! Not here: the rules of the register (core/quorum), frames and buffers (core/backup).
-//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I6.
+//! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5, I6.
 
 mod announcing;
 mod asking;
@@ -36,6 +38,7 @@ mod graves;
 mod pages;
 mod phase;
 mod question;
+mod queues;
 mod rebuild;
 mod replica;
 mod requests;
@@ -45,6 +48,7 @@ mod stale;
 mod start;
 mod state;
 mod state_file;
+mod statistics;
 mod store;
 mod sweep;
 mod sweeping;
@@ -61,4 +65,5 @@ pub use state::{
     BrickState, LifeState, SiblingState, StreamState, TableState, TabletState, is_brick_directory,
 };
 pub use state_file::is_of_state;
+pub use statistics::{Average, BrickStatistics, ClassStatistics, STATISTIC_COUNT};
 pub use taking::NotTaken;

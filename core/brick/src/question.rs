@@ -2,9 +2,17 @@
 //!
 //! Not here: the bytes of messages (core/wire), their words (`words`). Catalogue: I1.
 
-use ramhold_base::{ClusterTime, ConnId, RpcId, ServerId, Status};
-use ramhold_quorum::{Answer, Heard};
+use ramhold_base::{ClusterTime, ConnId, Instant, RpcId, ServerId, Status};
+use ramhold_quorum::{Answer, Class, Heard};
 use ramhold_wire::brick_page::BrickPageSaid;
+
+/// The weight of a question in the queue of its class.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Load {
+    pub class: Class,
+    /// Bytes of memory that the question takes while it waits, key and value.
+    pub bytes: u32,
+}
 
 /// The connection and the number of a question: its answer goes there, with this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -13,11 +21,20 @@ pub(crate) struct Asker {
     pub rpc: RpcId,
     /// The brick that asks; none: a session.
     pub brick: ServerId,
+    pub load: Load,
+    /// When the question came.
+    pub came: Instant,
 }
 
 impl Asker {
     /// The brick itself: it wants no answer.
-    pub const NOBODY: Asker = Asker { conn: ConnId(u64::MAX), rpc: RpcId::NONE, brick: ServerId::NONE };
+    pub const NOBODY: Asker = Asker {
+        conn: ConnId(u64::MAX),
+        rpc: RpcId::NONE,
+        brick: ServerId::NONE,
+        load: Load { class: Class::Put, bytes: 0 },
+        came: Instant::ZERO,
+    };
 }
 
 /// A value as it is stored.
@@ -52,8 +69,10 @@ pub(crate) enum Refusal {
     UnknownTable,
     /// The key, the value or the stamp is beyond the limits.
     BadRequest,
-    /// There is no room for the value, or too many wait.
+    /// Too many wait, or too many bytes.
     TooMany,
+    /// There is no room for the value in the log.
+    OutOfMemory,
     /// An entry that may be the key's is damaged in memory, and is being repaired.
     Retry,
     /// It could not be repaired so far.
@@ -71,6 +90,7 @@ impl Refusal {
             Refusal::UnknownTable => Status::UnknownTable,
             Refusal::BadRequest => Status::BadRequest,
             Refusal::TooMany => Status::TooMany,
+            Refusal::OutOfMemory => Status::OutOfMemory,
             Refusal::Retry => Status::Retry,
             Refusal::Corrupt => Status::Corrupt,
             Refusal::NotSibling => Status::NotAllowed,

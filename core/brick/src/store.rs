@@ -213,6 +213,11 @@ impl LogShelf<'_> {
         self.store.shard.log.newest(self.table, self.hash, key).map(|_| ())
     }
 
+    /// The length of the key's newest value.
+    pub fn value_bytes(&self, key: &Key) -> usize {
+        self.newest_of(key, |newest| newest.value.map_or(0, |value| value.len())).unwrap_or(0)
+    }
+
     fn newest_of<T>(&self, key: &Key, read: impl FnOnce(ramhold_log::Newest<'_>) -> T) -> Option<T> {
         self.store.shard.log.newest(self.table, self.hash, key).expect("it was checked").map(read)
     }

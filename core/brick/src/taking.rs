@@ -124,7 +124,8 @@ impl Brick {
         if self.entered == count {
             return;
         }
-        let Brick { state_file, store: Some(store), tables, siblings, droppings, clock, .. } = self else {
+        let Brick { state_file, store: Some(store), tables, siblings, droppings, queues, clock, .. } = self
+        else {
             return;
         };
         let Some(state) = state_file.durable() else { return };
@@ -156,6 +157,7 @@ impl Brick {
         }
         let Entered { new, changed } = tables.enter(state);
         clock.keep(|brick| tables.all().any(|tablet| tablet.siblings.contains(&brick)));
+        queues.recount(tables.all().flat_map(|tablet| tablet.register.waiting()));
         if !new.is_empty() || !changed.is_empty() {
             siblings.announce_at = step.now;
         }

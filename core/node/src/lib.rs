@@ -23,7 +23,8 @@ mod telling;
 pub use brick::{BrickNode, BrickNodeConfig, EXIT_BRICK_FAILED};
 pub use config::ServerConfig;
 pub use ramhold_brick::{
-    Brick, BrickConfig, BrickState, NotTaken, TableState, TabletState, is_brick_directory,
+    Brick, BrickConfig, BrickState, BrickStatistics, ClassStatistics, NotTaken, TableState, TabletState,
+    is_brick_directory,
 };
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig, Rebuild, term_record};
 pub use ramhold_resp::{CrossSlot, Process, RespConfig};

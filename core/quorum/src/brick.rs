@@ -242,6 +242,16 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         durable.into_values().flatten().map(|(asker, said)| (asker, self.told(time, said))).collect()
     }
 
+    /// The number of answers that wait until something is durable.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting_count
+    }
+
+    /// Those whose answers wait until something is durable.
+    pub fn waiting(&self) -> impl Iterator<Item = &A> {
+        self.waiting.values().flatten().map(|(asker, _)| asker)
+    }
+
     /// The answer of a brick that does not hold the key.
     /// It tells no epoch: the one of another tablet says nothing about the key's.
     pub fn wrong_owner(&self, time: u64) -> Answer<V> {

@@ -51,7 +51,7 @@ pub struct Host {
     pub sent: Vec<(Peer, Vec<u8>)>,
 }
 
-fn brick_config(address: SocketAddr, place: u64, log_bytes: u64) -> BrickConfig {
+pub fn brick_config(address: SocketAddr, place: u64, log_bytes: u64) -> BrickConfig {
     let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: 1024 };
     let config = BrickConfig::new(Address(address), geometry, log_bytes, 1 << 20);
     BrickConfig { place, scrub_round_min: Duration::from_secs(1), ..config }

@@ -3,7 +3,7 @@
 //! The bricks are whole processes as machines: register, log, cleaning, backup, state. Sessions and messages between
 //! them and bricks are those of the register (core/quorum), under one made-up clock.
 //!
-//! Catalogue: I1, I2, I6.
+//! Catalogue: I1, I2, I5, I6.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
@@ -13,6 +13,7 @@ mod drops;
 mod history;
 mod host;
 mod network;
+mod overload;
 mod replacing;
 mod rig;
 mod runs;

@@ -66,7 +66,9 @@ pub fn request<M: Message>(rpc: u64, (sender, target): (ServerId, ServerId), mes
 
 impl Rig {
     pub fn send(&mut self, from: Party, to: Party, bytes: Vec<u8>) {
-        let at = self.now + self.delay();
+        let is_far = |(host, _): &(usize, u64)| [from, to].contains(&Party::Host(*host));
+        let far = self.far.filter(is_far).map_or(0, |(_, nanos)| nanos);
+        let at = self.now + self.delay() + far;
         self.at(at, Event::Frame { from, to, bytes });
     }
 
@@ -216,7 +218,11 @@ impl Rig {
                 self.answered(client, number, attempt, answer_of(header.sender, &reply));
             }
             // A brick that does not have its tablet yet, or not any more, does not know the table.
-            Status::NotReady | Status::TooMany | Status::Retry | Status::UnknownTable => self.refused += 1,
+            Status::NotReady
+            | Status::TooMany
+            | Status::OutOfMemory
+            | Status::Retry
+            | Status::UnknownTable => self.refused += 1,
             status => panic!("{status}"),
         }
     }

@@ -72,6 +72,10 @@ pub struct Rig {
     pub used: std::ops::Range<usize>,
     /// All that is put is nothing: tombstones.
     pub removes: bool,
+    /// Devices take so much longer than they would.
+    pub device_nanos: u64,
+    /// Frames to and from this host take so much longer.
+    pub far: Option<(usize, u64)>,
     /// Operations that clients may still begin.
     pub left: u32,
     pub done: u32,
@@ -136,6 +140,8 @@ impl Rig {
             value_last: 0,
             used: 0..setting.keys,
             removes: false,
+            device_nanos: 0,
+            far: None,
             left: 0,
             done: 0,
             unknown: 0,
@@ -211,7 +217,7 @@ impl Rig {
     /// Devices answer in 20 microseconds to 4 milliseconds.
     pub(crate) fn begin_disk(&mut self, host: usize, begun: Vec<Pending>) {
         for pending in begun {
-            let at = self.now + self.rng.between(MILLI / 50, 4 * MILLI);
+            let at = self.now + self.rng.between(MILLI / 50, 4 * MILLI) + self.device_nanos;
             self.at(at, Event::Disk { host, number: self.last + 1 });
             self.pending.insert(self.last, (host, pending));
         }
