@@ -27,6 +27,9 @@ pub struct Global {
     /// Time limit for one operation: 500ms, 10s, 2m [default: 10s]
     #[arg(long = "timeout", global = true, help_heading = HEADING, value_name = "TIME", value_parser = parse_duration)]
     pub patience: Option<Duration>,
+    /// The zone of the clients, for commands that take one.
+    #[arg(skip)]
+    pub zone: Option<String>,
 }
 
 impl Global {
@@ -34,4 +37,18 @@ impl Global {
     pub fn timeout(&self) -> Duration {
         self.patience.unwrap_or(Duration::from_secs(10))
     }
+
+    /// The same options for clients in a zone.
+    pub fn from(&self, zone: Option<&str>) -> Global {
+        Global { zone: zone.map(str::to_owned), ..self.clone() }
+    }
+}
+
+/// Where the client is.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Near {
+    /// Zone of this client. Values of quorum tables are read from bricks with the label zone=NAME first,
+    /// unless they are much busier than others.
+    #[arg(long, env = "RAMHOLD_ZONE", value_name = "NAME")]
+    pub zone: Option<String>,
 }

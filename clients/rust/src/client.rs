@@ -27,6 +27,8 @@ pub struct Options {
     /// How long the client may be silent before the servers forget what its last mutations came to: 10 s to 30 min.
     /// Whatever is under way when it stands still for longer ends as unknown. Short for who writes once and goes.
     pub lease_term: Duration,
+    /// The zone of this client. Values of quorum tables are asked of bricks there first.
+    pub zone: Option<String>,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             deadline: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(3),
             lease_term: Duration::from_secs(30 * 60),
+            zone: None,
         }
     }
 }
@@ -101,6 +104,7 @@ impl Client {
         let mut config = SessionConfig::new(addresses.to_vec());
         config.deadline = options.deadline;
         config.lease_term = options.lease_term;
+        config.zone = options.zone;
         // The seed comes from the operating system's randomness, so no two sessions share their rpc ids.
         let seed = RandomState::new().hash_one(std::process::id());
         // A library does not write to the stderr of its program. Everything it reports is in the outcomes.
@@ -133,6 +137,16 @@ impl Client {
     /// The object with this key, unless the rules refuse it or there is none (`NotFound`).
     pub fn get_if(&mut self, table: TableId, key: &[u8], rules: RejectRules) -> Result<Object, Error> {
         match self.complete(Operation::Read { table, key: key.to_vec(), rules })? {
+            Reply::Read { version, time, expires, value, .. } => Ok(Object { value, version, time, expires }),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// The object as a single brick of a quorum table has it, or `NotFound` if that brick has none. It may be old, it may
+    /// never have been acknowledged, and the next one that is read may be older. It needs one brick that answers.
+    /// `Object::version` is the time of its write in microseconds since 1970. Refused with `Unsupported` for other tables.
+    pub fn get_stale(&mut self, table: TableId, key: &[u8]) -> Result<Object, Error> {
+        match self.complete(Operation::ReadStale { table, key: key.to_vec() })? {
             Reply::Read { version, time, expires, value, .. } => Ok(Object { value, version, time, expires }),
             _ => Err(Error::UnexpectedReply),
         }

@@ -29,6 +29,14 @@ pub struct Bricks {
     pub thresholds: Thresholds,
     pub protocol: WriteProtocol,
     pub epoch: u64,
+    /// The zones of the table's bricks, as far as they are known.
+    pub zones: Arc<BTreeMap<ServerId, String>>,
+}
+
+impl Bricks {
+    pub fn is_in(&self, brick: ServerId, zone: &str) -> bool {
+        self.zones.get(&brick).is_some_and(|own| own == zone)
+    }
 }
 
 #[derive(Default)]
@@ -78,9 +86,12 @@ impl BrickTables {
         if !covers_all(tablets) || !tablets.iter().all(has_all) {
             return false;
         }
+        let known = description.zones.iter().map(|it| (it.brick, it.zone.clone()));
+        let zones: Arc<BTreeMap<ServerId, String>> = Arc::new(known.collect());
         let tablets = tablets.iter().map(|tablet| {
             let (places, protocol, epoch) = (tablet.bricks.clone(), options.protocol, tablet.epoch);
-            let bricks = Arc::new(Bricks { last: tablet.last, places, thresholds, protocol, epoch });
+            let (last, zones) = (tablet.last, zones.clone());
+            let bricks = Arc::new(Bricks { last, places, thresholds, protocol, epoch, zones });
             Tablet { first: tablet.first, doubted: false, bricks }
         });
         let hasher = PlacementHasher::new(description.placement());

@@ -53,6 +53,14 @@ pub enum Operation {
         key: Vec<u8>,
         rules: RejectRules,
     },
+    /// The newest value that one brick of a quorum table has. It may be old, it may never have been committed, and the
+    /// next one may be older still: nothing is compared, and nothing is repaired. Ends as `Read` does. `Reply::Read` says
+    /// when the value was written; `NotFound` says that the brick has none. Refused with `Unsupported` for a table that
+    /// is no quorum table.
+    ReadStale {
+        table: TableId,
+        key: Vec<u8>,
+    },
     Write {
         table: TableId,
         key: Vec<u8>,
@@ -247,6 +255,7 @@ impl Operation {
             | Operation::Increment { table, key, .. } => {
                 Place::OwnerOf { table: *table, target: Target::Key(key) }
             }
+            Operation::ReadStale { table, key } => Place::OwnerOf { table: *table, target: Target::Key(key) },
             Operation::Resume { token } => {
                 Place::OwnerOf { table: token.table, target: Target::Key(&token.key) }
             }
@@ -299,6 +308,7 @@ impl Operation {
             | Operation::ReplaceBrick(_) => Repeat::Numbered,
             Operation::Resume { .. } => Repeat::Stamped,
             Operation::Read { .. }
+            | Operation::ReadStale { .. }
             | Operation::Scan { .. }
             | Operation::Count { .. }
             | Operation::ListTables
@@ -320,7 +330,7 @@ impl Operation {
             Operation::Write { .. } => Opcode::Write,
             Operation::Remove { .. } => Opcode::Remove,
             Operation::Increment { .. } => Opcode::Increment,
-            Operation::Resume { .. } => Opcode::Ask,
+            Operation::ReadStale { .. } | Operation::Resume { .. } => Opcode::Ask,
             Operation::Commit { .. } => Opcode::Commit,
             Operation::Scan { .. } => Opcode::Scan,
             Operation::Count { .. } => Opcode::Count,
@@ -354,6 +364,7 @@ impl Operation {
                 expiry.map_or(Ok(()), Expiry::check)?;
                 if value.len() > VALUE_BYTES_MAX { Err(Status::ValueTooLarge) } else { Ok(()) }
             }
+            Operation::ReadStale { key, .. } => check_key(key),
             // A token is within the limits.
             Operation::Resume { .. } => Ok(()),
             Operation::Increment { key, by, .. } => {
@@ -437,7 +448,7 @@ impl Operation {
                 ScanRequest { table, first, last, position, count, bytes, keys_only, pass_lost }.encode(out);
             }
             // Bricks are asked, in other words.
-            Operation::Resume { .. } => {}
+            Operation::ReadStale { .. } | Operation::Resume { .. } => {}
             Operation::Count { table, first } => CountRequest { table: *table, first: *first }.encode(out),
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);

@@ -154,7 +154,7 @@ impl Reply {
                 Reply::Incremented { version: reply.version, sum }
             }
             // Answers of bricks are read elsewhere.
-            Operation::Resume { .. } => return Err(Status::BadRequest),
+            Operation::ReadStale { .. } | Operation::Resume { .. } => return Err(Status::BadRequest),
             Operation::Commit { .. } => Reply::Committed { version: decode_version(body)? },
             Operation::Scan { cursor, .. } => Reply::Page(Page::decode(cursor, body, answered_by)?),
             Operation::Count { first, .. } => {

@@ -68,6 +68,8 @@ pub struct Quorum {
     /// Those that were overdue, until their time is over.
     late: VecDeque<(Instant, RpcId)>,
     flow: Flow,
+    /// The zone whose bricks are asked for values first.
+    zone: Option<String>,
     posts: Vec<Post>,
     /// Operations that waited to ask for the time, and know it now.
     greeted: VecDeque<OperationId>,
@@ -100,6 +102,10 @@ pub struct Progress {
 }
 
 impl Quorum {
+    pub fn new(zone: Option<String>) -> Quorum {
+        Quorum { zone, ..Quorum::default() }
+    }
+
     pub fn has_posts(&self) -> bool {
         !self.posts.is_empty()
     }
@@ -164,7 +170,7 @@ impl Quorum {
 
     /// The bricks in the order in which they are asked.
     fn ranked(&self, now: Instant, bricks: &Bricks) -> Vec<BrickId> {
-        ranked(now, bricks, self.turn, (&self.health, &self.flow))
+        ranked(now, bricks, (self.turn, self.zone.as_deref()), (&self.health, &self.flow))
     }
 
     fn start(&mut self, now: Instant, id: OperationId) -> Progress {

@@ -88,6 +88,7 @@ impl Session {
     pub fn new(config: SessionConfig, seed: u64) -> Session {
         let mut rng = Rng::new(seed);
         let rpc_base = config.role.first_id(rng.u64());
+        let quorum = Quorum::new(config.zone.clone());
         Session {
             config,
             rng,
@@ -98,7 +99,7 @@ impl Session {
             coordinator: 0,
             cache: TabletCache::default(),
             bricks: Vec::new(),
-            quorum: Quorum::default(),
+            quorum,
             operation_last: 0,
             running: BTreeMap::new(),
             fetches: BTreeMap::new(),
@@ -283,6 +284,14 @@ impl Session {
                     self.fetch_for(now, id, Wanted::Cluster, now)
                 }
                 Route::Bricks => self.ask_bricks(now, id),
+                Route::To { .. } | Route::NoOwner { .. }
+                    if matches!(running.operation, Operation::ReadStale { .. }) =>
+                {
+                    let detail = format!(
+                        "table {table} is no quorum table: the owner of a key alone answers, and never with an old value"
+                    );
+                    self.end(now, id, Outcome::refused(Status::Unsupported, Cause::Unsent, detail));
+                }
                 Route::To { .. } if matches!(running.operation, Operation::Resume { .. }) => {
                     let detail = format!("table {table} is not held by bricks");
                     self.end(now, id, Outcome::refused(Status::BadRequest, Cause::Unsent, detail));

@@ -18,14 +18,14 @@ use crate::state::State;
 use crate::weight::{part, part_at_slots};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, TABLE_COUNT_MAX, TABLET_COUNT_MAX};
-use ramhold_base::{Instant, KeyHash, Level, Status, TableId};
-use ramhold_placement::{BrickCandidate, BrickChoice};
-use ramhold_wire::quorum::QuorumOptions;
+use ramhold_base::{Instant, KeyHash, Level, ServerId, Status, TableId};
+use ramhold_placement::{BrickCandidate, BrickChoice, zone_of};
+use ramhold_wire::quorum::{BrickZone, QuorumOptions};
 use ramhold_wire::shortage::{DomainLevel, Shortage};
 use ramhold_wire::table::{
     TableCreate, TableDescription, TableDrop, TableOptions, TableSummary, TableTruncate,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A coordinator that has just started does not know yet which bricks are there: a client that creates a quorum table
 /// asks again, until all bricks are heard or have been silent.
@@ -125,7 +125,18 @@ pub(crate) fn describe(state: &State, table: &QuorumTableRecord) -> TableDescrip
         shortage: None,
         outside: None,
         quorum: Some(table.tablets.iter().map(|tablet| tablet_of(state, table, tablet)).collect()),
+        zones: zones(state, table),
     }
+}
+
+/// The zones of a table's bricks, as far as they have any.
+fn zones(state: &State, table: &QuorumTableRecord) -> Vec<BrickZone> {
+    let bricks: BTreeSet<ServerId> = table.bricks().collect();
+    let zone = |brick: ServerId| {
+        let zone = zone_of(&state.bricks.get(&brick)?.labels)?.to_owned();
+        Some(BrickZone { brick, zone })
+    };
+    bricks.into_iter().filter_map(zone).collect()
 }
 
 /// The options of a new table, if a quorum table can have them.

@@ -74,7 +74,8 @@ pub fn zone(entry: &ServerEntry) -> Option<&str> {
     zone_of(&entry.labels)
 }
 
-pub(crate) fn zone_of(labels: &[Label]) -> Option<&str> {
+/// The zone that these labels name.
+pub fn zone_of(labels: &[Label]) -> Option<&str> {
     value_of(labels, "zone")
 }
 

@@ -30,7 +30,7 @@ pub use bricks::{BrickCandidate, BrickChoice};
 pub use check::{Problem, check};
 pub use copysets::{CopysetCache, Copysets};
 pub use domain::{
-    Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, domain_of, rack, shortage, zone,
+    Domain, Rack, SpreadLevel, SpreadLevels, domain, domain_count, domain_of, rack, shortage, zone, zone_of,
 };
 pub use grid::{Grid, GridLabel, LabelFault, Switch};
 pub use head_room::{FLUSH_BUFFERS, HeadRoom, buffers_for, log_segments_for};

@@ -32,6 +32,7 @@ mod message;
 mod page;
 mod put;
 mod rebuild;
+mod stale;
 mod tally;
 mod thresholds;
 mod window;
@@ -45,6 +46,7 @@ pub use page::{PageGet, PageGot, PageKey, PageOut, PageRecord, PageSaid, RecordS
 pub use put::{Phases, Put, Written};
 pub use ramhold_base::{SessionId, Stamp};
 pub use rebuild::Rebuild;
+pub use stale::{StaleGet, StaleGot};
 pub use thresholds::{NotAQuorum, Thresholds};
 pub use window::{Class, FULL, Sending, WINDOW_MOST, Window};
 

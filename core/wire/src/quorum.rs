@@ -177,3 +177,12 @@ pub struct BrickPlace {
     #[n(1)]
     pub address: Address,
 }
+
+/// The zone of a brick, as its labels name it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickZone {
+    #[n(0)]
+    pub brick: ServerId,
+    #[n(1)]
+    pub zone: String,
+}

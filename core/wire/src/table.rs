@@ -3,7 +3,7 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
-use crate::quorum::{BrickTablet, QuorumOptions};
+use crate::quorum::{BrickTablet, BrickZone, QuorumOptions};
 use crate::recovery::TabletStat;
 use crate::shortage::Shortage;
 use minicbor::{Decode, Encode};
@@ -248,6 +248,10 @@ pub struct TableDescription {
     /// The tablets of a quorum table, in order of hashes; together they cover all hashes. `tablets` is empty then.
     #[n(8)]
     pub quorum: Option<Vec<BrickTablet>>,
+    /// Bricks of the table that have a zone. A brick that describes its table knows its own zone alone.
+    #[n(9)]
+    #[cbor(default)]
+    pub zones: Vec<BrickZone>,
 }
 
 /// The body of a refusal of `TableDescribe` with `NotCoordinator`: what a brick has of the table all the same, and whom to

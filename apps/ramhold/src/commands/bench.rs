@@ -67,6 +67,8 @@ Examples:
       latency of one operation at a time
   ramhold bench kv --pipeline 64 --multi 64
       64 operations together, in one frame per server
+  ramhold bench kv --quorum 3 --client-zone a
+      a quorum table, with values from bricks in zone a
   ramhold bench kv --rate 20000 --pipeline 512
       latency at a given load
 
@@ -117,6 +119,9 @@ struct KeyValue {
     /// Client threads, each with its own connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
+    /// Zone of the clients: values of a quorum table are read from bricks there first. --zone is the table's.
+    #[arg(long, env = "RAMHOLD_ZONE", value_name = "NAME")]
+    client_zone: Option<String>,
 }
 
 impl Bench {
@@ -133,6 +138,7 @@ impl Bench {
 
 impl KeyValue {
     fn run(self, global: &Global) -> Result<(), Failure> {
+        let global = &global.from(self.client_zone.as_deref());
         let wish = self.options.wish(0)?;
         let key_bytes_min = load::key_bytes_min(self.objects);
         if !(key_bytes_min..=KEY_BYTES_MAX).contains(&self.key_bytes) {

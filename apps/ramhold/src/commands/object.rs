@@ -2,7 +2,7 @@
 //! (A12).
 
 use crate::failure::{self, Failure};
-use crate::global::Global;
+use crate::global::{Global, Near};
 use crate::output;
 use crate::screen::Screen;
 use crate::size::parse_lifetime;
@@ -75,6 +75,10 @@ Examples:
   ramhold get images logo.png > logo.png
   ramhold get users alice --json
       with version, time of writing and time of expiry
+  ramhold get carts alice --stale
+      from a single brick of a quorum table; the value may be old
+  ramhold get carts alice --zone a
+      the value from a brick in zone a
 
 With --json, 'time' is the time of writing in seconds since 1970. 'expires' is
 the time of expiry in milliseconds since 1970, and 'remaining_ms' is the time
@@ -83,6 +87,11 @@ expire.
 
 On a terminal, a value that does not end with a line feed gets one. A file or a
 pipe gets exactly the bytes of the value.
+
+With --stale a single brick of a quorum table is asked, and the time at which
+the value was written goes to stderr. The value may have been overwritten
+since, and a later read may find an older one. It is read even where too few
+bricks are up for a quorum. Other tables refuse --stale.
 
 Exit code 1: the object does not exist, or has another version.")]
 pub struct Get {
@@ -93,6 +102,11 @@ pub struct Get {
     /// Read only if the object has this version.
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
+    /// Read what a single brick of a quorum table has, although it may be old.
+    #[arg(long, conflicts_with = "if_version")]
+    stale: bool,
+    #[command(flatten)]
+    near: Near,
 }
 
 /// Remove one object.
@@ -202,9 +216,15 @@ fn read_stdin() -> Result<Vec<u8>, Failure> {
 
 impl Get {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let (mut client, table) = global.connect_to_table(&self.table)?;
-        let object = client.get_if(table, self.key.as_bytes(), only_if_version(self.if_version));
+        let (mut client, table) = global.from(self.near.zone.as_deref()).connect_to_table(&self.table)?;
+        let object = match self.stale {
+            true => client.get_stale(table, self.key.as_bytes()),
+            false => client.get_if(table, self.key.as_bytes(), only_if_version(self.if_version)),
+        };
         let object = object.map_err(|error| about_key(&self.key, error))?;
+        if self.stale && !global.json {
+            output::tell(&stale_note(&self.key, object.version));
+        }
         if !global.json {
             output::write(&object.value)?;
             let needs_end = Screen::of_stdout().is_terminal && !object.value.ends_with(b"\n");
@@ -221,6 +241,17 @@ impl Get {
         output::insert_bytes(&mut fields, "value", &object.value);
         output::print_json(&fields.into())
     }
+}
+
+/// When a value that may be old was written. The version of an object of a quorum table is the time of its write.
+fn stale_note(key: &OsString, version: Version) -> String {
+    let (seconds, micros) = (version.raw() / 1_000_000, version.raw() % 1_000_000);
+    let key = output::bytes_for_eyes(key.as_bytes());
+    let age = unix_millis().saturating_sub(version.raw() / 1000);
+    let (whole, tenths) = (age / 1000, age % 1000 / 100);
+    format!(
+        "'{key}': one brick was asked; its value was written at {seconds}.{micros:06} (seconds since 1970), {whole}.{tenths} s ago, and may be overwritten since"
+    )
 }
 
 fn unix_millis() -> u64 {

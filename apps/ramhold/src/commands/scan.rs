@@ -2,7 +2,7 @@
 
 use crate::connection::table_failure;
 use crate::failure::Failure;
-use crate::global::Global;
+use crate::global::{Global, Near};
 use crate::output;
 use crate::progress::Progress;
 use crate::screen::{Screen, WIDTH, cut};
@@ -62,6 +62,8 @@ pub struct Scan {
     /// Continue past objects that were lost (tables without replicas), instead of ending with an error.
     #[arg(long)]
     pass_lost: bool,
+    #[command(flatten)]
+    near: Near,
 }
 
 /// Write all objects of a table as lines of JSON.
@@ -100,7 +102,7 @@ fn parse_base64(text: &str) -> Result<Bytes, String> {
 
 impl Scan {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let (mut client, table) = global.connect_to_table(&self.table)?;
+        let (mut client, table) = global.from(self.near.zone.as_deref()).connect_to_table(&self.table)?;
         let begin = self.cursor.clone().unwrap_or_else(|| ScanCursor::new(table));
         if begin.table() != table {
             let (theirs, table) = (begin.table(), &self.table);

@@ -32,6 +32,7 @@ pub struct Order {
 /// The wish of the caller.
 pub enum What {
     Read,
+    ReadStale,
     Write { bytes: Arc<Vec<u8>>, expiry: Option<Expiry> },
     Remove,
     Resume,
@@ -66,6 +67,7 @@ impl Order {
         }
         let (table, key, what, open) = match operation {
             Operation::Read { table, key, .. } => (*table, key.clone(), What::Read, None),
+            Operation::ReadStale { table, key } => (*table, key.clone(), What::ReadStale, None),
             Operation::Write { table, key, value, expiry, .. } => {
                 let what = What::Write { bytes: Arc::new(std::mem::take(value)), expiry: *expiry };
                 (*table, key.clone(), what, None)

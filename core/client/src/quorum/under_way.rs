@@ -17,8 +17,8 @@ use crate::token::Token;
 use crate::trouble::{Trouble, What as Problem, Who};
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
 use ramhold_quorum::{
-    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, Write,
-    Written,
+    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, StaleGet,
+    StaleGot, Write, Written,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +66,8 @@ enum Machine {
         value: Option<Value>,
     },
     Get(Get<Value>),
+    /// One brick is asked, and its answer is told as it is.
+    Stale(StaleGet),
     /// An old token: nothing is written, all bricks are asked.
     Settling(Get<Value>),
 }
@@ -86,6 +88,7 @@ pub enum Next {
 enum End {
     Put(Written),
     Got(Got<Value>),
+    Stale(StaleGot<Value>),
 }
 
 impl UnderWay {
@@ -121,9 +124,16 @@ impl UnderWay {
     ) -> Next {
         self.round += 1;
         let is_known = match self.order.what {
+            What::ReadStale => true,
             What::Read => clock.now(now).is_some(),
             What::Write { .. } | What::Remove | What::Resume => clock.is_known(ranked),
         };
+        if let What::ReadStale = self.order.what {
+            let mut get = StaleGet::new(now, ranked, (self.deadline, PATIENCE));
+            get.start(now, outs);
+            self.machine = Machine::Stale(get);
+            return Next::Wait;
+        }
         let Some(time) = clock.now(now).filter(|_| is_known) else {
             self.greet(now, ranked, outs);
             return Next::Wait;
@@ -157,7 +167,7 @@ impl UnderWay {
             return Next::Wait;
         }
         let value = match &self.order.what {
-            What::Read | What::Resume => {
+            What::Read | What::ReadStale | What::Resume => {
                 let of = (ranked, self.bricks.thresholds, false);
                 let mut get = Get::new(now, of, clock, patient).expect(known).with_ends(Value::end);
                 get.start(now, clock, outs);
@@ -203,6 +213,7 @@ impl UnderWay {
     /// Whether the operation can begin now that more bricks have told their time.
     pub fn has_greeted(&self, now: Instant, clock: &SessionClock) -> bool {
         let is_known = match self.order.what {
+            What::ReadStale => true,
             What::Read => clock.now(now).is_some(),
             What::Write { .. } | What::Remove | What::Resume => clock.is_known(&self.ids()),
         };
@@ -257,6 +268,7 @@ impl UnderWay {
             Machine::Get(get) | Machine::Settling(get) => {
                 get.on_answer(now, attempt, answer, clock, outs).map(End::Got)
             }
+            Machine::Stale(get) => get.on_answer(attempt, answer, outs).map(End::Stale),
         };
         end.map_or(Next::Wait, |end| self.end(now, end))
     }
@@ -270,7 +282,9 @@ impl UnderWay {
             Machine::Get(get) | Machine::Settling(get) if problem != Problem::Silent => {
                 get.on_silent(brick, outs);
             }
+            Machine::Stale(get) if problem != Problem::Silent => get.on_silent(brick, outs),
             Machine::Get(_)
+            | Machine::Stale(_)
             | Machine::Settling(_)
             | Machine::Waiting
             | Machine::Greeting { .. }
@@ -312,6 +326,7 @@ impl UnderWay {
             }
             Machine::Put { put, .. } => put.on_time(now, clock, outs).map(End::Put),
             Machine::Get(get) | Machine::Settling(get) => get.on_time(now, clock, outs).map(End::Got),
+            Machine::Stale(get) => get.on_time(now, outs).map(End::Stale),
         };
         end.map_or(Next::Wait, |end| self.end(now, end))
     }
@@ -330,9 +345,11 @@ impl UnderWay {
                 let stamp = put.open().filter(|stamp| *stamp == self.written);
                 stamp.map(|stamp| Open { stamp, value: value.clone(), begun })
             }
-            Machine::Waiting | Machine::Greeting { .. } | Machine::Get(_) | Machine::Settling(_) => {
-                self.open.clone()
-            }
+            Machine::Waiting
+            | Machine::Greeting { .. }
+            | Machine::Get(_)
+            | Machine::Stale(_)
+            | Machine::Settling(_) => self.open.clone(),
         }
     }
 
@@ -347,7 +364,7 @@ impl UnderWay {
             return self.end_settling(now, end);
         }
         let is_removal = match &self.order.what {
-            What::Read | What::Write { .. } => false,
+            What::Read | What::ReadStale | What::Write { .. } => false,
             What::Remove => true,
             What::Resume => self.open.as_ref().is_some_and(|open| open.value.is_none()),
         };
@@ -365,16 +382,21 @@ impl UnderWay {
                 self.stop_writing(stamp);
                 Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)))
             }
-            End::Got(Got::WrongOwner) => {
+            End::Got(Got::WrongOwner) | End::Stale(StaleGot::WrongOwner) => {
                 self.suspend();
                 Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)))
             }
-            End::Put(Written::NoQuorum(silent)) | End::Got(Got::NoQuorum(silent)) => {
-                Next::End(self.too_few(&silent))
-            }
+            End::Put(Written::NoQuorum(silent))
+            | End::Got(Got::NoQuorum(silent))
+            | End::Stale(StaleGot::NoAnswer(silent)) => Next::End(self.too_few(&silent)),
             End::Put(Written::Never) => self.never("the key's bricks have something newer"),
             End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal),
             End::Got(Got::Found(stamp, value)) => Next::End(self.found(stamp, value)),
+            End::Stale(StaleGot::Told { from, stamp, value, time }) => {
+                self.value_from = ServerId(from.0);
+                let value = value.filter(|value| value.end().is_none_or(|end| time < end));
+                Next::End(self.found(stamp, value))
+            }
             End::Got(Got::Contended) => {
                 let detail = "something newer was written to the key each time it was read".to_owned();
                 Next::End(match self.token() {
@@ -458,7 +480,11 @@ impl UnderWay {
 
     fn found(&self, stamp: Stamp, value: Option<Value>) -> Outcome {
         let Some(Value { bytes, expires }) = value else {
-            let detail = format!("the key's bricks answered: {}", Status::NotFound);
+            let who = match self.order.what {
+                What::ReadStale => "the brick that was asked",
+                What::Read | What::Write { .. } | What::Remove | What::Resume => "the key's bricks",
+            };
+            let detail = format!("{who} answered: {}", Status::NotFound);
             return Outcome::refused(Status::NotFound, Cause::Answered, detail);
         };
         Outcome::Done(Reply::Read {
@@ -475,6 +501,7 @@ impl UnderWay {
         let thresholds = self.bricks.thresholds;
         let needed = match (&self.machine, &self.order.what) {
             (Machine::Settling(_), _) => thresholds.bricks(),
+            (_, What::ReadStale) => 1,
             (_, What::Read) => thresholds.read(),
             (_, What::Write { .. } | What::Remove | What::Resume) => thresholds.write(),
         };

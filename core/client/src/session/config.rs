@@ -23,6 +23,8 @@ pub struct SessionConfig {
     pub lease_term: Duration,
     /// Operations under way at once. More are refused with `TooMany`.
     pub operation_count_max: usize,
+    /// The zone of the client: bricks there are asked for values first.
+    pub zone: Option<String>,
     /// The part of the process whose calls the session makes.
     pub role: CallRole,
 }
@@ -38,6 +40,7 @@ impl SessionConfig {
             recovering_poll: Duration::from_millis(20),
             lease_term: Duration::from_secs(30 * 60),
             operation_count_max: 1024,
+            zone: None,
             role: CallRole::Client,
         }
     }

@@ -30,6 +30,8 @@ mod searching;
 #[cfg(test)]
 mod settling;
 #[cfg(test)]
+mod stale;
+#[cfg(test)]
 mod updates;
 #[cfg(test)]
 mod windows;

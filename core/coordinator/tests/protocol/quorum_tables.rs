@@ -58,6 +58,30 @@ fn a_table_is_answered_when_enough_bricks_of_each_tablet_have_it() {
     }
 }
 
+// I5
+#[test]
+fn a_description_tells_the_zones_of_the_bricks_that_have_one() {
+    let mut world = World::new();
+    let mut all = vec![
+        Brick::labelled(1, &[("zone", "a"), ("host", "x")]),
+        Brick::labelled(2, &[("zone", "b")]),
+        Brick::new(3),
+        Brick::labelled(4, &[("zone", "c")]),
+    ];
+    for brick in &mut all {
+        brick.hello(&mut world);
+        brick.take(&mut world);
+    }
+    made(&mut world, &mut all, "t", quorum(2, 2, 1));
+    let held: Vec<u64> = held(&mut world, "t").concat();
+    let zones: Vec<(u64, String)> =
+        world.describe("t").zones.into_iter().map(|it| (it.brick.raw(), it.zone)).collect();
+    let all_zones = [(1, "a"), (2, "b"), (4, "c")];
+    let expected = all_zones.iter().filter(|(brick, _)| held.contains(brick));
+    assert_eq!(zones, expected.map(|(brick, zone)| (*brick, (*zone).to_owned())).collect::<Vec<_>>());
+    assert!(zones.len() >= 2);
+}
+
 // A1, I1
 #[test]
 fn a_client_that_waits_is_answered_when_the_last_brick_says_so() {

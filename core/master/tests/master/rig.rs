@@ -221,6 +221,7 @@ impl Rig {
                     tablets: self.stored.clone(),
                     outside: None,
                     quorum: None,
+                    zones: Vec::new(),
                 };
                 encode_into(&mut body, &description);
                 let mut effects = Effects::new();

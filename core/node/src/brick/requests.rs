@@ -8,7 +8,9 @@
 use crate::BrickNode;
 use ramhold_base::{ConnId, Effects, Instant, Peer, Status};
 use ramhold_brick::TableState;
+use ramhold_placement::zone_of;
 use ramhold_wire::control::decode;
+use ramhold_wire::quorum::BrickZone;
 use ramhold_wire::status::{Pong, ProcessStatus};
 use ramhold_wire::table::{TableDescribe, TableDescription, TableHint, TableOptions};
 use ramhold_wire::{
@@ -122,7 +124,15 @@ impl BrickNode {
             shortage: None,
             outside: None,
             quorum: Some(tablets),
+            zones: self.own_zone(),
         })
+    }
+
+    /// The zone of this brick. It does not know those of others.
+    fn own_zone(&self) -> Vec<BrickZone> {
+        let zone = zone_of(&self.config.labels).map(str::to_owned);
+        let brick = self.view.me;
+        zone.into_iter().map(|zone| BrickZone { brick, zone }).collect()
     }
 
     pub(super) fn status(&self, now: Instant) -> ProcessStatus {

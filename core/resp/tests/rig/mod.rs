@@ -432,6 +432,7 @@ impl Rig {
             }],
             outside: None,
             quorum: None,
+            zones: Vec::new(),
         };
         self.answer_with(header, Status::Ok, |out| encode_into(out, &description));
     }

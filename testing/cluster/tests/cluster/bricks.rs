@@ -3,7 +3,7 @@
 use ramhold_client::{Client, ClusterStatus, Error, Status, TableId, Version, WriteProtocol};
 use ramhold_cluster_tests::{BRICK_MEMORY_MIN, Bricks, Failure, Options, pass};
 use rustix::process::Signal;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Longer than any operation takes here.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -153,6 +153,12 @@ fn with_two_of_three_bricks_stopped_nothing_is_answered_with_an_old_value() -> R
             other => panic!("round {round}: {other}"),
         }
     }
+    // Who asks for a value that may be old gets one, with its time, from the brick that is left.
+    let object = client.get_stale(table, b"key")?;
+    assert!([&b"old"[..], b"new"].contains(&object.value.as_slice()), "{object:?}");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a date after 1970");
+    let written = Duration::from_micros(object.version.raw());
+    assert!(now.abs_diff(written) < Duration::from_secs(60), "{written:?}");
     bricks.signal(&[2, 3], Signal::CONT);
     client.set_deadline(PATIENCE);
     let found = read(&mut client, table, "key")?;
