@@ -22,7 +22,7 @@ use crate::state::State;
 use ramhold_base::limits::SERVER_COUNT_MAX;
 use ramhold_base::{Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::Header;
-use ramhold_wire::bricks::{BrickHello, BrickWelcome};
+use ramhold_wire::bricks::{BRICK_WEIGHT_MAX, BrickHello, BrickWelcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -87,7 +87,9 @@ impl Bricks {
         message: &BrickHello,
     ) -> Result<(), Status> {
         let named = message.token != 0 && !message.directory.is_none();
-        if !named || !are_labels(&message.labels) || !is_address(&message.address) {
+        let is_weight = |weight: u16| (1..=BRICK_WEIGHT_MAX).contains(&weight);
+        let is_sound = is_address(&message.address) && message.weight.is_none_or(is_weight);
+        if !named || !are_labels(&message.labels) || !is_sound {
             return Err(Status::BadRequest);
         }
         let id = match message.brick {
@@ -148,6 +150,7 @@ impl Bricks {
             labels: message.labels.clone(),
             log_bytes: message.log_bytes,
             assigned: 0,
+            weight: message.weight,
             is_replaced: false,
         };
         let before = told_bricks(&desk.state);
@@ -184,14 +187,15 @@ impl Bricks {
         if is_elsewhere && before.is_some_and(|before| now < before.at + BRICK_SILENCE) {
             return Err(Status::Retry);
         }
-        let told = (message.address, &message.labels, message.log_bytes);
+        let told = (message.address, &message.labels, message.log_bytes, message.weight);
         let assigned = record.assigned;
-        if (record.address, &record.labels, record.log_bytes) != told {
+        if (record.address, &record.labels, record.log_bytes, record.weight) != told {
             let before = told_bricks(&desk.state);
             let record = desk.state.bricks.get_mut(&id).expect("it was just found");
             record.address = message.address;
             record.labels.clone_from(&message.labels);
             record.log_bytes = message.log_bytes;
+            record.weight = message.weight;
             desk.outbox.touch(Key::Brick(id));
             desk.bricks_changed(before);
         }

@@ -20,6 +20,7 @@ use ramhold_base::hash::PlacementSeed;
 use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, TABLE_COUNT_MAX, TABLET_COUNT_MAX};
 use ramhold_base::{Instant, KeyHash, Level, ServerId, Status, TableId};
 use ramhold_placement::{BrickCandidate, BrickChoice, zone_of};
+use ramhold_wire::bricks::BRICK_WEIGHT;
 use ramhold_wire::quorum::{BrickZone, QuorumOptions};
 use ramhold_wire::shortage::{DomainLevel, Shortage};
 use ramhold_wire::table::{
@@ -159,6 +160,7 @@ fn choice(now: Instant, state: &State, bricks: &Bricks) -> BrickChoice {
             brick: record.id,
             labels: &record.labels,
             tablets: tablets.get(&record.id).copied().unwrap_or(0),
+            weight: record.weight.unwrap_or(BRICK_WEIGHT),
             free_bytes: record.log_bytes.saturating_sub(used_bytes),
         }
     }))

@@ -42,6 +42,8 @@ pub struct BrickNodeConfig {
     pub backup: BackupConfig,
     pub coordinator: SocketAddr,
     pub labels: Vec<Label>,
+    /// The share of tablets beside other bricks, which have `BRICK_WEIGHT` if nothing else is said.
+    pub weight: u16,
     /// `--memory`: the bytes of log, index and buffers together; shown in the status.
     pub memory_bytes: u64,
     /// The program's version, shown in the status.

@@ -1,8 +1,8 @@
 //! Which bricks hold a tablet of a quorum table.
 //!
 //! The bricks of a tablet are in different failure domains. They spread over zones, and then over racks, as far as that
-//! goes. Among bricks that spread the tablet equally well, the one with the fewest tablets is chosen, then the one with
-//! the most free memory. The choice is a pure function, without chance. It answers "none fits" rather than wait.
+//! goes. Among bricks that spread the tablet equally well, the one that would have the fewest tablets for its weight is
+//! chosen, then the one with the most free memory. The choice is a pure function, without chance. It answers "none fits" rather than wait.
 //!
 //! Invariant: no two bricks of a tablet share a failure domain.
 //!
@@ -21,6 +21,8 @@ pub struct BrickCandidate<'a> {
     pub labels: &'a [Label],
     /// Tablets that it has.
     pub tablets: u32,
+    /// Its share of tablets beside the others, from 1.
+    pub weight: u16,
     /// Memory of its log that is free.
     pub free_bytes: u64,
 }
@@ -40,8 +42,19 @@ struct Place {
     zone: usize,
     rack: usize,
     tablets: u32,
+    weight: u16,
     free_bytes: u64,
 }
+
+impl Place {
+    /// The tablets for its weight, if it takes one more. Differences of less than a millionth do not count.
+    fn load(&self) -> u64 {
+        (u64::from(self.tablets) + 1) * LOAD_OF_ONE / u64::from(self.weight.max(1))
+    }
+}
+
+/// The load of one tablet at a weight of 1.
+const LOAD_OF_ONE: u64 = 1 << 24;
 
 /// Numbers of things, in the order in which they were met.
 struct Numbers<T>(BTreeMap<T, usize>);
@@ -66,6 +79,7 @@ impl BrickChoice {
                 zone: zones.of(zone),
                 rack: racks.of((zone, rack)),
                 tablets: candidate.tablets,
+                weight: candidate.weight,
                 free_bytes: candidate.free_bytes,
             }
         };
@@ -103,7 +117,7 @@ impl BrickChoice {
             let best = fitting.min_by_key(|(_, place)| {
                 let zone = beside(&|other| other.zone == place.zone);
                 let rack = beside(&|other| other.rack == place.rack);
-                (zone, rack, place.tablets, Reverse(place.free_bytes), place.brick)
+                (zone, rack, place.load(), Reverse(place.free_bytes), place.brick)
             });
             let (index, _) = best?;
             chosen.push(index);
@@ -133,6 +147,7 @@ mod tests {
             brick: *brick,
             labels,
             tablets: 0,
+            weight: 100,
             free_bytes: 100,
         });
         BrickChoice::among(candidates)
@@ -191,12 +206,47 @@ mod tests {
 
     // I1
     #[test]
+    fn bricks_hold_tablets_by_their_weights() {
+        let weights = [100, 50, 200, 150, 100];
+        let candidates = (1..).zip(weights).map(|(id, weight)| BrickCandidate {
+            brick: ServerId(id),
+            labels: &[],
+            tablets: 0,
+            weight,
+            free_bytes: 100,
+        });
+        let mut choice = BrickChoice::among(candidates);
+        let mut counts = [0_u32; 5];
+        for _ in 0..120 {
+            for brick in choice.choose(2).unwrap() {
+                counts[brick.raw() as usize - 1] += 1;
+            }
+        }
+        // 240 tablets for a weight of 600.
+        assert_eq!(counts, [40, 20, 80, 60, 40]);
+        // No brick is chosen twice for a tablet, whatever its weight.
+        let heavy = [(1, 10_000), (2, 1), (3, 1)];
+        let candidates = heavy.into_iter().map(|(id, weight)| BrickCandidate {
+            brick: ServerId(id),
+            labels: &[],
+            tablets: 0,
+            weight,
+            free_bytes: 100,
+        });
+        let mut choice = BrickChoice::among(candidates);
+        assert_eq!(ids(choice.choose(2)), Some(vec![1, 2]));
+        assert_eq!(ids(choice.choose(2)), Some(vec![1, 3]));
+    }
+
+    // I1
+    #[test]
     fn among_equals_the_most_free_memory_counts() {
         let candidates = [(1, 1, 100), (2, 0, 10), (3, 0, 20), (4, 2, 900)];
         let candidate = |(id, tablets, free_bytes)| BrickCandidate {
             brick: ServerId(id),
             labels: &[],
             tablets,
+            weight: 100,
             free_bytes,
         };
         let mut choice = BrickChoice::among(candidates.into_iter().map(candidate));

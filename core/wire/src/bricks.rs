@@ -13,6 +13,10 @@ use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, KeyHash, ServerId, Stamp, TableId};
 
+/// The weight of a brick that names none, and the most that one may have.
+pub const BRICK_WEIGHT: u16 = 100;
+pub const BRICK_WEIGHT_MAX: u16 = 10_000;
+
 /// The most keys of a page between bricks.
 pub const PAGE_KEYS_MAX: usize = 1000;
 
@@ -48,6 +52,9 @@ pub struct BrickHello {
     /// Bytes of its log in use.
     #[n(9)]
     pub used_bytes: u64,
+    /// The brick's share of tablets beside other bricks, from 1; absent: `BRICK_WEIGHT`.
+    #[n(10)]
+    pub weight: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

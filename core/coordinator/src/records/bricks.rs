@@ -35,8 +35,11 @@ pub struct BrickRecord {
     /// The version in which its assignment was last changed; 0: it was never assigned anything.
     #[n(6)]
     pub assigned: u64,
-    /// Another brick has taken its place, and it was given nothing since.
+    /// Its share of tablets; absent: `BRICK_WEIGHT`.
     #[n(7)]
+    pub weight: Option<u16>,
+    /// Another brick has taken its place, and it was given nothing since.
+    #[n(8)]
     #[cbor(default)]
     pub is_replaced: bool,
 }

@@ -23,6 +23,7 @@ pub struct Brick {
 impl Brick {
     pub fn new(port: u16) -> Brick {
         let message = BrickHello {
+            weight: None,
             token: 1000 + u64::from(port),
             directory: DirectoryId(u64::from(port)),
             brick: None,

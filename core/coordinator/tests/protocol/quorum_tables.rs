@@ -58,6 +58,39 @@ fn a_table_is_answered_when_enough_bricks_of_each_tablet_have_it() {
     }
 }
 
+// I1
+#[test]
+fn bricks_get_tablets_by_their_weights_and_a_weight_may_change() {
+    let mut world = World::new();
+    let weights = [None, Some(50), Some(300), Some(150)];
+    let mut all: Vec<Brick> = (1..)
+        .zip(weights)
+        .map(|(port, weight)| {
+            let mut brick = Brick::new(port);
+            brick.message.weight = weight;
+            brick.hello(&mut world);
+            brick.take(&mut world);
+            brick
+        })
+        .collect();
+    let mut counts = BTreeMap::new();
+    for table in 0..6 {
+        let name = format!("t{table}");
+        made(&mut world, &mut all, &name, quorum(1, 1, 1));
+        held(&mut world, &name).concat().into_iter().for_each(|brick| *counts.entry(brick).or_insert(0) += 1);
+    }
+    assert_eq!(counts.into_values().collect::<Vec<_>>(), [4, 2, 12, 6], "24 tablets for a weight of 600");
+    // The next tables fill up a brick that has become heavier.
+    all[1].message.weight = Some(10_000);
+    all[1].hello(&mut world);
+    made(&mut world, &mut all, "next", quorum(1, 1, 1));
+    assert_eq!(held(&mut world, "next"), [[2], [2], [2], [2]]);
+    for weight in [0, 10_001] {
+        all[0].message.weight = Some(weight);
+        assert_eq!(all[0].ask(&mut world).err(), Some(Status::BadRequest));
+    }
+}
+
 // I5
 #[test]
 fn a_description_tells_the_zones_of_the_bricks_that_have_one() {

@@ -7,7 +7,7 @@ use super::hello::HELLO_INTERVAL;
 use crate::BrickNode;
 use ramhold_base::{Effects, Instant, Level, Peer, Status};
 use ramhold_brick::NotTaken;
-use ramhold_wire::bricks::{BrickHello, BrickWelcome};
+use ramhold_wire::bricks::{BRICK_WEIGHT, BrickHello, BrickWelcome};
 use ramhold_wire::{Header, decode, request};
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ impl BrickNode {
             log_bytes: self.config.brick.log_bytes,
             taken,
             rebuilding,
+            weight: (self.config.weight != BRICK_WEIGHT).then_some(self.config.weight),
             used_bytes: self.brick.log().map_or(0, |log| log.usage().log_bytes - log.usage().free_bytes),
         };
         let cluster = state.map(|state| state.cluster).unwrap_or_default();

@@ -100,6 +100,7 @@ impl Host {
             backup: backup_config(self.log_bytes),
             coordinator: COORDINATOR,
             labels: Vec::new(),
+            weight: 100,
             memory_bytes: self.log_bytes,
             version: "test".into(),
         };

@@ -7,6 +7,7 @@ use crate::size::{parse_bytes, parse_duration};
 use clap::{Args, Subcommand, ValueEnum};
 use ramhold_base::limits::{LABEL_BYTES_MAX, TABLE_NAME_BYTES_MAX};
 use ramhold_node::CrossSlot;
+use ramhold_wire::bricks::{BRICK_WEIGHT, BRICK_WEIGHT_MAX};
 use ramhold_wire::membership::Label;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ Examples:
       --label host=b --label rack=1
   ramhold server --brick --coordinator 10.0.0.1 --bind 10.0.0.2:7501 \\
       --insecure-network --dir /srv/ramhold-brick --memory 16GiB \\
-      --label zone=a
+      --label zone=a --weight 200
   ramhold server --config /etc/ramhold/server.toml
   ramhold server forget s5
 
@@ -150,6 +151,11 @@ pub struct Server {
             "disk_expansion", "copy_rate", "buffers", "neighbour_timeout", "resp_port", "resp_cluster_port", "resp_table",
             "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug", "resp_stdin"])]
     pub brick: bool,
+    /// Share of quorum tables' tablets that this brick holds beside other bricks: one with 200 gets twice as
+    /// many as one with 100. It counts when tables are created.
+    #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_WEIGHT", value_name = "N", default_value_t = BRICK_WEIGHT,
+        requires = "brick", value_parser = clap::value_parser!(u16).range(1..=i64::from(BRICK_WEIGHT_MAX)))]
+    pub weight: u16,
     /// Hold no replicas of other servers.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_BACKUP")]
     pub no_backup: bool,

@@ -163,6 +163,7 @@ impl PreparedBrick {
             },
             coordinator: self.coordinator,
             labels: arguments.label.clone(),
+            weight: arguments.weight,
             memory_bytes: self.memory.total_bytes,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
