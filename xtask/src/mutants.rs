@@ -91,6 +91,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumGraveUnguarded", "there are no quorum tables"),
     ("QuorumPageEarly", "there are no quorum tables"),
     ("QuorumPageDifferenceTaken", "there are no quorum tables"),
+    ("QuorumWindowOfOldLife", "there are no quorum tables"),
+    ("QuorumRefusedStillSent", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -245,6 +247,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumGraveUnguarded", "ramhold-world", "bricks", "background::tombstones"),
     ("QuorumPageEarly", "ramhold-world", "bricks", "scans::a_page_does_not_tell"),
     ("QuorumPageDifferenceTaken", "ramhold-world", "bricks", "scans::a_scan_tells"),
+    ("QuorumWindowOfOldLife", "ramhold-client-core", "transcripts", "windows::the_windows_of_a_new_life"),
+    ("QuorumRefusedStillSent", "ramhold-client-core", "transcripts", "windows::a_put_that_was_never_sent"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

@@ -312,6 +312,10 @@ defects! {
     QuorumPageEarly;
     /// A scan takes a key about which bricks differ as the brick says that told its value.
     QuorumPageDifferenceTaken;
+    /// A brick that has begun another life is asked for as much as before.
+    QuorumWindowOfOldLife;
+    /// A put that waited for a window and was refused still goes out when the window opens.
+    QuorumRefusedStillSent;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

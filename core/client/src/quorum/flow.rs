@@ -15,6 +15,7 @@
 
 use super::post::Post;
 use crate::operation::OperationId;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, ServerId};
 use ramhold_quorum::{Class, Sending, Window};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +119,7 @@ impl Flow {
     /// A brick has told its life. The windows of a new one are narrow.
     pub fn hear_life(&mut self, brick: ServerId, life: u64) {
         let known = self.bricks.entry(brick).or_default();
-        if known.life != 0 && life > known.life {
+        if known.life != 0 && life > known.life && !planted(Defect::QuorumWindowOfOldLife) {
             known.windows.iter_mut().for_each(Window::restarted);
         }
         known.life = known.life.max(life);
@@ -133,7 +134,8 @@ impl Flow {
             let Some(held) = line.get_mut(&operation) else { continue };
             let bytes = held.post.question.value_bytes();
             let fits = self.late_count < LATE_COUNT_MAX && self.late_bytes + bytes <= LATE_BYTES_MAX;
-            if is_done && *class == Class::Put && fits {
+            let is_late = is_done || planted(Defect::QuorumRefusedStillSent);
+            if is_late && *class == Class::Put && fits {
                 held.late_until = Some(now + LATE_FOR);
                 self.late_count += 1;
                 self.late_bytes += bytes;

@@ -224,7 +224,7 @@ fn a_put_that_was_never_sent_is_surely_without_effect() {
 
     // A connection is slow, and nothing is refused: the put waits for windows alone.
     let mut fake = Fake::with_bricks(Single);
-    start_puts(&mut fake, FIRST);
+    let asked = start_puts(&mut fake, FIRST);
     let short = fake.start_within(write(b"short", b"v"), millis(50));
     fake.wait(millis(60));
     fake.pass(fake.now + millis(60));
@@ -235,6 +235,9 @@ fn a_put_that_was_never_sent_is_surely_without_effect() {
         let named = format!("brick s{brick} at 10.0.0.{brick}:7401 was not asked: it does not keep up");
         assert!(detail.contains(&named), "{detail}");
     }
+    // It does not go out behind the caller's back.
+    asked.iter().for_each(|it| fake.say(it, AskSaid::Applied));
+    assert!(fake.asked().iter().all(|it| it.key != b"short"));
 }
 
 // I5, I2
