@@ -354,7 +354,11 @@ impl Quorum {
 
     /// A brick will not answer this question.
     fn on_trouble(&mut self, now: Instant, call: &Call, what: Problem) -> Option<Progress> {
-        self.health.silent(now, call.brick);
+        if what == Problem::Answered(Status::TooMany) {
+            self.health.busy(now, call.brick);
+        } else {
+            self.health.silent(now, call.brick);
+        }
         // The brick may hold the table no more, or listen elsewhere. One that is busy says so.
         let is_busy = |status| {
             matches!(

@@ -20,6 +20,7 @@ pub struct Health {
 struct Seen {
     heard: Option<Instant>,
     silent: Option<Instant>,
+    busy: Option<Instant>,
 }
 
 impl Health {
@@ -33,6 +34,12 @@ impl Health {
         seen.silent = seen.silent.max(Some(at));
     }
 
+    /// A brick refused because too much waits there. It votes again as soon as it has room, so puts still take one phase:
+    /// two would ask more of a brick that has too much.
+    pub fn busy(&mut self, at: Instant, brick: ServerId) {
+        self.bricks.entry(brick).or_default().busy = Some(at);
+    }
+
     /// Whether all these bricks have answered this session, and none was silent lately.
     pub fn all_answer(&self, now: Instant, bricks: impl IntoIterator<Item = ServerId>) -> bool {
         bricks.into_iter().all(|brick| {
@@ -43,8 +50,8 @@ impl Health {
     }
 
     pub fn goes_last(&self, now: Instant, brick: ServerId) -> bool {
-        let silent = self.bricks.get(&brick).and_then(|seen| seen.silent);
-        silent.is_some_and(|at| now.since(at) < LAST_FOR)
+        let last = self.bricks.get(&brick).and_then(|seen| seen.silent.max(seen.busy));
+        last.is_some_and(|at| now.since(at) < LAST_FOR)
     }
 
     /// Forgets bricks that hold nothing of this session any more.

@@ -116,6 +116,28 @@ fn a_window_grows_with_answers_and_is_halved_by_refusals_and_by_silence() {
 
 // I5
 #[test]
+fn a_refusal_for_too_much_asks_no_more_of_the_brick() {
+    let mut fake = Fake::with_bricks(Adaptive);
+    let refused = start_puts(&mut fake, 1);
+    fake.refuse(&of(&refused, 3)[0], Status::TooMany);
+    refused[..2].iter().for_each(|it| fake.say(it, AskSaid::Applied));
+    assert_eq!(ended(&mut fake), 1);
+    // One phase, and not two.
+    let next = start_puts(&mut fake, 1);
+    written_stamp(&next);
+    assert_eq!(bricks_of(&next), [1, 2, 3]);
+    next.iter().for_each(|it| fake.say(it, AskSaid::Applied));
+    // Gets leave it alone for a second.
+    for _ in 0..3 {
+        fake.start(read(KEY));
+        let asked = fake.asked();
+        assert_eq!(bricks_of(&asked), [1, 2]);
+        asked.iter().for_each(|it| fake.say_stored(it, OLD, None));
+    }
+}
+
+// I5
+#[test]
 fn a_late_answer_of_a_brick_that_was_replaced_is_no_loss() {
     let mut fake = Fake::with_bricks(Adaptive);
     for _ in 0..20 {
