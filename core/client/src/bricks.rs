@@ -86,7 +86,7 @@ impl BrickTables {
         if !covers_all(tablets) || !tablets.iter().all(has_all) {
             return false;
         }
-        let known = description.zones.iter().map(|it| (it.brick, it.zone.clone()));
+        let known = description.zones.iter().flatten().map(|it| (it.brick, it.zone.clone()));
         let zones: Arc<BTreeMap<ServerId, String>> = Arc::new(known.collect());
         let tablets = tablets.iter().map(|tablet| {
             let (places, protocol, epoch) = (tablet.bricks.clone(), options.protocol, tablet.epoch);

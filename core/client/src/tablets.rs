@@ -232,7 +232,7 @@ mod tests {
             tablets: tablets.collect(),
             outside: None,
             quorum: None,
-            zones: Vec::new(),
+            zones: None,
         }
     }
 

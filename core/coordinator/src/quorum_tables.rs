@@ -131,13 +131,14 @@ pub(crate) fn describe(state: &State, table: &QuorumTableRecord) -> TableDescrip
 }
 
 /// The zones of a table's bricks, as far as they have any.
-fn zones(state: &State, table: &QuorumTableRecord) -> Vec<BrickZone> {
+fn zones(state: &State, table: &QuorumTableRecord) -> Option<Vec<BrickZone>> {
     let bricks: BTreeSet<ServerId> = table.bricks().collect();
     let zone = |brick: ServerId| {
         let zone = zone_of(&state.bricks.get(&brick)?.labels)?.to_owned();
         Some(BrickZone { brick, zone })
     };
-    bricks.into_iter().filter_map(zone).collect()
+    let zones: Vec<BrickZone> = bricks.into_iter().filter_map(zone).collect();
+    (!zones.is_empty()).then_some(zones)
 }
 
 /// The options of a new table, if a quorum table can have them.

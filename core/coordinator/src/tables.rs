@@ -221,7 +221,7 @@ fn describe_table(desk: &Desk, table: &TableRecord) -> TableDescription {
         shortage: shortage::shortage(desk, table.options.replicas),
         outside: outside_count(desk, table),
         quorum: None,
-        zones: Vec::new(),
+        zones: None,
     }
 }
 

@@ -248,10 +248,9 @@ pub struct TableDescription {
     /// The tablets of a quorum table, in order of hashes; together they cover all hashes. `tablets` is empty then.
     #[n(8)]
     pub quorum: Option<Vec<BrickTablet>>,
-    /// Bricks of the table that have a zone. A brick that describes its table knows its own zone alone.
+    /// Bricks of the table that have a zone; absent if none has. A brick that describes its table knows its own alone.
     #[n(9)]
-    #[cbor(default)]
-    pub zones: Vec<BrickZone>,
+    pub zones: Option<Vec<BrickZone>>,
 }
 
 /// The body of a refusal of `TableDescribe` with `NotCoordinator`: what a brick has of the table all the same, and whom to

@@ -321,7 +321,7 @@ impl Cluster {
             }],
             outside: None,
             quorum: there.options.quorum.map(|_| self.bricks_of(*table)),
-            zones: Vec::new(),
+            zones: None,
         })
     }
 

@@ -424,7 +424,8 @@ impl UnderWay {
                 _ => None,
             },
             End::Put(Written::NoQuorum(silent)) | End::Got(Got::NoQuorum(silent)) => Some(silent),
-            End::Got(Got::Contended) => None,
+            // A get that may be stale settles nothing.
+            End::Got(Got::Contended) | End::Stale(_) => None,
         };
         if let Some(silent) = silent.filter(|_| now >= self.deadline) {
             self.machine = Machine::Waiting;

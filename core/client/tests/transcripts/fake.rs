@@ -409,7 +409,7 @@ pub fn description(parts: &[Part]) -> TableDescription {
         reclassing: 0,
         outside: None,
         quorum: None,
-        zones: Vec::new(),
+        zones: None,
     }
 }
 

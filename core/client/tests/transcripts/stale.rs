@@ -91,7 +91,7 @@ fn only_quorum_tables_are_read_stale() {
 fn in_zone() -> Fake {
     let mut description = held_by([1, 2, 3], 1, Adaptive);
     let zone = |(brick, zone): (u64, &str)| BrickZone { brick: ServerId(brick), zone: zone.to_owned() };
-    description.zones = [(1, "a"), (2, "b")].map(zone).to_vec();
+    description.zones = Some([(1, "a"), (2, "b")].map(zone).to_vec());
     let mut fake = Fake::with(|config| config.zone = Some("b".into()));
     fake.start(read(KEY));
     fake.describe_bricks(&description);

@@ -108,7 +108,7 @@ fn a_description_tells_the_zones_of_the_bricks_that_have_one() {
     made(&mut world, &mut all, "t", quorum(2, 2, 1));
     let held: Vec<u64> = held(&mut world, "t").concat();
     let zones: Vec<(u64, String)> =
-        world.describe("t").zones.into_iter().map(|it| (it.brick.raw(), it.zone)).collect();
+        world.describe("t").zones.into_iter().flatten().map(|it| (it.brick.raw(), it.zone)).collect();
     let all_zones = [(1, "a"), (2, "b"), (4, "c")];
     let expected = all_zones.iter().filter(|(brick, _)| held.contains(brick));
     assert_eq!(zones, expected.map(|(brick, zone)| (*brick, (*zone).to_owned())).collect::<Vec<_>>());

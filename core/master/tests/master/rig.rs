@@ -221,7 +221,7 @@ impl Rig {
                     tablets: self.stored.clone(),
                     outside: None,
                     quorum: None,
-                    zones: Vec::new(),
+                    zones: None,
                 };
                 encode_into(&mut body, &description);
                 let mut effects = Effects::new();

@@ -129,10 +129,9 @@ impl BrickNode {
     }
 
     /// The zone of this brick. It does not know those of others.
-    fn own_zone(&self) -> Vec<BrickZone> {
-        let zone = zone_of(&self.config.labels).map(str::to_owned);
-        let brick = self.view.me;
-        zone.into_iter().map(|zone| BrickZone { brick, zone }).collect()
+    fn own_zone(&self) -> Option<Vec<BrickZone>> {
+        let zone = zone_of(&self.config.labels)?.to_owned();
+        Some(vec![BrickZone { brick: self.view.me, zone }])
     }
 
     pub(super) fn status(&self, now: Instant) -> ProcessStatus {

@@ -114,7 +114,7 @@ impl Bricks {
             tablets: Vec::new(),
             outside: None,
             quorum: Some([(0, CUT), (CUT + 1, u64::MAX)].map(tablet).to_vec()),
-            zones: Vec::new(),
+            zones: None,
         }
     }
 

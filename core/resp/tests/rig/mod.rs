@@ -432,7 +432,7 @@ impl Rig {
             }],
             outside: None,
             quorum: None,
-            zones: Vec::new(),
+            zones: None,
         };
         self.answer_with(header, Status::Ok, |out| encode_into(out, &description));
     }
