@@ -93,6 +93,9 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumPageDifferenceTaken", "there are no quorum tables"),
     ("QuorumWindowOfOldLife", "there are no quorum tables"),
     ("QuorumRefusedStillSent", "there are no quorum tables"),
+    ("QuorumLateOrder", "there are no quorum tables"),
+    ("QuorumOrderBelieved", "there are no quorum tables"),
+    ("QuorumAllOrder", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -249,6 +252,9 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumPageDifferenceTaken", "ramhold-world", "bricks", "scans::a_scan_tells"),
     ("QuorumWindowOfOldLife", "ramhold-client-core", "transcripts", "windows::the_windows_of_a_new_life"),
     ("QuorumRefusedStillSent", "ramhold-client-core", "transcripts", "windows::a_put_that_was_never_sent"),
+    ("QuorumLateOrder", "ramhold-world", "bricks", "restarts::a_late_order"),
+    ("QuorumOrderBelieved", "ramhold-world", "bricks", "restarts::announcements_that_are_cut"),
+    ("QuorumAllOrder", "ramhold-world", "bricks", "restarts::the_next_brick"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

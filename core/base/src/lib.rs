@@ -8,6 +8,7 @@
 
 pub mod bytes;
 pub mod checksum;
+pub mod event;
 pub mod hash;
 pub mod id;
 pub mod latency;

@@ -316,6 +316,12 @@ defects! {
     QuorumWindowOfOldLife;
     /// A put that waited for a window and was refused still goes out when the window opens.
     QuorumRefusedStillSent;
+    /// A supervisor carries out an order for a life that is over.
+    QuorumLateOrder;
+    /// A supervisor ends its brick on the word of a sibling, without a question of its own.
+    QuorumOrderBelieved;
+    /// Every brick that hears no announcements orders the restart, not the next one alone.
+    QuorumAllOrder;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

@@ -9,7 +9,7 @@
 //!
 //! An announcement also spreads changes of tablets, until both have the same.
 //!
-//! Not here: which changes count (`changes`); missed announcements restart nobody yet. Protocol: docs/protocols/quorum.md,
+//! Not here: which changes count (`changes`), missed announcements (`restarting`). Protocol: docs/protocols/quorum.md,
 //! rules 3, 10, 18, 53. Source: DSTORE04 5.1. Catalogue: I4.
 
 use crate::Brick;
@@ -23,7 +23,7 @@ use ramhold_base::limits::BRICKS_TOLD_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, KeyHash, Level, Peer, ServerId, Status};
 use ramhold_quorum::Life;
-use ramhold_wire::bricks::{Announce, Announced, Shared};
+use ramhold_wire::bricks::{ANNOUNCE_INTERVAL, Announce, Announced, Shared};
 use ramhold_wire::control::Address;
 use ramhold_wire::quorum::{BrickPlace, BrickTablet};
 use ramhold_wire::{Header, Step, decode, request};
@@ -31,8 +31,6 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The pause between two announcements.
-pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
 /// The least pause between two announcements.
 const ANNOUNCE_AGAIN: Duration = Duration::from_millis(20);
 /// When it is said that tablets do not vote, and how often.
@@ -40,6 +38,13 @@ const COMPLAIN_AFTER: Duration = Duration::from_secs(5);
 const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a life must have been silent before a later one at another address counts.
 const SILENCE: Duration = Duration::from_secs(2);
+
+/// Where a brick that announces is reached, and the port of its supervisor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    address: Address,
+    supervisor: Option<u16>,
+}
 
 /// Where a sibling listens, as the state knows.
 fn address_of(state: &BrickState, brick: ServerId) -> Option<SocketAddr> {
@@ -79,7 +84,7 @@ impl Brick {
     }
 
     /// The other bricks of all tablets.
-    fn siblings(&self) -> BTreeSet<ServerId> {
+    pub(crate) fn siblings(&self) -> BTreeSet<ServerId> {
         self.tables.all().flat_map(|tablet| &tablet.siblings).copied().collect()
     }
 
@@ -92,6 +97,7 @@ impl Brick {
         if self.siblings.announce_at > step.now {
             return;
         }
+        let late = step.now.since(self.siblings.announce_at);
         self.siblings.announce_at = step.now + ANNOUNCE_INTERVAL;
         self.siblings.announced_at = step.now;
         self.complain(step);
@@ -101,12 +107,18 @@ impl Brick {
             let Some(address) = self.address(sibling) else { continue };
             let is_agreed = self.siblings.agreed.get(&sibling) == Some(&fingerprint(state, sibling));
             let shared = (!is_agreed).then(|| shared(state, sibling, here));
-            let message =
-                Announce { life: state.life, mark: state.mark, address: self.config.address, shared };
+            let message = Announce {
+                life: state.life,
+                mark: state.mark,
+                address: self.config.address,
+                supervisor: self.config.supervisor,
+                shared,
+            };
             let until = step.now + ANNOUNCE_INTERVAL * 4;
             let rpc = self.calls.open(address, step.now, until, Context::Announce(sibling));
             request(step.effects, Peer::Addr(address), &step.view.to_server(sibling), rpc, &message);
         }
+        self.order_restarts(step, late);
     }
 
     /// Says for whom tablets wait that do not vote.
@@ -146,7 +158,8 @@ impl Brick {
         if let Some(shared) = &announce.shared {
             self.hear_shared(asker.brick, shared, step.effects);
         }
-        let checked = self.hear_life(step, asker.brick, life, Some(announce.address));
+        let told = Told { address: announce.address, supervisor: announce.supervisor };
+        let checked = self.hear_life(step, asker.brick, life, Some(told));
         if checked.is_ok() && !self.clock.has_told(asker.brick) {
             // It may not have known its tablet when it was last announced to.
             let soon = self.siblings.announced_at + ANNOUNCE_AGAIN;
@@ -161,7 +174,7 @@ impl Brick {
         step: &mut Step<'_>,
         brick: ServerId,
         (life, mark): (u64, u64),
-        address: Option<Address>,
+        told: Option<Told>,
     ) -> Result<(), Refusal> {
         let state = self.state_file.newest().filter(|_| self.phase == Phase::Serving);
         let state = state.ok_or(Refusal::NotReady)?;
@@ -174,6 +187,7 @@ impl Brick {
         if life < known_life || is_twin {
             return Err(Refusal::OldLife);
         }
+        let address = told.map(|told| told.address);
         let moved = address.filter(|address| self.address(brick).is_some_and(|before| before != address.0));
         // A question tells no address, and a copy that is rebuilt asks, too: only an announcement begins a later life.
         let is_elsewhere = address.is_none() || moved.is_some();
@@ -182,10 +196,12 @@ impl Brick {
             return Err(Refusal::Retry);
         }
         self.siblings.heard.insert(brick, step.now);
-        if life > known_life || moved.is_some() {
+        let known_supervisor = known.and_then(|known| known.supervisor);
+        let supervisor = told.map_or(known_supervisor, |told| told.supervisor);
+        if life > known_life || moved.is_some() || supervisor != known_supervisor {
             let mut next = state.clone();
             next.lives.retain(|known| known.brick != brick);
-            next.lives.push(LifeState { brick, life, mark });
+            next.lives.push(LifeState { brick, life, mark, supervisor });
             if let Some(address) = moved {
                 set_address(&mut next, brick, address);
             }

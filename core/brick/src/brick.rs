@@ -377,6 +377,9 @@ impl Brick {
                 store.shard.on_read_back(step, &Owns(tables), read, (header.status(), body));
             }
             Context::Announce(sibling) => self.on_announced(step, sibling, header, body),
+            Context::Restart(sibling) => {
+                self.on_restart_answered(step, sibling, Some((header.status(), body)))
+            }
             Context::Page { from, .. } if header.status() == Status::Fenced => {
                 self.end_as_old(from, step.effects);
             }
@@ -415,8 +418,10 @@ impl Brick {
     pub fn on_gone(&mut self, now: Instant, gone: Gone<'_>, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
         for call in self.calls.end(gone) {
-            if let Context::Page { from, number } = call.context {
-                self.on_page(step, from, number, None);
+            match call.context {
+                Context::Page { from, number } => self.on_page(step, from, number, None),
+                Context::Restart(sibling) => self.on_restart_answered(step, sibling, None),
+                Context::Adopt | Context::ReadBack(_) | Context::Announce(_) => {}
             }
         }
     }
@@ -431,6 +436,7 @@ impl Brick {
                         store.shard.on_read_back_unanswered(now, read);
                     }
                 }
+                Context::Restart(sibling) => self.on_restart_answered(step, sibling, None),
                 // Both are sent again in time.
                 Context::Announce(_) | Context::Page { .. } => {}
             }

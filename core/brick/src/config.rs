@@ -11,6 +11,8 @@ const QUEUE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub struct BrickConfig {
     /// Where siblings and sessions reach this brick.
     pub address: Address,
+    /// The port of the process that restarts this brick, at the host of `address`; siblings are told.
+    pub supervisor: Option<u16>,
     /// A number of the place of the data directory on its device; 0: not known. A directory that has another number than at
     /// its last start was copied, or restored from a copy.
     pub place: u64,
@@ -44,6 +46,7 @@ impl BrickConfig {
             (log_bytes / 64).clamp(segment + segment / 4, 3 * segment).min(log_bytes / 4);
         BrickConfig {
             address,
+            supervisor: None,
             place: 0,
             geometry,
             log_bytes,

@@ -21,6 +21,8 @@ pub(crate) enum Context {
     ReadBack(ReadBack),
     /// An announcement to this sibling.
     Announce(ServerId),
+    /// An order to the supervisor of this sibling.
+    Restart(ServerId),
     /// A question to a sibling, with its number.
     Page {
         from: ServerId,

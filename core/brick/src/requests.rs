@@ -10,7 +10,7 @@ use crate::words::{answer_asked, answer_refused, ask_of};
 use ramhold_base::{ConnId, Peer, Status};
 use ramhold_quorum::Class;
 use ramhold_wire::ask::{AskRequest, AskWhat};
-use ramhold_wire::{ForBrick, Header, Step, decode, reply};
+use ramhold_wire::{ForBrick, Header, Step, decode, reply, reply_with};
 
 impl Brick {
     pub fn on_request(
@@ -27,6 +27,10 @@ impl Brick {
             ForBrick::Ask => self.on_ask(step, body, asker).err(),
             ForBrick::Announce => decode(body).map(|announce| self.on_announce(step, &announce, asker)).err(),
             ForBrick::BrickPage => self.on_brick_page(step, body, asker).err(),
+            ForBrick::BrickProbe => {
+                reply_with(step.effects, Peer::Conn(conn), header, Status::Ok, &self.probed());
+                None
+            }
             ForBrick::TabletPage => decode(body).map(|ask| self.on_tablet_page(step, ask, asker)).err(),
         };
         if let Some(status) = refused {

@@ -4,6 +4,7 @@
 
 use crate::question::Asker;
 use crate::rebuild::Rebuilding;
+use crate::restarting::Restarting;
 use crate::sweep::Sweeping;
 use crate::tables::meets;
 use ramhold_base::time::earliest;
@@ -40,6 +41,8 @@ pub(crate) struct Siblings {
     pub untaken: BTreeSet<ServerId>,
     /// The tablet whose rebuilding last made no progress.
     pub stuck: Option<(TableId, KeyHash)>,
+    /// Siblings that are silent, and orders to their supervisors.
+    pub restarting: Restarting,
     /// Since when tablets do not vote, and when that is said next.
     pub silent_since: Option<Instant>,
     pub complain_at: Instant,

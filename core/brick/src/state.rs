@@ -148,6 +148,9 @@ pub struct LifeState {
     pub life: u64,
     #[n(2)]
     pub mark: u64,
+    /// The port of the process that restarts it, at the brick's host.
+    #[n(3)]
+    pub supervisor: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -165,7 +168,12 @@ impl BrickState {
             self.tablets.iter().flat_map(|tablet| &tablet.siblings).map(|it| it.brick).collect();
         siblings.sort_unstable();
         siblings.dedup();
-        let lives = siblings.into_iter().map(|brick| LifeState { brick, life: u64::MAX, mark: u64::MAX });
+        let lives = siblings.into_iter().map(|brick| LifeState {
+            brick,
+            life: u64::MAX,
+            mark: u64::MAX,
+            supervisor: Some(u16::MAX),
+        });
         let full = BrickState { lives: lives.collect(), ..self.clone() };
         encode(0, &full).is_some()
     }

@@ -47,6 +47,8 @@ pub(crate) struct Heard {
     pub taken: u64,
     pub rebuilding: u32,
     pub used_bytes: u64,
+    /// The port of the process that restarts it.
+    pub supervisor: Option<u16>,
     near: Near,
 }
 
@@ -227,6 +229,7 @@ impl Bricks {
             rebuilding: message.rebuilding,
             used_bytes: message.used_bytes,
             near,
+            supervisor: message.supervisor,
         };
         self.heard.insert(id, heard);
         Ok(())

@@ -32,7 +32,7 @@ impl Parts {
         if opcode == Opcode::MembershipVerify {
             copies::look_at_stranger(now, desk, header, body);
         }
-        if let Addressee::ForBrick(_) = opcode.addressee() {
+        if let Addressee::ForBrick(_) | Addressee::ForSupervisor(_) = opcode.addressee() {
             // A brick takes this process for a sibling. It is no server, and not declared dead.
             return Err(Status::UnknownOpcode);
         }
@@ -54,6 +54,7 @@ impl Parts {
             | Addressee::ForMaster(_)
             | Addressee::ForBackup(_)
             | Addressee::ForBrick(_)
+            | Addressee::ForSupervisor(_)
             | Addressee::ForServer(_) => Err(Status::UnknownOpcode),
         }
     }

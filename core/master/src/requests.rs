@@ -27,6 +27,7 @@ impl TryFrom<Opcode> for MasterRequest {
             | Addressee::ForSender(_)
             | Addressee::ForBackup(_)
             | Addressee::ForBrick(_)
+            | Addressee::ForSupervisor(_)
             | Addressee::ForServer(_)
             | Addressee::ForCoordinator(_) => Err(opcode),
         }

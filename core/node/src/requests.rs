@@ -50,6 +50,8 @@ impl ServerNode {
             }
             // The sender takes this server for a brick.
             Addressee::ForBrick(_) => reply(effects, to, header, Status::WrongOwner),
+            // No server is restarted by order.
+            Addressee::ForSupervisor(_) => reply(effects, to, header, Status::NotAllowed),
             Addressee::ForCoordinator(_) | Addressee::ForSender(_) => {
                 reply(effects, to, header, Status::NotCoordinator);
             }

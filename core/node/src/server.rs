@@ -230,7 +230,7 @@ impl ServerNode {
             Some(CallRole::Front | CallRole::Peers) => {
                 self.resp(now, For::Session(Input::Frame { from, bytes }), effects);
             }
-            Some(CallRole::Client | CallRole::Brick) | None => {}
+            Some(CallRole::Client | CallRole::Brick | CallRole::Supervisor) | None => {}
         }
     }
 

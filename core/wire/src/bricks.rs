@@ -12,6 +12,7 @@ use crate::quorum::{BrickPlace, BrickTablet, QuorumOptions};
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, KeyHash, ServerId, Stamp, TableId};
+use std::time::Duration;
 
 /// The weight of a brick that names none, and the most that one may have.
 pub const BRICK_WEIGHT: u16 = 100;
@@ -19,6 +20,9 @@ pub const BRICK_WEIGHT_MAX: u16 = 10_000;
 
 /// The most keys of a page between bricks.
 pub const PAGE_KEYS_MAX: usize = 1000;
+
+/// The pause between two announcements of a brick.
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Brick to coordinator, once a second and when something has changed: I am here. A brick that has no id yet is given one,
 /// under its token always the same. `WrongCluster`: the directory is of another cluster. `NotInCluster`: the coordinator
@@ -55,6 +59,9 @@ pub struct BrickHello {
     /// The brick's share of tablets beside other bricks, from 1; absent: `BRICK_WEIGHT`.
     #[n(10)]
     pub weight: Option<u16>,
+    /// The port of the process that restarts it, at the host of `address`. Absent: nobody does.
+    #[n(11)]
+    pub supervisor: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -148,6 +155,9 @@ pub struct Announce {
     /// Where the sender listens.
     #[n(2)]
     pub address: Address,
+    /// The port of the process that restarts the sender, at the host of `address`. Absent: nobody does.
+    #[n(3)]
+    pub supervisor: Option<u16>,
     /// The tablets that the sender shares with the sibling; absent while the sibling is known to have the same.
     #[n(4)]
     #[cbor(default)]

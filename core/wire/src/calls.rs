@@ -62,12 +62,13 @@ pub enum CallRole {
     /// The Redis front's calls to other servers.
     Peers = 6,
     Brick = 7,
+    Supervisor = 8,
     /// The session of a client that is a process of its own, or a part of one.
     Client = 0xC1,
 }
 
 impl CallRole {
-    const ALL: [CallRole; 8] = [
+    const ALL: [CallRole; 9] = [
         CallRole::Process,
         CallRole::Backup,
         CallRole::Replicator,
@@ -75,6 +76,7 @@ impl CallRole {
         CallRole::Front,
         CallRole::Peers,
         CallRole::Brick,
+        CallRole::Supervisor,
         CallRole::Client,
     ];
 

@@ -31,6 +31,7 @@ pub mod quorum;
 mod read_times;
 pub mod recovery;
 mod replica_placement;
+pub mod restart;
 pub mod scan;
 pub mod server_list;
 pub mod shortage;
@@ -43,7 +44,8 @@ pub use calls::{Call, CallRole, Calls, Gone};
 pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};
 pub use frame::{BadFrame, Header, Kind};
 pub use opcode::{
-    Addressee, ForBackup, ForBrick, ForCoordinator, ForMaster, ForObject, ForProcess, ForServer, Gate, Opcode,
+    Addressee, ForBackup, ForBrick, ForCoordinator, ForMaster, ForObject, ForProcess, ForServer,
+    ForSupervisor, Gate, Opcode,
 };
 pub use replica_placement::{NEIGHBOURHOODS_MAX, Neighbouring, ReplicaPlacement};
 pub use server_list::{ServerList, Standing, View};

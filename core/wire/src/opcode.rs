@@ -154,6 +154,14 @@ opcodes! {
         TabletPage = 102, "brick", Member;
         /// A part of a scan (A6).
         BrickPage = 103, "client", Member;
+        /// Is your loop alive, and which life is this?
+        BrickProbe = 110, "supervisor, client", Open;
+    }
+
+    /// Requests to the process that restarts a brick (I6).
+    ForSupervisor, "supervisor" {
+        RestartOrder = 111, "brick", Member;
+        BrickRestart = 112, "client", Open;
     }
 
     /// Requests to a server as a whole.
@@ -229,6 +237,7 @@ mod tests {
                 Addressee::ForMaster(request) => request.into(),
                 Addressee::ForBackup(request) => request.into(),
                 Addressee::ForBrick(request) => request.into(),
+                Addressee::ForSupervisor(request) => request.into(),
                 Addressee::ForServer(request) => request.into(),
                 Addressee::ForCoordinator(request) => request.into(),
             };

@@ -435,6 +435,10 @@ pub struct BrickReport {
     #[n(11)]
     #[cbor(default)]
     pub taken: u64,
+    /// The port of the process that restarts it, at the host of `address`. Absent: nobody does, or it was not heard since the
+    /// coordinator's start.
+    #[n(12)]
+    pub supervisor: Option<u16>,
 }
 
 /// A server that was declared dead and recovered, and whose data directory has not enlisted again.

@@ -14,7 +14,7 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     include_str!("../src/bricks.rs"),
     include_str!("../src/copies.rs"),
     include_str!("../src/lease.rs"),
@@ -24,6 +24,7 @@ const SOURCES: [&str; 12] = [
     include_str!("../src/pubsub.rs"),
     include_str!("../src/quorum.rs"),
     include_str!("../src/recovery.rs"),
+    include_str!("../src/restart.rs"),
     include_str!("../src/shortage.rs"),
     include_str!("../src/status.rs"),
     include_str!("../src/table.rs"),

@@ -34,6 +34,7 @@ impl Brick {
             taken: 0,
             rebuilding: 0,
             used_bytes: 0,
+            supervisor: None,
         };
         Brick { port, cluster: ClusterId::NONE, message, assignment: BrickAssignment::default() }
     }

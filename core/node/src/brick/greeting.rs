@@ -60,6 +60,7 @@ impl BrickNode {
             rebuilding,
             weight: (self.config.weight != BRICK_WEIGHT).then_some(self.config.weight),
             used_bytes: self.brick.log().map_or(0, |log| log.usage().log_bytes - log.usage().free_bytes),
+            supervisor: self.config.brick.supervisor,
         };
         let cluster = state.map(|state| state.cluster).unwrap_or_default();
         let to = self.config.coordinator;

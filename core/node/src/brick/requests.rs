@@ -14,7 +14,7 @@ use ramhold_wire::quorum::BrickZone;
 use ramhold_wire::status::{Pong, ProcessStatus};
 use ramhold_wire::table::{TableDescribe, TableDescription, TableHint, TableOptions};
 use ramhold_wire::{
-    Addressee, CallRole, ForCoordinator, ForProcess, Header, Kind, Step, frame, reply, reply_with,
+    Addressee, CallRole, ForBrick, ForCoordinator, ForProcess, Header, Kind, Step, frame, reply, reply_with,
 };
 
 impl BrickNode {
@@ -63,6 +63,12 @@ impl BrickNode {
                 reply_with(effects, to, header, Status::Ok, &self.status(now));
                 Ok(())
             }
+            // The supervisor does not know yet which brick this is.
+            Addressee::ForBrick(ForBrick::BrickProbe) => {
+                let step = &mut Step { now, view: &self.view, effects };
+                self.brick.on_request(step, ForBrick::BrickProbe, header, body, from);
+                Ok(())
+            }
             Addressee::ForBrick(request) => {
                 if !self.has_enlisted {
                     return Err(Status::NotReady);
@@ -88,7 +94,10 @@ impl BrickNode {
             | Addressee::ForSender(_) => Err(Status::NotCoordinator),
             // The sender takes this brick for a server. Its own backup is nobody else's.
             Addressee::ForObject(_) | Addressee::ForMaster(_) => Err(Status::WrongOwner),
-            Addressee::ForBackup(_) | Addressee::ForServer(_) => Err(Status::NotAllowed),
+            // A brick does not restart itself.
+            Addressee::ForBackup(_) | Addressee::ForServer(_) | Addressee::ForSupervisor(_) => {
+                Err(Status::NotAllowed)
+            }
         }
     }
 

@@ -47,6 +47,10 @@ pub struct Host {
     pub address: SocketAddr,
     /// The place of its data directory.
     pub place: u64,
+    /// The port of its supervisor.
+    pub supervisor: Option<u16>,
+    /// The process is stopped: it does nothing, and is not gone.
+    pub is_hung: bool,
     /// Frames that the process has sent in this step.
     pub sent: Vec<(Peer, Vec<u8>)>,
 }
@@ -80,6 +84,8 @@ impl Host {
             id,
             address,
             place: id.raw(),
+            supervisor: None,
+            is_hung: false,
             sent: Vec::new(),
             disks: Disks::default(),
             node: None,
@@ -96,7 +102,10 @@ impl Host {
         assert!(self.node.is_none());
         self.life += 1;
         let config = BrickNodeConfig {
-            brick: brick_config(self.address, self.place, self.log_bytes),
+            brick: BrickConfig {
+                supervisor: self.supervisor,
+                ..brick_config(self.address, self.place, self.log_bytes)
+            },
             backup: backup_config(self.log_bytes),
             coordinator: COORDINATOR,
             labels: Vec::new(),
@@ -112,6 +121,7 @@ impl Host {
     /// The process ends, without being asked.
     pub fn kill(&mut self, pending: Vec<Pending>, rng: &mut Rng) {
         self.node = None;
+        self.is_hung = false;
         for pending in pending {
             if rng.chance(1, 2) {
                 self.execute(&pending.work);
@@ -127,7 +137,7 @@ impl Host {
     /// A step of the process. Returns the operations that it has begun on devices.
     pub fn step(&mut self, now: Instant, input: Input<'_>) -> Vec<Pending> {
         let mut effects = Effects::new();
-        let Some(node) = &mut self.node else { return Vec::new() };
+        let Some(node) = self.node.as_mut().filter(|_| !self.is_hung) else { return Vec::new() };
         node.step(now, input, &mut effects);
         self.carry_out(now, effects)
     }

@@ -23,6 +23,8 @@ pub const CLUSTER: ClusterId = ClusterId(9);
 pub enum Party {
     Host(usize),
     Coordinator,
+    /// The supervisor of a host's brick.
+    Supervisor(usize),
     Client(usize),
     /// A test that speaks for itself.
     Test,
@@ -30,26 +32,34 @@ pub enum Party {
 
 impl Party {
     /// The connection over which this party's frames come to others.
-    fn conn(self) -> ConnId {
+    pub fn conn(self) -> ConnId {
         ConnId(match self {
             Party::Host(host) => host as u64,
             Party::Coordinator => 50,
             Party::Test => 51,
+            Party::Supervisor(host) => 60 + host as u64,
             Party::Client(client) => 100 + client as u64,
         })
     }
 
-    fn of(to: Peer) -> Party {
+    pub fn of(to: Peer) -> Party {
         match to {
             Peer::Addr(COORDINATOR) => Party::Coordinator,
+            Peer::Addr(address) if address.port() >= SUPERVISOR_PORT => {
+                Party::Supervisor(usize::from(address.port() - SUPERVISOR_PORT))
+            }
             Peer::Addr(address) => Party::Host(usize::from(address.port()) - 7000),
             Peer::Conn(ConnId(50)) => Party::Coordinator,
             Peer::Conn(ConnId(51)) => Party::Test,
             Peer::Conn(ConnId(conn)) if conn >= 100 => Party::Client(conn as usize - 100),
+            Peer::Conn(ConnId(conn)) if conn >= 60 => Party::Supervisor(conn as usize - 60),
             Peer::Conn(ConnId(conn)) => Party::Host(conn as usize),
         }
     }
 }
+
+/// The port of the first supervisor.
+pub const SUPERVISOR_PORT: u16 = 8000;
 
 /// Where the brick of a host listens.
 pub fn address(host: usize) -> SocketAddr {
@@ -66,6 +76,9 @@ pub fn request<M: Message>(rpc: u64, (sender, target): (ServerId, ServerId), mes
 
 impl Rig {
     pub fn send(&mut self, from: Party, to: Party, bytes: Vec<u8>) {
+        if self.cuts.contains(&(from, to)) {
+            return;
+        }
         let is_far = |(host, _): &(usize, u64)| [from, to].contains(&Party::Host(*host));
         let far = self.far.filter(is_far).map_or(0, |(_, nanos)| nanos);
         let at = self.now + self.delay() + far;
@@ -92,6 +105,7 @@ impl Rig {
                 self.begin_disk(host, begun);
             }
             Party::Coordinator => self.coordinate(from, &bytes),
+            Party::Supervisor(host) => self.on_supervisor_frame(host, from, &bytes),
             Party::Client(client) => self.on_asked(client, &bytes),
             Party::Test => {
                 let (header, body) = frame::parse(&bytes).unwrap();

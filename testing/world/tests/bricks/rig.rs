@@ -4,6 +4,7 @@ use crate::history::{Operation, is_linearizable};
 use crate::host::{Host, Pending};
 use crate::network::{Party, address};
 use crate::sessions::{Client, Doing};
+use crate::supervised::Supervision;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
 use ramhold_node::BrickState;
@@ -13,7 +14,7 @@ use ramhold_wire::bricks::BrickAssignment;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::Joined;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 pub const TABLE: TableId = TableId(7);
 pub const MILLI: u64 = 1_000_000;
@@ -25,6 +26,7 @@ pub(crate) enum Event {
     Frame { from: Party, to: Party, bytes: Vec<u8> },
     Begin { client: usize },
     Wake { client: usize, number: u64 },
+    Supervise { host: usize },
 }
 
 /// The properties of a rig.
@@ -56,6 +58,9 @@ pub struct Rig {
     /// The question of a client by the number of its frame: client, operation, attempt.
     pub(crate) askers: BTreeMap<u64, (usize, u64, u32)>,
     pub(crate) rpc_last: u64,
+    /// Directions in which nothing comes through.
+    pub cuts: BTreeSet<(Party, Party)>,
+    pub(crate) supervision: Supervision,
     /// The bricks have their tablet.
     pub is_founded: bool,
     /// The coordinator is back, and gives this.
@@ -124,6 +129,8 @@ impl Rig {
             told: Vec::new(),
             pages: 0,
             askers: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            supervision: Supervision::default(),
             rpc_last: 0,
             is_founded: false,
             assignment: None,
@@ -321,6 +328,7 @@ impl Rig {
             Event::Frame { from, to, bytes } => self.on_frame(from, to, bytes),
             Event::Begin { client } => self.begin(client),
             Event::Wake { client, number } => self.wake(client, number),
+            Event::Supervise { host } => self.tick_supervisor(host),
         }
         true
     }

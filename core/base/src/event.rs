@@ -1,0 +1,140 @@
+//! Events: automatic actions, each with its indicator, its monitor, and its treatment.
+//!
+//! All of them are worded here, and nowhere else. A log has an event as one line, `event: INDICATOR; MONITOR; TREATMENT`,
+//! and none of the three parts has a semicolon in it.
+//!
+//! Not here: who decides (core/brick, core/supervisor). Source: DSTORE04 7. Catalogue: I6.
+
+use crate::ServerId;
+use std::fmt;
+use std::time::Duration;
+
+/// An automatic action.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub indicator: Indicator,
+    pub monitor: Monitor,
+    pub treatment: Treatment,
+}
+
+/// The reason of an action, about one process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Indicator {
+    /// No announcement of a brick came for this long.
+    Silent { brick: ServerId, life: u64, silent: Duration },
+    /// The process has ended by itself. The text says which one, and how.
+    Ended { name: String, how: String },
+    /// The process has answered nothing since its start.
+    NeverAnswered { name: String, waited: Duration },
+    /// An operator has asked for it.
+    Asked { name: String },
+}
+
+/// Who has noticed it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Monitor {
+    /// The next brick by id.
+    Brick(ServerId),
+    /// The parent of the process.
+    Supervisor,
+    Operator,
+}
+
+/// What is done about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Treatment {
+    /// Its supervisor is told to restart it.
+    Ordered { after: String },
+    /// It is killed and started again.
+    Killed,
+    /// It is stopped in order and started again.
+    Stopped,
+    /// It is started after this pause.
+    Started { pause: Duration },
+    /// Nothing: it answers its supervisor.
+    Left,
+    /// It stays offline. The text says how to start it again.
+    Offline { restarts: u32, within: Duration, way_out: String },
+}
+
+impl Event {
+    /// Whether somebody should look at it.
+    pub fn is_trouble(&self) -> bool {
+        !matches!(self.treatment, Treatment::Left | Treatment::Stopped)
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{}.{} s", time.as_secs(), time.subsec_millis() / 100)
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event: {}; {}; {}", self.indicator, self.monitor, self.treatment)
+    }
+}
+
+impl fmt::Display for Indicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Indicator::Silent { brick, life, silent } => {
+                write!(f, "brick {brick}, life {life}, is silent for {} (announcements)", seconds(*silent))
+            }
+            Indicator::Ended { name, how } => write!(f, "{name} has ended ({})", how.replace(';', ",")),
+            Indicator::NeverAnswered { name, waited } => {
+                write!(f, "{name} has answered nothing since its start {} ago", seconds(*waited))
+            }
+            Indicator::Asked { name } => write!(f, "a restart of {name} was asked for"),
+        }
+    }
+}
+
+impl fmt::Display for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Monitor::Brick(brick) => write!(f, "noticed by brick {brick}"),
+            Monitor::Supervisor => f.write_str("noticed by its supervisor"),
+            Monitor::Operator => f.write_str("by an operator"),
+        }
+    }
+}
+
+impl fmt::Display for Treatment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Treatment::Ordered { after } => write!(f, "its restart was ordered: {after}"),
+            Treatment::Killed => f.write_str("it is silent over loopback: killed and started again"),
+            Treatment::Stopped => f.write_str("stopped in order and started again"),
+            Treatment::Started { pause } if pause.is_zero() => f.write_str("started again"),
+            Treatment::Started { pause } => write!(f, "started again in {}", seconds(*pause)),
+            Treatment::Left => f.write_str("left alone: it answers its supervisor"),
+            Treatment::Offline { restarts, within, way_out } => {
+                write!(f, "offline after {restarts} restarts within {} s: {way_out}", within.as_secs())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_of_three_parts() {
+        let event = Event {
+            indicator: Indicator::Silent { brick: ServerId(3), life: 7, silent: Duration::from_millis(1040) },
+            monitor: Monitor::Brick(ServerId(4)),
+            treatment: Treatment::Killed,
+        };
+        let text = event.to_string();
+        assert_eq!(
+            text,
+            "event: brick s3, life 7, is silent for 1.0 s (announcements); noticed by brick s4; it is silent over \
+             loopback: killed and started again"
+        );
+        let ended = Indicator::Ended { name: "brick-1".into(), how: "a; b".into() };
+        let event = Event { indicator: ended, monitor: Monitor::Supervisor, treatment: Treatment::Left };
+        assert_eq!(event.to_string().split("; ").count(), 3);
+        assert!(!event.is_trouble());
+    }
+}

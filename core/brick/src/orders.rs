@@ -1,0 +1,108 @@
+//! Orders to the supervisors of silent siblings, and their answers.
+//!
+//! Not here: who is silent, who orders, and how often (`restarting`). Protocol: docs/protocols/quorum.md, rules 42, 43.
+//! Catalogue: I6.
+
+use crate::Brick;
+use crate::phase::Context;
+use crate::restarting::{Answer, Silence, orderer};
+use ramhold_base::event::{Event, Indicator, Monitor, Treatment};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Level, Peer, ServerId, Status};
+use ramhold_wire::restart::{BrickProbed, RestartAnswer, RestartOrder};
+use ramhold_wire::{Step, decode, request};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A supervisor answers within two questions to its brick.
+const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+
+impl Brick {
+    /// The answer to the own supervisor, and to an operator.
+    pub fn probed(&self) -> BrickProbed {
+        let state = self.state().filter(|_| self.has_begun());
+        BrickProbed {
+            cluster: state.map(|state| state.cluster).unwrap_or_default(),
+            brick: state.map_or(ServerId::NONE, |state| state.brick),
+            life: state.map_or(0, |state| state.life),
+            mark: state.map_or(0, |state| state.mark),
+            serves: self.is_serving(),
+            silent: u32::try_from(self.silent_count()).unwrap_or(u32::MAX),
+            siblings: self.siblings().into_iter().collect(),
+        }
+    }
+
+    /// The bricks that share a tablet with this one and a sibling; this one is among them.
+    fn sharers(&self, me: ServerId, sibling: ServerId) -> BTreeSet<ServerId> {
+        let shared = self.tables.all().filter(|tablet| tablet.siblings.contains(&sibling));
+        shared.flat_map(|tablet| &tablet.siblings).copied().chain([me]).collect()
+    }
+
+    /// Looks for siblings that are silent, once in each period. `late`: this brick's own announcements are, by so much.
+    pub(crate) fn order_restarts(&mut self, step: &mut Step<'_>, late: Duration) {
+        self.siblings.restarting.begin_period(step.now, late);
+        let silence = |sibling: &ServerId| {
+            let heard = self.siblings.heard.get(sibling).max(self.siblings.answered.get(sibling));
+            self.siblings.restarting.silence(step.now, heard.copied())
+        };
+        let all = self.siblings().into_iter();
+        let silent: BTreeMap<ServerId, Duration> = all.filter_map(|it| Some((it, silence(&it)?))).collect();
+        self.siblings.restarting.keep(&silent);
+        let me = step.view.me;
+        for (sibling, time) in &silent {
+            let is_heard = |brick: ServerId| brick == me || !silent.contains_key(&brick);
+            let next = orderer(*sibling, &self.sharers(me, *sibling), is_heard);
+            if next == Some(me) || planted(Defect::QuorumAllOrder) {
+                self.order_restart(step, *sibling, *time);
+            }
+        }
+    }
+
+    fn order_restart(&mut self, step: &mut Step<'_>, sibling: ServerId, silent: Duration) {
+        let Some(state) = self.state_file.durable() else { return };
+        // Without a life or a supervisor there is nothing to order.
+        let Some(known) = state.lives.iter().find(|known| known.brick == sibling) else { return };
+        let (Some(port), Some(address)) = (known.supervisor, self.address(sibling)) else { return };
+        let supervisor = SocketAddr::new(address.ip(), port);
+        let silence = Silence { life: known.life, silent };
+        if !self.siblings.restarting.is_due(step.now, sibling, silence) {
+            return;
+        }
+        let order = RestartOrder {
+            brick: sibling,
+            life: known.life,
+            mark: known.mark,
+            silent_millis: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+        };
+        let until = step.now + ANSWER_WITHIN;
+        let rpc = self.calls.open(supervisor, step.now, until, Context::Restart(sibling));
+        request(step.effects, Peer::Addr(supervisor), &step.view.to_server(sibling), rpc, &order);
+    }
+
+    /// The answer to an order; `None`: there is none.
+    pub(crate) fn on_restart_answered(
+        &mut self,
+        step: &mut Step<'_>,
+        sibling: ServerId,
+        answer: Option<(Status, &[u8])>,
+    ) {
+        let answer = match answer {
+            None => Answer::None,
+            Some((Status::Ok, body)) => match decode::<RestartAnswer>(body) {
+                Ok(answer) => Answer::Said(answer.said),
+                Err(status) => Answer::Refused(status),
+            },
+            // That life is over, or has just begun: it will be heard.
+            Some((Status::Fenced | Status::NotReady | Status::Retry, _)) => return,
+            Some((status, _)) => Answer::Refused(status),
+        };
+        let Some(silence) = self.siblings.restarting.on_answer(sibling, answer) else { return };
+        let event = Event {
+            indicator: Indicator::Silent { brick: sibling, life: silence.life, silent: silence.silent },
+            monitor: Monitor::Brick(step.view.me),
+            treatment: Treatment::Ordered { after: answer.text() },
+        };
+        step.effects.report(Level::Warn, event.to_string());
+    }
+}

@@ -1,0 +1,229 @@
+//! The supervisor as one machine: messages of siblings and operators, and questions to its own bricks.
+//!
+//! The owner of the processes takes the wishes of the machine (`take_acts`) after each of its steps, and tells it what has
+//! started and ended.
+//!
+//! Not here: what is done about a brick (`charge`). Catalogue: I6.
+
+use crate::charge::{Act, Charge, ChargeConfig};
+use ramhold_base::time::earliest;
+use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Machine, Peer, ServerId, Status};
+use ramhold_wire::bricks::ANNOUNCE_INTERVAL;
+use ramhold_wire::restart::{BrickProbe, BrickProbed, BrickRestart, RestartAnswer, RestartOrder};
+use ramhold_wire::status::Pong;
+use ramhold_wire::{
+    Addressee, CallRole, Calls, ForProcess, ForSupervisor, Header, Kind, decode, frame, reply, reply_with,
+    request,
+};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long the brick's loop may take for an answer.
+const ANSWER_WITHIN: Duration = ANNOUNCE_INTERVAL;
+/// From an answer to the next question.
+const ASK_INTERVAL: Duration = ANNOUNCE_INTERVAL;
+/// While a process has not told its life yet.
+const ASK_EARLY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The questions to one brick.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asking {
+    /// A question is open.
+    is_open: bool,
+    /// When it is asked next, if none is.
+    next: Instant,
+}
+
+/// The supervisor of some bricks of one host.
+#[derive(Debug)]
+pub struct Supervisor {
+    charges: Vec<Charge>,
+    asking: Vec<Asking>,
+    /// Open questions, by the index of the brick.
+    calls: Calls<usize>,
+    is_stopping: bool,
+    has_ended: bool,
+}
+
+impl Supervisor {
+    /// `random` must differ from life to life.
+    pub fn new(charges: Vec<ChargeConfig>, random: u64) -> Supervisor {
+        Supervisor {
+            asking: vec![Asking::default(); charges.len()],
+            charges: charges.into_iter().map(Charge::new).collect(),
+            calls: Calls::new(CallRole::Supervisor, random),
+            is_stopping: false,
+            has_ended: false,
+        }
+    }
+
+    /// What is to be done with processes, in order: the index of the brick, and the wish.
+    pub fn take_acts(&mut self) -> Vec<(usize, Act)> {
+        let all = self.charges.iter_mut().enumerate();
+        all.flat_map(|(index, charge)| charge.take_acts().into_iter().map(move |act| (index, act))).collect()
+    }
+
+    /// A brick, and the newest life that it has told since this supervisor's start.
+    pub fn newest_life(&self, index: usize) -> Option<(ServerId, u64)> {
+        self.charges[index].newest_life()
+    }
+
+    /// The owner has started the process.
+    pub fn started(&mut self, now: Instant, index: usize, effects: &mut Effects) {
+        self.charges[index].started(now);
+        self.asking[index] = Asking { is_open: false, next: now + ASK_EARLY_INTERVAL };
+        self.advance(now, effects);
+    }
+
+    /// The owner has reaped the process, or could not start it.
+    pub fn ended(&mut self, now: Instant, index: usize, how: &str, effects: &mut Effects) {
+        self.calls.lost(self.charges[index].address());
+        self.asking[index].is_open = false;
+        self.charges[index].ended(now, how, effects);
+        self.advance(now, effects);
+    }
+
+    fn advance(&mut self, now: Instant, effects: &mut Effects) {
+        for (index, charge) in self.charges.iter_mut().enumerate() {
+            charge.advance(now, effects);
+            let asking = &mut self.asking[index];
+            if charge.is_running() && !asking.is_open && asking.next <= now {
+                asking.is_open = true;
+                let address = charge.address();
+                let rpc = self.calls.open(address, now, now + ANSWER_WITHIN, index);
+                request(effects, Peer::Addr(address), &Header::default(), rpc, &BrickProbe {});
+            }
+        }
+        if self.is_stopping && !self.has_ended && self.charges.iter().all(Charge::is_over) {
+            self.has_ended = true;
+            effects.push(Effect::Exit { code: 0, reason: "stopped".into() });
+        }
+    }
+
+    fn on_frame(&mut self, now: Instant, from: ConnId, bytes: &[u8], effects: &mut Effects) {
+        let (header, body) = match frame::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(bad) => return ramhold_wire::refuse_malformed(effects, from, bad),
+        };
+        match header.kind {
+            Kind::Request => {
+                if let Err(status) = self.on_request(now, &header, body, Peer::Conn(from), effects) {
+                    reply(effects, Peer::Conn(from), &header, status);
+                }
+            }
+            Kind::Reply => {
+                let Some(call) = self.calls.answered(header.rpc) else { return };
+                let index = call.context;
+                if let (Status::Ok, Ok(told)) = (header.status(), decode::<BrickProbed>(body)) {
+                    self.charges[index].on_probed(told, effects);
+                }
+                self.ask_later(now, index);
+            }
+        }
+    }
+
+    fn ask_later(&mut self, now: Instant, index: usize) {
+        let pause = if self.charges[index].is_alive() { ASK_INTERVAL } else { ASK_EARLY_INTERVAL };
+        self.asking[index] = Asking { is_open: false, next: now + pause };
+    }
+
+    fn index_of(&self, brick: ServerId) -> Result<usize, Status> {
+        if !self.charges.iter().any(Charge::is_known) {
+            return Err(Status::NotReady);
+        }
+        self.charges.iter().position(|charge| charge.is_brick(brick)).ok_or(Status::WrongServer)
+    }
+
+    /// `Err`: the request is refused with this status.
+    fn on_request(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        to: Peer,
+        effects: &mut Effects,
+    ) -> Result<(), Status> {
+        let opcode = header.opcode().ok_or(Status::UnknownOpcode)?;
+        match opcode.addressee() {
+            Addressee::ForProcess(ForProcess::Ping) => {
+                let pong = Pong { server: ServerId::NONE, list_version: 0, time_micros: None };
+                reply_with(effects, to, header, Status::Ok, &pong);
+                Ok(())
+            }
+            Addressee::ForSupervisor(ForSupervisor::RestartOrder) => {
+                let order: RestartOrder = decode(body)?;
+                let index = self.index_of(order.brick)?;
+                self.charges[index].on_order(now, (to, header), order, effects)?;
+                // The brick is asked at once.
+                self.asking[index].next = now;
+                Ok(())
+            }
+            Addressee::ForSupervisor(ForSupervisor::BrickRestart) => {
+                let asked: BrickRestart = decode(body)?;
+                let index = self.index_of(asked.brick)?;
+                let said = self.charges[index].on_restart(now, header, asked, effects)?;
+                reply_with(effects, to, header, Status::Ok, &RestartAnswer { said });
+                Ok(())
+            }
+            Addressee::ForProcess(_)
+            | Addressee::ForSender(_)
+            | Addressee::ForObject(_)
+            | Addressee::ForMaster(_)
+            | Addressee::ForBackup(_)
+            | Addressee::ForBrick(_)
+            | Addressee::ForServer(_)
+            | Addressee::ForCoordinator(_) => Err(Status::NotAllowed),
+        }
+    }
+
+    /// The connection to a brick is lost: nothing answers the open question.
+    fn on_lost(&mut self, now: Instant, addr: SocketAddr, effects: &mut Effects) {
+        for call in self.calls.lost(addr) {
+            let index = call.context;
+            self.charges[index].on_unanswered(now, effects);
+            self.ask_later(now, index);
+        }
+    }
+
+    fn tick(&mut self, now: Instant, effects: &mut Effects) {
+        while let Some(call) = self.calls.overdue(now) {
+            self.asking[call.context] = Asking { is_open: false, next: now };
+            self.charges[call.context].on_unanswered(now, effects);
+        }
+    }
+}
+
+impl Machine for Supervisor {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        if self.has_ended {
+            return;
+        }
+        match input {
+            Input::Start { .. } => {}
+            Input::Tick => self.tick(now, effects),
+            Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
+            Input::Lost { addr, .. } => self.on_lost(now, addr, effects),
+            Input::Stop => {
+                self.is_stopping = true;
+                self.charges.iter_mut().for_each(Charge::stop);
+            }
+            // It opens no files, and hears no Redis clients.
+            Input::Met { .. }
+            | Input::Bytes { .. }
+            | Input::Closed { .. }
+            | Input::Disk { .. }
+            | Input::Store { .. } => {}
+        }
+        self.advance(now, effects);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.has_ended {
+            return None;
+        }
+        self.charges.iter().zip(&self.asking).fold(self.calls.deadline(), |before, (charge, asking)| {
+            let ask = (charge.is_running() && !asking.is_open).then_some(asking.next);
+            earliest(before, earliest(ask, charge.deadline()))
+        })
+    }
+}
