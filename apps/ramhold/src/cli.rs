@@ -4,11 +4,11 @@
 //! Nothing but `main` imports this file.
 
 use crate::commands::{
-    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, brick::BrickCommand,
-    coordinator, coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
+    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, brick::Brick, coordinator,
+    coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
     object::Delete, object::Get, object::Increment, object::Put, plan::Plan, recoveries::Recoveries,
     resume::Resume, scan::Export, scan::Scan, server, server::Server, status::Status, stop, stop::Stop,
-    table::Table, topology::TopologyCommand, verify::Verify,
+    supervise, supervise::Supervise, table::Table, topology::TopologyCommand, verify::Verify,
 };
 use crate::failure::Failure;
 use crate::global::Global;
@@ -31,9 +31,10 @@ To begin:
   ramhold status";
 
 /// Commands that talk to no running cluster, and the options of all others that they have no use for.
-const WITHOUT: [(&str, &[&str]); 6] = [
+const WITHOUT: [(&str, &[&str]); 7] = [
     ("server", &["cluster", "json", "timeout"]),
     ("coordinator", &["cluster", "json", "timeout"]),
+    ("supervise", &["cluster", "json", "timeout"]),
     ("dev", &["cluster", "json", "timeout"]),
     ("stop", &["cluster", "json", "timeout"]),
     ("demo", &["cluster", "json", "timeout"]),
@@ -95,8 +96,9 @@ pub enum Command {
     Verify(Verify),
     Status(Status),
     Recoveries(Recoveries),
+    Brick(Brick),
     Topology(TopologyCommand),
-    Brick(BrickCommand),
+    Brick(Brick),
     AcceptLoss(AcceptLoss),
     AcknowledgeLoss(AcknowledgeLoss),
     Plan(Box<Plan>),
@@ -106,6 +108,7 @@ pub enum Command {
     Stop(Stop),
     Server(Box<Server>),
     Coordinator(Box<Coordinator>),
+    Supervise(Supervise),
     #[command(hide = true)]
     DemoWriter(DemoWriter),
 }
@@ -125,6 +128,7 @@ impl Cli {
             Command::Import(import) => import.run(&global),
             Command::Verify(verify) => verify.run(&global),
             Command::Status(status) => status.run(&global),
+            Command::Brick(brick) => brick.run(&global),
             Command::Recoveries(recoveries) => recoveries.run(&global),
             Command::Topology(topology) => topology.run(&global),
             Command::Brick(brick) => brick.run(&global),
@@ -137,6 +141,7 @@ impl Cli {
             Command::Stop(stop) => stop::run(stop),
             Command::Server(server) => server::run(*server, &global),
             Command::Coordinator(coordinator) => coordinator::run(*coordinator, &global),
+            Command::Supervise(arguments) => supervise::run(arguments),
             Command::DemoWriter(writer) => demo::run_writer(writer, &global),
         }
     }

@@ -16,6 +16,7 @@ pub mod scan;
 pub mod server;
 pub mod status;
 pub mod stop;
+pub mod supervise;
 pub mod table;
 pub mod topology;
 pub mod verify;

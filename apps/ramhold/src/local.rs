@@ -74,6 +74,8 @@ pub struct Plan {
     pub admin_port: Option<u16>,
     /// Where buffers go; none: where a server puts them by default.
     pub buffer_dir: Option<PathBuf>,
+    /// The port of the process that restarts bricks.
+    pub supervisor: Option<u16>,
     pub output: Output,
 }
 
@@ -144,6 +146,9 @@ impl Plan {
             }
             if let Some(dir) = self.buffers_of(member) {
                 push("--buffer-dir", dir.into());
+            }
+            if let Some(supervisor) = self.supervisor {
+                push("--supervisor", supervisor.to_string().into());
             }
             arguments.push("--brick".into());
         } else if member == 0 {

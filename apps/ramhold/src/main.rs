@@ -18,8 +18,10 @@ mod output;
 mod pipeline;
 mod process;
 mod progress;
+mod question;
 mod screen;
 mod size;
+mod supervising;
 mod walk;
 
 use failure::Failure;

@@ -18,10 +18,12 @@ use crate::local::{Output, Plan, check_free, is_free, tail};
 use crate::memory::{BRICK_MEMORY_MIN, check_available};
 use crate::output;
 use crate::size::{bytes_text, parse_bytes};
+use crate::supervising::{RESTART_LIMIT, parse_restart_limit, restart_limit_text};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_node::CrossSlot;
 use ramhold_placement::{Grid, check_neighbourhoods};
+use ramhold_supervisor::RestartLimit;
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
 use record::Held;
@@ -139,6 +141,10 @@ pub struct Dev {
     /// Return as soon as the cluster is healthy, and leave it running in the background.
     #[arg(long, requires = "dir")]
     detach: bool,
+    /// Restarts of a brick within a time after which it stays offline: COUNT/TIME, or 'none'.
+    #[arg(long, env = "RAMHOLD_RESTART_LIMIT", value_name = "LIMIT", default_value = RESTART_LIMIT,
+        value_parser = parse_restart_limit)]
+    restart_limit: RestartLimit,
     /// Do not start a dead process again.
     #[arg(long, env = "RAMHOLD_NO_RESPAWN")]
     no_respawn: bool,
@@ -169,7 +175,10 @@ pub fn run(arguments: Dev) -> Result<(), Failure> {
     }
     let (dir, is_temporary) = directory(arguments.dir.as_deref())?;
     let held = Held::take(&dir)?;
-    let dead = if arguments.no_respawn { Dead::Leave } else { Dead::StartAgain };
+    let dead = match arguments.no_respawn {
+        true => Dead::Leave,
+        false => Dead::StartAgain { limit: arguments.restart_limit },
+    };
     let result = prepare(&arguments, &dir).and_then(|plan| supervisor::run(plan, dead, &held));
     if is_temporary {
         // The cluster's processes have ended. Files that cannot be removed stay in /tmp.
@@ -276,6 +285,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         resp_cross_slot: arguments.resp_cross_slot,
         admin_port,
         buffer_dir: None,
+        supervisor: None,
         output: Output::Warnings,
     })
 }
@@ -410,6 +420,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["dev", "--detach", "--detached", "--dir"]).arg(&dir);
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
     command.args(["--bricks", &arguments.bricks.to_string()]);
+    command.args(["--restart-limit", &restart_limit_text(arguments.restart_limit)]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
     command.args(["--placement", &plan.placement.to_string()]);
     command.args(["--topology", &plan.topology.to_string()]);

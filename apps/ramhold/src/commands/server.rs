@@ -8,7 +8,7 @@ pub mod arguments;
 mod brick;
 mod buffers;
 pub mod device;
-mod forget;
+pub mod forget;
 mod redis;
 mod start;
 

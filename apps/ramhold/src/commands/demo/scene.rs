@@ -77,6 +77,7 @@ impl Scene {
             resp_cross_slot: Default::default(),
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
+            supervisor: None,
             output: Output::LogsOnly,
         };
         let scene = Scene {

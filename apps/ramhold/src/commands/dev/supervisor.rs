@@ -6,9 +6,13 @@ use crate::interrupt;
 use crate::local::{LocalCluster, Plan, wait_until_healthy, wait_until_redis_is_served};
 use crate::output;
 use crate::size::bytes_text;
+use crate::supervising::{LOOK_INTERVAL, Supervising};
 use ramhold_client::{Client, ClusterStatus, ServerState};
+use ramhold_supervisor::{Act, ChargeConfig, RestartLimit};
 use ramhold_wire::ReplicaPlacement;
+use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -20,13 +24,11 @@ const RESPAWN_AFTER: Duration = Duration::from_secs(2);
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 /// Where commands look for the coordinator when nothing else is said.
 const COORDINATOR_PORT: u16 = 7400;
-/// How often the supervisor looks after its children.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-
 /// The treatment of a process that has died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dead {
-    StartAgain,
+    /// Bricks stay offline after so many restarts.
+    StartAgain { limit: RestartLimit },
     /// As `--no-respawn` says.
     Leave,
 }
@@ -34,6 +36,12 @@ pub enum Dead {
 pub fn run(plan: Plan, dead: Dead, _held: &Held) -> Result<(), Failure> {
     interrupt::watch()?;
     let mut cluster = LocalCluster::new(plan)?;
+    let mut bricks = match dead {
+        Dead::StartAgain { limit } if cluster.plan.brick_count > 0 => {
+            Some(supervise_bricks(&mut cluster, limit)?)
+        }
+        Dead::StartAgain { .. } | Dead::Leave => None,
+    };
     let mut client = start_in_order(&mut cluster)?;
     wait_until_redis_is_served(&mut cluster, START_WITHIN)?;
     check_frames(&mut client)?;
@@ -41,7 +49,9 @@ pub fn run(plan: Plan, dead: Dead, _held: &Held) -> Result<(), Failure> {
     Record::of(&cluster, true).write(&cluster.plan.dir)?;
     output::print(&banner(&cluster.plan))?;
 
-    supervise(&mut cluster, dead)?;
+    supervise(&mut cluster, dead, bricks.as_mut())?;
+    // Nobody restarts the bricks that stop now.
+    drop(bricks);
 
     output::print("stopping: the coordinator first, then all servers, which flush\n")?;
     // A second Ctrl-C ends the wait.
@@ -98,22 +108,61 @@ fn check_frames(client: &mut Client) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Restarts bricks as `ramhold supervise` does. They run already, or will soon.
+fn supervise_bricks(cluster: &mut LocalCluster, limit: RestartLimit) -> Result<Supervising, Failure> {
+    let plan = &mut cluster.plan;
+    let members = plan.server_count() + 1..plan.ports.len();
+    let charge = |member| ChargeConfig { name: plan.name(member), address: plan.address(member), limit };
+    let bricks = Supervising::new((Ipv4Addr::LOCALHOST, 0).into(), members.map(charge).collect())?;
+    plan.supervisor = Some(bricks.address().port());
+    Ok(bricks)
+}
+
+/// Carries out what the supervisor of bricks wants.
+fn carry_out(cluster: &mut LocalCluster, bricks: &mut Supervising) -> Result<bool, Failure> {
+    let first = cluster.plan.server_count() + 1;
+    let mut is_changed = false;
+    for (index, act) in bricks.turn().unwrap_or_default() {
+        let member = first + index;
+        match act {
+            Act::Start => {
+                // At first it runs already.
+                if cluster.child(member).is_none() {
+                    cluster.start(member)?;
+                    is_changed = true;
+                }
+                bricks.started(index);
+            }
+            Act::Stop => cluster.signal(member, Signal::TERM),
+            Act::Kill => cluster.signal(member, Signal::KILL),
+        }
+    }
+    Ok(is_changed)
+}
+
 /// Until somebody wants the end.
-fn supervise(cluster: &mut LocalCluster, dead: Dead) -> Result<(), Failure> {
+fn supervise(
+    cluster: &mut LocalCluster,
+    dead: Dead,
+    mut bricks: Option<&mut Supervising>,
+) -> Result<(), Failure> {
     let mut respawn: BTreeMap<usize, Instant> = BTreeMap::new();
-    // When members were started again.
-    let mut started: BTreeMap<usize, Instant> = BTreeMap::new();
     while !interrupt::take() {
-        std::thread::sleep(LOOK_INTERVAL);
-        let ended = cluster.take_ended();
-        let is_changed = !ended.is_empty();
-        for (member, status) in ended {
-            let lived = started.get(&member).map(Instant::elapsed);
-            let wait = respawn_after(&cluster.plan, member, lived);
-            tell_death(&cluster.plan.name(member), status, dead, wait);
+        let mut is_changed = false;
+        match &mut bricks {
+            Some(bricks) => is_changed |= carry_out(cluster, bricks)?,
+            None => std::thread::sleep(LOOK_INTERVAL),
+        }
+        for (member, status) in cluster.take_ended() {
+            is_changed = true;
+            if let Some(bricks) = bricks.as_mut().filter(|_| cluster.plan.is_brick(member)) {
+                bricks.ended(member - cluster.plan.server_count() - 1, &status.to_string());
+                continue;
+            }
+            tell_death(&cluster.plan.name(member), status, dead);
             match dead {
-                Dead::StartAgain => {
-                    respawn.insert(member, Instant::now() + wait);
+                Dead::StartAgain { .. } => {
+                    respawn.insert(member, Instant::now() + RESPAWN_AFTER);
                 }
                 Dead::Leave => {}
             }
@@ -123,7 +172,6 @@ fn supervise(cluster: &mut LocalCluster, dead: Dead) -> Result<(), Failure> {
             respawn.iter().filter(|(_, at)| **at <= now).map(|(member, _)| *member).collect();
         for member in &due {
             respawn.remove(member);
-            started.insert(*member, now);
             cluster.start(*member)?;
         }
         if is_changed || !due.is_empty() {
@@ -136,20 +184,10 @@ fn supervise(cluster: &mut LocalCluster, dead: Dead) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A brick is back at once: nobody recovers it meanwhile. One that keeps dying must not take all of a processor.
-fn respawn_after(plan: &Plan, member: usize, lived: Option<Duration>) -> Duration {
-    if plan.is_brick(member) && lived.is_none_or(|lived| lived >= RESPAWN_AFTER) {
-        Duration::ZERO
-    } else {
-        RESPAWN_AFTER
-    }
-}
-
-fn tell_death(name: &str, status: ExitStatus, dead: Dead, wait: Duration) {
+fn tell_death(name: &str, status: ExitStatus, dead: Dead) {
     let then = match dead {
         Dead::Leave => "it stays dead (--no-respawn)".to_owned(),
-        Dead::StartAgain if wait.is_zero() => "starting it again".to_owned(),
-        Dead::StartAgain => format!("starting it again in {} s", wait.as_secs()),
+        Dead::StartAgain { .. } => format!("starting it again in {} s", RESPAWN_AFTER.as_secs()),
     };
     output::tell(&format!("ramhold: {name} has ended ({status}); {then}"));
 }

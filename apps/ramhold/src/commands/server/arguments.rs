@@ -156,6 +156,11 @@ pub struct Server {
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_WEIGHT", value_name = "N", default_value_t = BRICK_WEIGHT,
         requires = "brick", value_parser = clap::value_parser!(u16).range(1..=i64::from(BRICK_WEIGHT_MAX)))]
     pub weight: u16,
+    /// Port of the process that restarts this brick, at the host of its address; the brick's siblings turn to
+    /// it when the brick is silent. 'ramhold supervise' gives it to its brick.
+    #[arg(long, help_heading = "Network", env = "RAMHOLD_SUPERVISOR", value_name = "PORT", requires = "brick",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub supervisor: Option<u16>,
     /// Hold no replicas of other servers.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_BACKUP")]
     pub no_backup: bool,

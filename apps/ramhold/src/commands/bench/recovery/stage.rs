@@ -107,6 +107,7 @@ impl Stage {
             resp_cross_slot: Default::default(),
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
+            supervisor: None,
             output: Output::LogsOnly,
         };
         let stage = Stage { cluster: LocalCluster::new(plan)?, work_dir, buffer_dir, keeps: setting.keeps };

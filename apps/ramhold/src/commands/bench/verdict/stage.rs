@@ -70,6 +70,7 @@ impl Stage {
             resp_cross_slot: Default::default(),
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
+            supervisor: None,
             output: Output::LogsOnly,
         };
         Ok(Stage {

@@ -1,0 +1,103 @@
+//! Runs the machine that restarts bricks, for whoever owns their processes: `supervise` and `dev`.
+//!
+//! The owner starts and ends processes as it is told, and says when one has started or ended. It is asked after each turn of
+//! the loop, so a process that has died is noticed within `LOOK_INTERVAL`.
+//!
+//! Not here: the decisions (core/supervisor).
+
+use crate::failure::Failure;
+use crate::size::parse_duration;
+use ramhold_base::ServerId;
+use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
+use ramhold_supervisor::{Act, ChargeConfig, RestartLimit, Supervisor};
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How often an owner looks after its processes.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// `RestartLimit::DEFAULT`, as people write it.
+pub const RESTART_LIMIT: &str = "3/10m";
+
+/// `3/10m`, or `none`.
+pub fn parse_restart_limit(text: &str) -> Result<RestartLimit, String> {
+    if text == "none" {
+        return Ok(RestartLimit::None);
+    }
+    let wrong = || format!("'{text}' is not like 3/10m, for three restarts in ten minutes, or 'none'");
+    let (count, within) = text.split_once('/').ok_or_else(wrong)?;
+    let count = count.parse().map_err(|_| wrong())?;
+    RestartLimit::at_most(count, parse_duration(within)?)
+        .ok_or_else(|| format!("'{text}': give at most 1000 restarts, or 'none'"))
+}
+
+/// `3/10m`, or `none`.
+pub fn restart_limit_text(limit: RestartLimit) -> String {
+    match limit {
+        RestartLimit::None => "none".to_owned(),
+        RestartLimit::AtMost { count, within } => format!("{count}/{}ms", within.as_millis()),
+    }
+}
+
+pub struct Supervising {
+    runtime: Runtime<Supervisor>,
+}
+
+impl Supervising {
+    /// Listens for siblings and operators. Nothing is started yet.
+    pub fn new(listen: SocketAddr, charges: Vec<ChargeConfig>) -> Result<Supervising, Failure> {
+        let random = RandomState::new().hash_one(std::process::id());
+        let config = RuntimeConfig { listen: Some(listen), ..RuntimeConfig::default() };
+        let runtime = Runtime::new(Supervisor::new(charges, random), config);
+        Ok(Supervising { runtime: runtime.map_err(|error| Failure::usage(error.to_string()))? })
+    }
+
+    /// Where siblings and operators reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.runtime.local_addr().expect("a supervisor always listens")
+    }
+
+    /// Waits for something to happen, for `LOOK_INTERVAL` at most. What is to be done with which process; none: the
+    /// supervisor has ended.
+    pub fn turn(&mut self) -> Option<Vec<(usize, Act)>> {
+        let turn = self.runtime.turn(Some(LOOK_INTERVAL));
+        let acts = self.runtime.machine_mut().take_acts();
+        (turn != Turn::Ended).then_some(acts)
+    }
+
+    pub fn started(&mut self, index: usize) {
+        self.runtime.step(|machine, now, effects| machine.started(now, index, effects));
+    }
+
+    /// The process was reaped, or could not be started. `how`: in words.
+    pub fn ended(&mut self, index: usize, how: &str) {
+        self.runtime.step(|machine, now, effects| machine.ended(now, index, how, effects));
+    }
+
+    /// The brick, and the newest life that it has told since this start.
+    pub fn newest_life(&self, index: usize) -> Option<(ServerId, u64)> {
+        self.runtime.machine().newest_life(index)
+    }
+
+    /// Ends the processes in order, then the supervisor.
+    pub fn stop(&self) {
+        self.runtime.stop_handle().stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read() {
+        assert_eq!(parse_restart_limit(RESTART_LIMIT), Ok(RestartLimit::DEFAULT));
+        assert_eq!(parse_restart_limit("none"), Ok(RestartLimit::None));
+        for text in ["", "3", "/10m", "3/", "x/10m", "1001/1s", "-1/1s"] {
+            assert!(parse_restart_limit(text).is_err(), "{text}");
+        }
+        for limit in [RestartLimit::None, RestartLimit::DEFAULT] {
+            assert_eq!(parse_restart_limit(&restart_limit_text(limit)), Ok(limit));
+        }
+    }
+}
