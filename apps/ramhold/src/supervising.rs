@@ -35,7 +35,11 @@ pub fn parse_restart_limit(text: &str) -> Result<RestartLimit, String> {
 pub fn restart_limit_text(limit: RestartLimit) -> String {
     match limit {
         RestartLimit::None => "none".to_owned(),
-        RestartLimit::AtMost { count, within } => format!("{count}/{}ms", within.as_millis()),
+        RestartLimit::AtMost { count, within } => match within.as_millis() {
+            millis if millis % 60_000 == 0 => format!("{count}/{}m", millis / 60_000),
+            millis if millis % 1000 == 0 => format!("{count}/{}s", millis / 1000),
+            millis => format!("{count}/{millis}ms"),
+        },
     }
 }
 
@@ -96,8 +100,8 @@ mod tests {
         for text in ["", "3", "/10m", "3/", "x/10m", "1001/1s", "-1/1s"] {
             assert!(parse_restart_limit(text).is_err(), "{text}");
         }
-        for limit in [RestartLimit::None, RestartLimit::DEFAULT] {
-            assert_eq!(parse_restart_limit(&restart_limit_text(limit)), Ok(limit));
+        for text in ["none", RESTART_LIMIT, "0/1ms", "7/90s"] {
+            assert_eq!(parse_restart_limit(text).map(restart_limit_text).as_deref(), Ok(text));
         }
     }
 }

@@ -24,8 +24,8 @@ pub enum Indicator {
     Silent { brick: ServerId, life: u64, silent: Duration },
     /// The process has ended by itself. The text says which one, and how.
     Ended { name: String, how: String },
-    /// The process has answered nothing since its start.
-    NeverAnswered { name: String, waited: Duration },
+    /// The process has answered nothing over loopback for this long.
+    Unanswering { name: String, waited: Duration },
     /// An operator has asked for it.
     Asked { name: String },
 }
@@ -81,8 +81,8 @@ impl fmt::Display for Indicator {
                 write!(f, "brick {brick}, life {life}, is silent for {} (announcements)", seconds(*silent))
             }
             Indicator::Ended { name, how } => write!(f, "{name} has ended ({})", how.replace(';', ",")),
-            Indicator::NeverAnswered { name, waited } => {
-                write!(f, "{name} has answered nothing since its start {} ago", seconds(*waited))
+            Indicator::Unanswering { name, waited } => {
+                write!(f, "{name} has answered nothing for {}", seconds(*waited))
             }
             Indicator::Asked { name } => write!(f, "a restart of {name} was asked for"),
         }

@@ -265,7 +265,7 @@ impl Brick {
             self.state_file.want(next, effects);
         }
         if has_moved {
-            self.siblings.announce_at = Instant::ZERO;
+            self.siblings.announce_at = now;
         }
     }
 

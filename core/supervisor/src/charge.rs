@@ -32,10 +32,19 @@ const RESTART_PAUSE: Duration = Duration::from_millis(2 * ANNOUNCE_INTERVAL.as_m
 const SHORT_LIFE: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A process that has answered nothing since its start hangs: it opens its directory and its port within seconds.
-const START_WITHIN: Duration = Duration::from_secs(60);
+/// A process that has answered nothing for so long hangs, also if no sibling knows its life and can order anything.
+const SILENT_FOR_MAX: Duration = Duration::from_secs(60);
 /// Flushing everything to a slow disk. Afterwards a process that was to stop is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
+/// The end of a question without an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unanswered {
+    /// There was none within this time.
+    Late(Duration),
+    /// The connection is lost, or nobody listens.
+    Lost,
+}
+
 /// Orders that wait for one verdict; a tablet has at most seven bricks.
 const WAITING_COUNT_MAX: usize = 64;
 
@@ -119,6 +128,9 @@ pub(crate) struct Charge {
     known: Option<Known>,
     process: Process,
     verdict: Option<Verdict>,
+    /// Questions in a row that the process has not answered, and the time that they had.
+    unanswered_count: u32,
+    silent_for: Duration,
     /// Short lives in a row.
     short_count: u32,
     acts: Vec<Act>,
@@ -136,6 +148,8 @@ impl Charge {
             known: None,
             process: Process::Waiting { at: Instant::ZERO },
             verdict: None,
+            unanswered_count: 0,
+            silent_for: Duration::ZERO,
             short_count: 0,
             acts: Vec::new(),
         }
@@ -204,7 +218,12 @@ impl Charge {
         // Else it is to end already.
         if self.process == Process::Starting {
             self.process = Process::Running { since: now, has_answered: false };
+            self.note_answer();
         }
+    }
+
+    fn note_answer(&mut self) {
+        (self.unanswered_count, self.silent_for) = (0, Duration::ZERO);
     }
 
     /// The owner has reaped the process, or could not start it. `how`: in words.
@@ -249,7 +268,7 @@ impl Charge {
     pub fn deadline(&self) -> Option<Instant> {
         match self.process {
             Process::Waiting { at } => Some(at),
-            Process::Running { since, has_answered: false } => Some(since + START_WITHIN),
+            Process::Running { since, has_answered: false } => Some(since + SILENT_FOR_MAX),
             Process::Ending { kill_at, .. } => Some(kill_at).filter(|at| *at < Instant::FAR),
             Process::Running { .. } | Process::Starting | Process::Offline | Process::Over => None,
         }
@@ -261,9 +280,10 @@ impl Charge {
                 self.acts.push(Act::Start);
                 self.process = Process::Starting;
             }
-            Process::Running { since, has_answered: false } if since + START_WITHIN <= now => {
-                let silent = Indicator::NeverAnswered { name: self.name(), waited: now.since(since) };
-                let _ = self.kill(now, silent, Monitor::Supervisor, effects);
+            // It may not even listen.
+            Process::Running { since, has_answered: false } if since + SILENT_FOR_MAX <= now => {
+                self.silent_for = now.since(since);
+                self.kill_silent(now, effects);
             }
             Process::Ending { then, kill_at } if kill_at <= now => {
                 self.acts.push(Act::Kill);
@@ -300,6 +320,7 @@ impl Charge {
     pub fn on_probed(&mut self, told: BrickProbed, effects: &mut Effects) {
         let Process::Running { since, .. } = self.process else { return };
         self.process = Process::Running { since, has_answered: true };
+        self.note_answer();
         if told.life > 0 {
             let BrickProbed { cluster, brick, life, mark, siblings, .. } = told;
             self.known = Some(Known { cluster, brick, life, mark, siblings, is_over: false });
@@ -315,13 +336,25 @@ impl Charge {
         Indicator::Silent { brick, life: verdict.life, silent: verdict.silent }
     }
 
-    /// A question to the brick was not answered in time.
-    pub fn on_unanswered(&mut self, now: Instant, effects: &mut Effects) {
-        let Some(verdict) = &mut self.verdict else { return };
-        verdict.unanswered += 1;
-        if verdict.unanswered >= UNANSWERED_MAX {
-            self.carry_out(now, effects);
+    /// A question to the brick was not answered.
+    pub fn on_unanswered(&mut self, now: Instant, how: Unanswered, effects: &mut Effects) {
+        self.unanswered_count = self.unanswered_count.saturating_add(1);
+        if let Unanswered::Late(time) = how {
+            self.silent_for += time;
         }
+        if let Some(verdict) = &mut self.verdict {
+            verdict.unanswered += 1;
+            if verdict.unanswered >= UNANSWERED_MAX {
+                self.carry_out(now, effects);
+            }
+        } else if self.is_running() && self.silent_for >= SILENT_FOR_MAX {
+            self.kill_silent(now, effects);
+        }
+    }
+
+    fn kill_silent(&mut self, now: Instant, effects: &mut Effects) {
+        let silent = Indicator::Unanswering { name: self.name(), waited: self.silent_for };
+        self.kill(now, silent, Monitor::Supervisor, effects);
     }
 
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) {
@@ -397,6 +430,7 @@ impl Charge {
         if asked.life != 0 && asked.life != known.life {
             return Err(Status::Fenced);
         }
+        let mut treatment = Treatment::Stopped;
         match self.process {
             Process::Over | Process::Ending { then: Then::End, .. } => return Err(Status::NotReady),
             // The life that is meant is over, and the next one has not told itself.
@@ -407,6 +441,12 @@ impl Charge {
             Process::Starting => return Err(Status::NotReady),
             Process::Ending { kill_at, .. } => self.process = Process::Ending { then: Then::Start, kill_at },
             Process::Waiting { .. } | Process::Offline => self.process = Process::Waiting { at: now },
+            // A process that hangs does not hear that it is to stop.
+            Process::Running { .. } if self.unanswered_count >= UNANSWERED_MAX => {
+                self.acts.push(Act::Kill);
+                self.process = Process::Ending { then: Then::Start, kill_at: Instant::FAR };
+                treatment = Treatment::Killed;
+            }
             Process::Running { .. } => {
                 self.acts.push(Act::Stop);
                 self.process = Process::Ending { then: Then::Start, kill_at: now + STOP_WITHIN };
@@ -418,7 +458,7 @@ impl Charge {
             verdict.waiting.iter().for_each(|to| answer(effects, to, RestartSaid::Restarting));
         }
         let indicator = Indicator::Asked { name: self.name() };
-        self.tell(indicator, Monitor::Operator, Treatment::Stopped, effects);
+        self.tell(indicator, Monitor::Operator, treatment, effects);
         self.advance(now, effects);
         Ok(RestartSaid::Restarting)
     }

@@ -5,7 +5,7 @@
 //!
 //! Not here: what is done about a brick (`charge`). Catalogue: I6.
 
-use crate::charge::{Act, Charge, ChargeConfig};
+use crate::charge::{Act, Charge, ChargeConfig, Unanswered};
 use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Machine, Peer, ServerId, Status};
 use ramhold_wire::bricks::ANNOUNCE_INTERVAL;
@@ -180,7 +180,7 @@ impl Supervisor {
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, effects: &mut Effects) {
         for call in self.calls.lost(addr) {
             let index = call.context;
-            self.charges[index].on_unanswered(now, effects);
+            self.charges[index].on_unanswered(now, Unanswered::Lost, effects);
             self.ask_later(now, index);
         }
     }
@@ -188,7 +188,7 @@ impl Supervisor {
     fn tick(&mut self, now: Instant, effects: &mut Effects) {
         while let Some(call) = self.calls.overdue(now) {
             self.asking[call.context] = Asking { is_open: false, next: now };
-            self.charges[call.context].on_unanswered(now, effects);
+            self.charges[call.context].on_unanswered(now, Unanswered::Late(ANSWER_WITHIN), effects);
         }
     }
 }

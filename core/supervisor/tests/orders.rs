@@ -332,7 +332,7 @@ fn an_end_by_itself_needs_no_order_and_short_lives_are_followed_by_pauses() {
 
 // I6
 #[test]
-fn a_process_that_never_answers_is_restarted_without_an_order() {
+fn a_process_that_answers_nothing_for_a_minute_is_restarted_without_an_order() {
     let mut rig = Rig::new(RestartLimit::DEFAULT);
     rig.brick = Brick::Silent;
     rig.end();
@@ -340,7 +340,15 @@ fn a_process_that_never_answers_is_restarted_without_an_order() {
     assert_eq!(rig.take_acts(), [Act::Start]);
     rig.run(2000);
     assert_eq!(rig.take_acts(), [Act::Kill, Act::Start]);
-    assert!(rig.reports.last().unwrap().contains("has answered nothing since its start 60.0 s ago"));
+    assert!(rig.reports.last().unwrap().contains("has answered nothing for 60.0 s"));
+    // The same for one that has answered before, and has no sibling that could order anything.
+    rig.brick = Brick::Answers;
+    rig.run(5000);
+    rig.brick = Brick::Silent;
+    rig.run(59_000);
+    assert!(rig.acts.is_empty());
+    rig.run(3000);
+    assert_eq!(rig.take_acts(), [Act::Kill, Act::Start]);
 }
 
 // I6
@@ -358,6 +366,17 @@ fn an_operators_restart_stops_in_order_and_once() {
     assert!(rig.acts.is_empty());
     let told: Vec<Status> = rig.take_answers().into_iter().map(|(status, _)| status).collect();
     assert_eq!(told, [Status::Ok, Status::Fenced, Status::Fenced, Status::WrongCluster]);
+}
+
+// I6: nobody waits until a process that hangs has stopped in order.
+#[test]
+fn an_operators_restart_kills_a_process_that_hangs() {
+    let mut rig = Rig::new(RestartLimit::DEFAULT);
+    rig.brick = Brick::Silent;
+    rig.run(2000);
+    assert!(rig.acts.is_empty(), "silence without an order is nothing");
+    rig.send(Header { cluster: CLUSTER, ..Header::default() }, &BrickRestart { brick: BRICK, life: 1 });
+    assert_eq!(rig.take_acts(), [Act::Kill, Act::Start]);
 }
 
 // I6

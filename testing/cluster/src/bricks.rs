@@ -11,7 +11,7 @@ use crate::waiting::{Failure, wait_for};
 use ramhold_client::{
     BrickPlace, Client, Durability, Error, QuorumOptions, TableId, TableOptions, WriteProtocol,
 };
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ pub const BRICK_MEMORY_MIN: u64 = 128 << 20;
 /// The time limit from the start of a brick until it serves, on a busy machine.
 const START_WITHIN: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(30);
+const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 pub struct Bricks {
     // Dropped before the cluster, which removes the directories.
@@ -31,6 +32,8 @@ pub struct Bricks {
     log_starts: Vec<usize>,
     addresses: Vec<SocketAddr>,
     memory_bytes: u64,
+    /// Each brick is the child of a supervisor with this limit.
+    restart_limit: Option<String>,
     pub cluster: Cluster,
 }
 
@@ -40,8 +43,23 @@ impl Bricks {
         Bricks::start_beside(Options { servers: 0, ..Options::default() }, count, BRICK_MEMORY_MIN)
     }
 
+    /// Like `start`, with a supervisor above each brick.
+    pub fn start_supervised(count: usize, memory_bytes: u64, limit: &str) -> Result<Bricks, Failure> {
+        let options = Options { servers: 0, ..Options::default() };
+        Bricks::start_all(options, count, memory_bytes, Some(limit.to_owned()))
+    }
+
     /// Starts a cluster, then bricks, and waits until the coordinator has heard all of them.
     pub fn start_beside(options: Options, count: usize, memory_bytes: u64) -> Result<Bricks, Failure> {
+        Bricks::start_all(options, count, memory_bytes, None)
+    }
+
+    fn start_all(
+        options: Options,
+        count: usize,
+        memory_bytes: u64,
+        restart_limit: Option<String>,
+    ) -> Result<Bricks, Failure> {
         let cluster = Cluster::start(options)?;
         let ports = free_ports(count).into_iter();
         let mut bricks = Bricks {
@@ -49,6 +67,7 @@ impl Bricks {
             log_starts: vec![0; count],
             addresses: ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect(),
             memory_bytes,
+            restart_limit,
             cluster,
         };
         (1..=count).for_each(|brick| bricks.start_brick(brick));
@@ -75,11 +94,18 @@ impl Bricks {
 
     /// The arguments of a brick's process.
     pub fn arguments(&self, brick: usize) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["server".into(), "--brick".into()];
+        let end_with: [OsString; 2] = ["--end-with".into(), std::process::id().to_string().into()];
+        let mut arguments: Vec<OsString> = match &self.restart_limit {
+            None => [&["server".into()], &end_with[..]].concat(),
+            Some(limit) => {
+                let words = ["supervise", "--restart-limit", limit].map(OsString::from);
+                [&words[..], &end_with, &["--".into(), "server".into()]].concat()
+            }
+        };
+        arguments.push("--brick".into());
         let mut push = |option: &str, value: OsString| arguments.extend([option.into(), value]);
         push("--dir", self.data_dir(brick).into());
         push("--bind", self.address(brick).to_string().into());
-        push("--end-with", std::process::id().to_string().into());
         push("--coordinator", self.cluster.address(COORDINATOR).to_string().into());
         push("--buffer-dir", self.buffer_dir(brick).into());
         push("--memory", self.memory_bytes.to_string().into());
@@ -103,6 +129,28 @@ impl Bricks {
 
     pub fn process(&self, brick: usize) -> &Process {
         self.processes[brick - 1].as_ref().expect("the brick runs")
+    }
+
+    /// The process of a brick that has a supervisor; none while it is being restarted.
+    pub fn supervised(&self, brick: usize) -> Option<Pid> {
+        self.process(brick).children().first().copied()
+    }
+
+    /// Sends a signal to a brick that has a supervisor, and gives the number of its process.
+    pub fn signal_supervised(&self, brick: usize, signal: Signal) -> Result<Pid, Failure> {
+        let pid = self.supervised(brick).ok_or_else(|| Failure(format!("{} does not run", name(brick))))?;
+        // Only its supervisor reaps it, so the number may at worst be nobody's.
+        kill_process(pid, signal).map_err(|error| Failure(format!("{}: {error}", name(brick))))?;
+        Ok(pid)
+    }
+
+    /// Waits until a brick with a supervisor has served in this number of lives.
+    pub fn wait_restarted(&self, brick: usize, lives: usize) -> Result<(), Failure> {
+        wait_for(&format!("{} serves in its next life", name(brick)), START_WITHIN, || {
+            let printed = self.printed(brick);
+            let served = printed.matches("serving as brick").count();
+            Ok(if served >= lives { Ok(()) } else { Err(format!("{served} lives: {printed}")) })
+        })
     }
 
     /// Everything that a brick has printed in its present life.
@@ -202,19 +250,46 @@ impl Bricks {
 
     /// Runs the program with these words, at the coordinator.
     pub fn run(&self, words: &[&str]) -> Output {
-        self.run_at(self.cluster.address(COORDINATOR), words)
+        self.command(words).output().expect("the program can be started")
+    }
+
+    /// The program with these words, at the coordinator.
+    pub fn command(&self, words: &[&str]) -> Command {
+        self.command_at(self.cluster.address(COORDINATOR), words)
     }
 
     /// Runs the program with these words, at the process that listens there.
     pub fn run_at(&self, address: SocketAddr, words: &[&str]) -> Output {
-        let address = address.to_string();
-        let output = Command::new(crate::program()).args(["--cluster", &address]).args(words).output();
-        output.expect("the program can be started")
+        self.command_at(address, words).output().expect("the program can be started")
+    }
+
+    fn command_at(&self, address: SocketAddr, words: &[&str]) -> Command {
+        let mut command = Command::new(crate::program());
+        command.args(["--cluster", &address.to_string()]).args(words);
+        command
     }
 
     /// Processor time of all bricks that run, each since its start.
     pub fn cpu(&self) -> Result<Duration, Failure> {
         self.processes.iter().flatten().map(|process| process.cpu().map(CpuTime::total)).sum()
+    }
+}
+
+impl Drop for Bricks {
+    /// A brick outlives its supervisor's kill for a moment, and would write to directories that are being removed.
+    fn drop(&mut self) {
+        if self.restart_limit.is_none() {
+            return;
+        }
+        let running = || self.processes.iter().flatten();
+        // One that hangs would hold up its supervisor.
+        running().flat_map(Process::children).for_each(|child| {
+            let _ = kill_process(child, Signal::CONT);
+        });
+        running().for_each(|process| process.signal(Signal::TERM));
+        running().for_each(|process| {
+            let _ = process.wait_ended(STOP_WITHIN);
+        });
     }
 }
 

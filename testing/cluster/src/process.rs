@@ -79,6 +79,18 @@ impl Process {
         cpu_time(&told).ok_or_else(|| Failure(format!("{path} tells no times")))
     }
 
+    /// The processes that it has started and not reaped.
+    pub fn children(&self) -> Vec<Pid> {
+        let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let own = self.pid.as_raw_nonzero().get();
+        let is_child = |number: &i32| {
+            let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+            parent_of(&stat) == Some(own)
+        };
+        numbers.filter(is_child).filter_map(Pid::from_raw).collect()
+    }
+
     /// Until the process is waited for, no other process can have its number.
     pub fn signal(&self, signal: Signal) {
         if self.ended().is_none() {
@@ -118,6 +130,11 @@ impl Process {
 /// The unit in which Linux tells a process's time, whatever unit it counts in itself.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Field 4, behind the program's name in brackets.
+fn parent_of(stat: &str) -> Option<i32> {
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
 /// Fields 14 and 15, behind the program's name in brackets, which may have anything in it.
 fn cpu_time(stat: &str) -> Option<CpuTime> {
     let (_, behind) = stat.rsplit_once(") ")?;
@@ -141,5 +158,6 @@ mod tests {
         let told = CpuTime { own: 12 * TICK, kernel: 30 * TICK };
         assert_eq!(cpu_time(stat), Some(told));
         assert_eq!(cpu_time("7 (a) S 1"), None);
+        assert_eq!(parent_of(stat), Some(1));
     }
 }

@@ -13,7 +13,7 @@ use crate::config_file;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output;
-use crate::process::check_exposure;
+use crate::process::{check_exposure, end_with};
 use crate::supervising::{RESTART_LIMIT, Supervising, parse_restart_limit, restart_limit_text};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use owner::Owner;
@@ -68,6 +68,9 @@ pub struct Supervise {
     /// Allow an address that other machines can reach; the brick's --insecure-network allows it, too.
     #[arg(long)]
     insecure_network: bool,
+    /// Stop when this process, the parent, ends.
+    #[arg(long, hide = true, value_name = "PID")]
+    end_with: Option<u32>,
     /// The brick: 'server' and its arguments.
     #[arg(last = true, value_name = "SERVER", required_unless_present = "run")]
     words: Vec<OsString>,
@@ -95,6 +98,9 @@ struct Subject {
 }
 
 pub fn run(arguments: Supervise) -> Result<(), Failure> {
+    if let Some(parent) = arguments.end_with {
+        end_with(parent)?;
+    }
     let subject = match arguments.of {
         Some(address) => Subject {
             address,
@@ -207,6 +213,7 @@ mod tests {
             run: None,
             of: None,
             insecure_network: false,
+            end_with: None,
             words,
         };
         subject_of(&arguments).err().expect("it is refused").text().to_owned()

@@ -23,6 +23,7 @@ mod redis_bricks;
 mod rounds;
 mod scarce;
 mod stopping;
+mod supervised;
 mod verdict;
 mod zombies;
 mod zones;

@@ -83,7 +83,8 @@ impl Fleet {
     pub fn restart(&self, brick: ServerId) -> Result<u64, Failure> {
         let report = self.find(brick)?;
         let told = probe(report.address.0).ok().filter(|told| told.brick == brick);
-        let life = told.map_or(report.life, |told| told.life);
+        // The coordinator may not have heard the newest life. Of a brick that does not answer any life is meant.
+        let life = told.as_ref().map_or(report.life, |told| told.life);
         let Some(port) = report.supervisor else {
             return Err(Failure::new(
                 NOT_FOUND,
@@ -95,7 +96,7 @@ impl Fleet {
         };
         let supervisor = SocketAddr::new(report.address.0.ip(), port);
         let header = Header { cluster: self.cluster, target: brick, ..Header::default() };
-        let message = BrickRestart { brick, life };
+        let message = BrickRestart { brick, life: told.map_or(0, |told| told.life) };
         match ask::<BrickRestart>(supervisor, &header, &message, RESTART_WITHIN) {
             Ok(RestartAnswer { .. }) => Ok(life),
             Err(why) => Err(Failure::new(
