@@ -63,4 +63,4 @@ pub use scratch::Scratch;
 pub use sessions::{KeyCounts, Operations, Workload};
 pub use small_disk::SmallDisk;
 pub use sums::Sums;
-pub use waiting::{Failure, interrupted, pass, wait_for};
+pub use waiting::{Failure, check_interrupted, interrupted, pass, wait_for};

@@ -40,9 +40,10 @@ enum BrickCommand {
     AcceptLoss(AcceptLoss),
 }
 
-/// Stop a brick in order and start it again, or start it if it is offline.
+/// Stop a brick and start it again.
 ///
-/// Returns when it votes again. Clients go on meanwhile.
+/// It flushes before it stops; one that hangs is killed, and one that is offline is started. Returns when the
+/// brick votes again. Clients go on meanwhile.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -29,7 +29,7 @@ Examples:
       --bind 10.0.0.2:7501 --insecure-network --dir /srv/ramhold-brick \\
       --memory 16GiB --label zone=a
   ramhold supervise --restart-limit none -- server --config brick.toml
-  ramhold supervise --run 'systemctl restart ramhold-brick' \\
+  ramhold supervise --run 'systemctl kill -s KILL ramhold-brick' \\
       --of 10.0.0.2:7501 --port 7601 --insecure-network
 
 The brick is started again when it has ended. When it is silent, the next brick

@@ -9,6 +9,7 @@ mod faults;
 mod figures;
 mod load;
 mod restart;
+mod rolling;
 mod stage;
 
 use clap::{Parser, ValueEnum};
@@ -27,6 +28,7 @@ Examples:
   cargo xtask bench bricks --only kills,stops --minutes 30
   cargo xtask bench bricks --only kills,ordinary
   cargo xtask bench bricks --only restart,cost
+  cargo xtask bench bricks --only rolling
 
 `kills`, `stops` and `ordinary` record histories of clients, which the checker
 in Go judges. Without Go they are recorded only."
@@ -38,7 +40,7 @@ struct Arguments {
     /// Minutes of `kills`, `stops` and `ordinary` each.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
-    /// Megabytes of values of 1 KB under faults.
+    /// Megabytes of values of 1 KB under faults, and in `rolling`.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=2000))]
     megabytes: u64,
     /// Megabytes of values of 1 KB on each brick in `restart`.
@@ -67,9 +69,11 @@ enum Part {
     Restart,
     /// One client's times and the processor time of an operation, beside an ordinary table with R = 3.
     Cost,
+    /// Six bricks are restarted one after the other by 'ramhold brick rolling-restart'.
+    Rolling,
 }
 
-const ALL: [Part; 5] = [Part::Kills, Part::Stops, Part::Ordinary, Part::Restart, Part::Cost];
+const ALL: [Part; 6] = [Part::Kills, Part::Stops, Part::Ordinary, Part::Restart, Part::Cost, Part::Rolling];
 /// The time limit of the checker's search in one history.
 const CHECK_WITHIN: Duration = Duration::from_secs(600);
 
@@ -108,6 +112,10 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             }
             Part::Cost => {
                 cost::measure()?;
+                continue;
+            }
+            Part::Rolling => {
+                is_good &= rolling::measure(arguments.megabytes, seed)?;
                 continue;
             }
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub const MEMBERS: usize = 6;
 const REPLICA_COUNT: u8 = 3;
-const QUORUM: u8 = 3;
+pub const QUORUM: u8 = 3;
 /// So many tablets that each server has some.
 const TABLET_COUNT: u32 = 21;
 pub const PATIENCE: Duration = Duration::from_secs(10);
