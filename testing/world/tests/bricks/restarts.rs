@@ -135,14 +135,15 @@ fn a_late_order_does_not_end_the_next_life() {
         rig.process_ended(0);
         rig.run_for(2500 * MILLI);
         assert!(life(&rig, 0).is_some_and(|(life, _)| life > former));
-        // Nobody else is to order it.
-        cut(&mut rig, &[(0, 1), (0, 2)]);
+        // The orders of its siblings do not come through.
+        rig.cuts.extend([1, 2].map(|host| (Party::Host(host), Party::Supervisor(0))));
         rig.hosts[0].is_hung = true;
         let order = RestartOrder { brick: ServerId(1), life: former, mark, silent_millis: 1100 };
         let bytes = request(70, (ServerId(2), ServerId(1)), &order);
         rig.told.clear();
         rig.send(Party::Test, Party::Supervisor(0), bytes);
-        rig.run_for(900 * MILLI);
+        rig.run_for(1300 * MILLI);
+        assert_eq!(rig.supervision.ends, []);
         let answer = rig.told.first().map(|(header, _)| (header.kind, header.opcode(), header.status()));
         assert_eq!(answer, Some((Kind::Reply, Some(Opcode::RestartOrder), Status::Fenced)));
         rig.hosts[0].is_hung = false;
