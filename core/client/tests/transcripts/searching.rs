@@ -22,7 +22,7 @@ fn three(part: usize) -> [u64; 3] {
 
 fn tablet(part: usize, epoch: u64) -> BrickTablet {
     let (first, last) = (KeyHash(PARTS[part].0), KeyHash(PARTS[part].1));
-    BrickTablet { table: TABLE, first, last, epoch, bricks: places(three(part)) }
+    BrickTablet { table: TABLE, first, last, epoch, bricks: places(three(part)), joined: Vec::new() }
 }
 
 /// The table, with these tablets.
