@@ -99,6 +99,8 @@ pub struct Progress {
     pub wake: Option<Instant>,
     /// The table is to be described again: a brick contradicts its description.
     pub is_contradicted: bool,
+    /// The tablet surely has other bricks by now: its epoch has risen.
+    pub has_changed: bool,
 }
 
 impl Quorum {
@@ -206,7 +208,7 @@ impl Quorum {
             let question = Question::Key { attempt, table, key: key.clone(), ask };
             self.post(operation, round, (place.brick, place.address.0), question);
         }
-        Progress { operation, next, wake, is_contradicted: false }
+        Progress { operation, next, wake, is_contradicted: false, has_changed: false }
     }
 
     /// Sends a question at the end of the step, or holds it until its window opens.
@@ -341,7 +343,8 @@ impl Quorum {
         self.flow.hear_life(call.brick, answer.life.0);
         let clock = self.clock.as_mut().expect("made with the first operation");
         let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
-        let is_contradicted = answer.epoch > it.bricks.epoch;
+        let has_changed = answer.epoch > it.bricks.epoch;
+        let is_contradicted = has_changed || answer.said == Said::WrongOwner;
         let mut outs = Vec::new();
         let next = it.on_answer(now, attempt, answer, clock, &mut outs);
         let progress = if it.has_greeted(now, clock) || it.takes_next_step() {
@@ -349,7 +352,7 @@ impl Quorum {
         } else {
             self.carry_out(call.operation, next, outs)
         };
-        Some(Progress { is_contradicted, ..progress })
+        Some(Progress { is_contradicted, has_changed, ..progress })
     }
 
     /// A brick will not answer this question.

@@ -16,7 +16,7 @@ use ramhold_client::ServerId;
 use replace::{AcceptLoss, Replace};
 use std::time::Duration;
 
-/// Restart bricks, one at a time, and replace those that do not come back.
+/// Restart bricks, or replace lost ones.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -40,7 +40,7 @@ impl Quorum {
             let question = Question::Page(self.pages[&operation].request(has_values));
             self.post(operation, round, (place.brick, place.address.0), question);
         }
-        Progress { operation, next, wake, is_contradicted: false }
+        Progress { operation, next, wake, is_contradicted: false, has_changed: false }
     }
 
     /// The answer to a question for a page.
@@ -58,10 +58,11 @@ impl Quorum {
         clock.hear(now, heard.from, heard.clock);
         let page = self.pages.get_mut(&call.operation).filter(|page| page.round == call.round)?;
         page.silence.heard(heard.from);
-        let is_contradicted = heard.epoch > page.bricks.epoch || matches!(heard.said, PageSaid::WrongOwner);
+        let has_changed = heard.epoch > page.bricks.epoch;
+        let is_contradicted = has_changed || matches!(heard.said, PageSaid::WrongOwner);
         let next = page.on_answer(now, heard, clock);
         let progress = self.post_pages(call.operation, next, Vec::new());
-        Some(Progress { is_contradicted, ..progress })
+        Some(Progress { is_contradicted, has_changed, ..progress })
     }
 
     pub(super) fn on_page_trouble(&mut self, call: &Call, what: What) -> Option<Progress> {

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// A table is not described again sooner, while bricks contradict its description. It bounds the coordinator's load
 /// when a brick is down for long.
 const DESCRIBED_FOR: Duration = Duration::from_secs(1);
+/// The same, when a tablet's epoch has risen: the description that comes is surely another one, unless it is that of a
+/// brick that lags.
+const CHANGED_FOR: Duration = Duration::from_millis(100);
 
 impl Session {
     /// Begins an operation at the bricks of its key, or begins it anew.
@@ -41,7 +44,7 @@ impl Session {
     }
 
     fn progress(&mut self, now: Instant, progress: Progress) {
-        let Progress { operation: id, next, wake, is_contradicted } = progress;
+        let Progress { operation: id, next, wake, is_contradicted, has_changed } = progress;
         let Some((table, target, bricks)) = self.quorum.of(id) else { return };
         let epoch = bricks.epoch;
         if let Next::Elsewhere(_) = next {
@@ -62,7 +65,8 @@ impl Session {
         }
         if is_contradicted {
             let described = self.cache.bricks.described(table).unwrap_or(now);
-            self.fetch(now, Wanted::Tablets(table), described + DESCRIBED_FOR);
+            let kept = if has_changed { CHANGED_FOR } else { DESCRIBED_FOR };
+            self.fetch(now, Wanted::Tablets(table), described + kept);
         }
     }
 

@@ -49,7 +49,7 @@ pub struct Replace {
     no_wait: bool,
 }
 
-/// Go on without a brick's data, though too few others have everything.
+/// Go on without the data of a lost brick.
 ///
 /// When more bricks of a tablet have forgotten something than the table can stand, and one that has not is away, its
 /// tablets wait for it. With this command they go on with the newest that is left. Writes of the last moments before
