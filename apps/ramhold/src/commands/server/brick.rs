@@ -196,9 +196,36 @@ impl PreparedBrick {
 }
 
 /// A number of the data directory's place: of its inode and of that of its superblock, so that a directory that is the root
-/// of its file system has one, too. 0: it has no superblock yet.
+/// of its file system has one, too. A superblock that is not there yet is made, empty: the first life has a place as well.
+/// 0: it cannot be made, which the start will tell.
 fn place_of(dir: &Path) -> u64 {
+    let superblock = dir.join("superblock");
     let inode = |path: &Path| fs::metadata(path).map(|it| it.ino()).ok();
-    let (Some(own), Some(superblock)) = (inode(dir), inode(&dir.join("superblock"))) else { return 0 };
+    if fs::OpenOptions::new().create(true).append(true).open(&superblock).is_err() {
+        return 0;
+    }
+    let (Some(own), Some(superblock)) = (inode(dir), inode(&superblock)) else { return 0 };
     PlacementHasher::new(PlacementSeed(0)).hash(&[own.to_le_bytes(), superblock.to_le_bytes()].concat()).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // I6
+    #[test]
+    fn a_new_directory_has_a_place_and_its_copy_has_another_one() {
+        let dir = std::env::temp_dir().join(format!("ramhold-brick-place-{}", std::process::id()));
+        let (original, copy) = (dir.join("original"), dir.join("copy"));
+        for dir in [&original, &copy] {
+            fs::create_dir_all(dir).expect("a directory");
+        }
+        let place = place_of(&original);
+        assert_ne!(place, 0, "in its first life");
+        assert_eq!(place_of(&original), place);
+        fs::copy(original.join("superblock"), copy.join("superblock")).expect("copied");
+        assert_ne!(place_of(&copy), place);
+        assert_eq!(place_of(&dir.join("missing")), 0);
+        fs::remove_dir_all(dir).expect("it was just made");
+    }
 }
