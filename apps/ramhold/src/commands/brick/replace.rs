@@ -90,9 +90,9 @@ impl Replace {
         output::print(&match (tablets, self.no_wait) {
             (0, _) => format!("{old} has no tablets, and gets none any more\n"),
             (_, true) => {
-                format!("{new} takes the place of {old} in {tablets} tablets, and is being rebuilt\n")
+                format!("{new} takes the place of {old} in {}, and is being rebuilt\n", counted(tablets))
             }
-            (_, false) => format!("{new} has taken the place of {old} in {tablets} tablets\n"),
+            (_, false) => format!("{new} has taken the place of {old} in {}\n", counted(tablets)),
         })
     }
 }
@@ -107,9 +107,14 @@ impl AcceptLoss {
             return output::print_json(&json!({ "brick": brick.to_string(), "tablets": tablets }));
         }
         output::print(&format!(
-            "{tablets} tablets go on without the data of {brick}; their bricks log what may be lost\n"
+            "{} without the data of {brick}; their bricks log what may be lost\n",
+            if tablets == 1 { "1 tablet goes on".to_owned() } else { format!("{tablets} tablets go on") }
         ))
     }
+}
+
+fn counted(tablets: u32) -> String {
+    if tablets == 1 { "1 tablet".to_owned() } else { format!("{tablets} tablets") }
 }
 
 /// The number of tablets that change.
