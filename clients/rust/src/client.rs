@@ -9,6 +9,7 @@ use ramhold_client_core::{
     WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
+use ramhold_wire::brick_status::BrickEventsTold;
 use ramhold_wire::copies::{StatePart, StatePosition};
 use ramhold_wire::quorum::{BrickReplace, BrickReplaced};
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
@@ -389,6 +390,14 @@ impl Client {
     pub fn server_status(&mut self, address: SocketAddr) -> Result<ProcessStatus, Error> {
         match self.complete(Operation::ServerStatus { address })? {
             Reply::ServerStatus(status) => Ok(*status),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// The events that the brick at this address has noted after a number; 0: from the oldest on.
+    pub fn brick_events(&mut self, address: SocketAddr, after: u64) -> Result<BrickEventsTold, Error> {
+        match self.complete(Operation::BrickEvents { address, after })? {
+            Reply::BrickEvents(told) => Ok(told),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -79,6 +79,9 @@ pub use ramhold_client_core::{
     Page, PageLimits, RejectRules, Reply, ScanCursor, ScannedObject, Shortage, TableChange, TableCount,
     Token, WhichTable,
 };
+pub use ramhold_wire::brick_status::{
+    AsksStatus, BrickEvent, BrickEventsTold, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus,
+};
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::quorum::{

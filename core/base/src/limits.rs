@@ -21,6 +21,11 @@ pub const SEARCH_COUNT_MAX: usize = 1024;
 /// keys and values. Bounds a session's memory; a few values of the largest size fit.
 pub const OPEN_PUTS_MAX: usize = 256;
 pub const OPEN_PUTS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The newest events that a brick keeps for operators, the bytes of each of their texts, and the events of one answer: at
+/// most 0.7 MiB are kept, and an answer is far smaller than a frame (J5).
+pub const BRICK_EVENT_COUNT_MAX: usize = 1024;
+pub const BRICK_EVENT_TEXT_BYTES_MAX: usize = 256;
+pub const BRICK_EVENT_PAGE_MAX: usize = 256;
 /// A table name's bytes (A1).
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 /// Tables of one cluster; bounds the coordinator's memory.

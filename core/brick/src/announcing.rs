@@ -13,9 +13,11 @@
 //! rules 3, 10, 18, 53. Source: DSTORE04 5.1. Catalogue: I4.
 
 use crate::Brick;
+use crate::events::EventKind;
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
 use crate::siblings::Waiting;
+use crate::silence::Change;
 use crate::state::{BrickState, LifeState, SiblingState, TableState, TabletState};
 use crate::tables::number;
 use ramhold_base::hash::index_hash;
@@ -101,6 +103,7 @@ impl Brick {
         self.siblings.announce_at = step.now + ANNOUNCE_INTERVAL;
         self.siblings.announced_at = step.now;
         self.complain(step);
+        self.look_for_silence(step.now);
         let Some(state) = self.state_file.durable() else { return };
         let here = BrickPlace { brick: state.brick, address: self.config.address };
         for sibling in self.siblings() {
@@ -119,6 +122,34 @@ impl Brick {
             request(step.effects, Peer::Addr(address), &step.view.to_server(sibling), rpc, &message);
         }
         self.order_restarts(step, late);
+    }
+
+    /// Notes which siblings have missed their announcements, and which are heard again.
+    fn look_for_silence(&mut self, now: Instant) {
+        let siblings = self.siblings();
+        let changes = self.siblings.silence.look(now, &siblings, &self.siblings.heard);
+        for change in changes {
+            match change {
+                Change::Silent(sibling) => {
+                    let indicator = format!("no announcement of {} for 1.25 s", self.name_of(sibling));
+                    let treatment = "none: its tablets go on without it";
+                    self.note(now, EventKind::SiblingSilent, sibling, (indicator, treatment));
+                }
+                Change::Heard(sibling, after) => {
+                    let name = self.name_of(sibling);
+                    let indicator = format!("{name} is heard again after {:.1} s", after.as_secs_f64());
+                    let treatment = "none: it fetches what it has missed by itself";
+                    self.note(now, EventKind::SiblingHeard, sibling, (indicator, treatment));
+                }
+            }
+        }
+    }
+
+    fn name_of(&self, sibling: ServerId) -> String {
+        match self.address(sibling) {
+            Some(address) => format!("{sibling} at {address}"),
+            None => sibling.to_string(),
+        }
     }
 
     /// Says for whom tablets wait that do not vote.
@@ -140,11 +171,7 @@ impl Brick {
             return;
         }
         self.siblings.complain_at = step.now + COMPLAIN_INTERVAL;
-        let names = unheard.into_iter().map(|sibling| match self.address(sibling) {
-            Some(address) => format!("{sibling} at {address}"),
-            None => sibling.to_string(),
-        });
-        let names: Vec<String> = names.collect();
+        let names: Vec<String> = unheard.into_iter().map(|sibling| self.name_of(sibling)).collect();
         let why = if names.is_empty() {
             "they are being rebuilt from their other bricks".to_owned()
         } else {
@@ -208,6 +235,11 @@ impl Brick {
             self.state_file.want(next, step.effects);
             self.tables.hear_of(number(brick), Life(life));
         }
+        if known_life > 0 && life > known_life {
+            let indicator = format!("{} began life {life}", self.name_of(brick));
+            let treatment = format!("its answers of life {known_life} count no more");
+            self.note(step.now, EventKind::SiblingRestarted, brick, (indicator, treatment));
+        }
         Ok(())
     }
 
@@ -220,7 +252,7 @@ impl Brick {
         body: &[u8],
     ) {
         if header.status() == Status::Fenced {
-            return self.end_as_old(sibling, step.effects);
+            return self.end_as_old(step.now, sibling, step.effects);
         }
         if let (Status::Ok, Ok(told)) = (header.status(), decode::<Announced>(body)) {
             self.clock.hear(step.now, sibling, told.clock);
@@ -231,13 +263,15 @@ impl Brick {
 
     /// A sibling knows a later life of this brick, or another one with this number. Nothing votes here any more, also after
     /// further starts: what that other life has acknowledged is not here. Then this process ends.
-    pub(crate) fn end_as_old(&mut self, sibling: ServerId, effects: &mut Effects) {
+    pub(crate) fn end_as_old(&mut self, now: Instant, sibling: ServerId, effects: &mut Effects) {
         let text = format!(
             "{sibling} knows a later life of this brick, or another process with its id: its directory was copied, or \
              restored from a copy; keep the original, and start a new brick on an empty directory"
         );
         let Some(state) = self.state_file.newest().filter(|_| self.outlived.is_none()) else { return };
-        let mut next = state.clone();
+        let (me, mut next) = (state.brick, state.clone());
+        let indicator = format!("{sibling} knows a later life of this brick, or another process with its id");
+        self.note(now, EventKind::Outlived, me, (indicator, "nothing votes here any more; the process ends"));
         next.tablets.iter_mut().for_each(|tablet| tablet.votes = planted(Defect::QuorumOutlivedVotes));
         self.outlived = Some(text);
         self.state_file.want(next, effects);

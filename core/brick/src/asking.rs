@@ -74,6 +74,7 @@ impl Brick {
                 return Err(Refusal::TooMany);
             }
             let stream = tablet.stream;
+            let stored_before = store.stored_count();
             let mut shelf = LogShelf { store, table, stream, hash, refusal: None };
             if let Err(unreadable) = shelf.check(key) {
                 return Err(self.unreadable(step, unreadable));
@@ -91,6 +92,8 @@ impl Brick {
             if tablet.register.waiting_count() > waiting {
                 self.queues.waits(asker.load);
             }
+            let is_repair = matches!(&ask, Ask::Write(write) if write.is_repair) && asker != Asker::NOBODY;
+            self.counts.repairs += u64::from(is_repair && store.stored_count() > stored_before);
             self.answers.extend(answers.into_iter().map(|(asker, answer)| Answered { asker, answer }));
             match refusal {
                 None => return Ok(()),

@@ -12,7 +12,9 @@
 //! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I6.
 
 use crate::clock::BrickClock;
+use crate::counts::Counts;
 use crate::dropping::Dropping;
+use crate::events::{EventKind, Events};
 use crate::phase::{Context, Phase};
 use crate::question::Answered;
 use crate::queues::Queues;
@@ -60,6 +62,8 @@ pub struct Brick {
     pub(crate) queues: Queues,
     pub(crate) answers: Vec<Answered>,
     pub(crate) siblings: Siblings,
+    pub(crate) counts: Counts,
+    pub(crate) events: Events,
     /// Tables that were dropped, and whose keys still leave the index.
     pub(crate) droppings: Vec<Dropping>,
     /// The number of the durable state whose tablets are served.
@@ -90,6 +94,8 @@ impl Brick {
             calls: Calls::new(CallRole::Brick, rng.u64()),
             answers: Vec::new(),
             siblings: Siblings::default(),
+            counts: Counts::default(),
+            events: Events::default(),
             droppings: Vec::new(),
             entered: 0,
             outlived: None,
@@ -207,12 +213,17 @@ impl Brick {
                         "the data directory is not where it was: it may be a copy, so everything is rebuilt",
                     );
                     let all = state.streams.iter().map(|stream| stream.stream).collect();
-                    forget(&mut state, &all, effects);
+                    let count = forget(&mut state, &all, effects);
                     state.was_moved = true;
+                    let indicator = "the data directory is not where it was: it may be a copy";
+                    self.note_lost(EventKind::DirectoryMoved, &state, indicator, count);
                 }
                 if has_lost_buffers && !planted(Defect::QuorumLossMarkedLate) {
                     let lost = streams_of(&state, Durability::Buffered);
-                    forget(&mut state, &lost, effects);
+                    let count = forget(&mut state, &lost, effects);
+                    let indicator =
+                        "buffers of the last life are gone: the host lost its power, or they were removed";
+                    self.note_lost(EventKind::LogNotWhole, &state, indicator, count);
                 }
                 self.begin_life(state, effects);
             }
@@ -301,7 +312,11 @@ impl Brick {
         }
         if self.phase == Phase::Adopting && self.start.is_over() {
             let mut state = self.state_file.durable().expect("a life has begun").clone();
-            forget(&mut state, &self.start.not_whole(), step.effects);
+            let count = forget(&mut state, &self.start.not_whole(), step.effects);
+            if count > 0 {
+                let indicator = "heads or segments of the log are cut, corrupt or gone";
+                self.note_lost(EventKind::LogNotWhole, &state, indicator, count);
+            }
             self.phase = Phase::Marking;
             if Some(&state) == self.state_file.durable() {
                 self.serve(step);
@@ -341,6 +356,7 @@ impl Brick {
         let lives = self.state_file.durable().map(|state| state.lives.clone()).unwrap_or_default();
         // Siblings that were heard in the life before may still be there.
         self.siblings.heard.extend(lives.iter().map(|known| (known.brick, step.now)));
+        self.note_life(step.now);
         self.phase = Phase::Serving;
         self.advance(step);
     }
@@ -381,7 +397,7 @@ impl Brick {
                 self.on_restart_answered(step, sibling, Some((header.status(), body)))
             }
             Context::Page { from, .. } if header.status() == Status::Fenced => {
-                self.end_as_old(from, step.effects);
+                self.end_as_old(step.now, from, step.effects);
             }
             Context::Page { from, number } => {
                 let page = decode(body).ok().filter(|_| header.status() == Status::Ok);
@@ -531,18 +547,21 @@ fn streams_of(state: &BrickState, durability: Durability) -> BTreeSet<StreamId> 
     own.map(|stream| stream.stream).collect()
 }
 
-/// Notes that the tablets in these streams may lack something: they do not vote.
-fn forget(state: &mut BrickState, streams: &BTreeSet<StreamId>, effects: &mut Effects) {
+/// Notes that the tablets in these streams may lack something: they do not vote. Returns how many did so far.
+fn forget(state: &mut BrickState, streams: &BTreeSet<StreamId>, effects: &mut Effects) -> usize {
     let lost = state.streams.iter().filter(|stream| streams.contains(&stream.stream));
     let durabilities: Vec<Durability> = lost.map(|stream| stream.durability).collect();
     let tables = state.tables.iter().filter(|table| durabilities.contains(&table.durability));
     let tables: BTreeSet<TableId> = tables.map(|table| table.table).collect();
+    let mut count = 0;
     for tablet in state.tablets.iter_mut().filter(|it| it.votes && tables.contains(&it.table)) {
         tablet.votes = false;
+        count += 1;
         let TabletState { table, first, last, .. } = tablet;
         let text = format!(
             "{table} {first:?} to {last:?} may lack acknowledged writes here: no vote until it is rebuilt"
         );
         effects.report(Level::Warn, text);
     }
+    count
 }

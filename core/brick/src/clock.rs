@@ -8,7 +8,7 @@
 //! Protocol: docs/protocols/quorum.md, rule 3. Catalogue: I2.
 
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, ServerId};
+use ramhold_base::{ClusterTime, Instant, ServerId};
 use ramhold_quorum::Moment;
 use std::collections::BTreeMap;
 
@@ -51,6 +51,16 @@ impl BrickClock {
     /// The own clock, in microseconds: this is what siblings are told.
     pub fn own(&self, now: Instant) -> u64 {
         at(self.own, now)
+    }
+
+    /// The same in milliseconds, for operators.
+    pub fn own_millis(&self, now: Instant) -> ClusterTime {
+        ClusterTime(self.own(now) / 1000)
+    }
+
+    /// The own clock at the start.
+    pub fn started_millis(&self) -> ClusterTime {
+        ClusterTime(self.own.0 / 1000)
     }
 
     /// The brick's time, in microseconds.

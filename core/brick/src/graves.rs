@@ -48,6 +48,10 @@ pub(crate) struct Graves {
 }
 
 impl Graves {
+    pub fn count(&self) -> usize {
+        self.known.len()
+    }
+
     /// A sibling has something older than the tombstone of this key, or was silent.
     pub fn fill(&mut self, table: TableId, hash: KeyHash) {
         self.known.remove(&(table, hash));

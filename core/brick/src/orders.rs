@@ -4,6 +4,7 @@
 //! Catalogue: I6.
 
 use crate::Brick;
+use crate::events::EventKind;
 use crate::phase::Context;
 use crate::restarting::{Answer, Silence, orderer};
 use ramhold_base::event::{Event, Indicator, Monitor, Treatment};
@@ -104,5 +105,7 @@ impl Brick {
             treatment: Treatment::Ordered { after: answer.text() },
         };
         step.effects.report(Level::Warn, event.to_string());
+        let text = (event.indicator.to_string(), event.treatment.to_string());
+        self.note(step.now, EventKind::RestartOrdered, sibling, text);
     }
 }

@@ -202,6 +202,17 @@ impl Rebuilding {
         self.number
     }
 
+    /// The part of the tablet's keys that is decided and stored, of 1,000. Keys are uniform over positions.
+    pub fn permille(&self) -> u32 {
+        match self.phase {
+            Phase::Joining => 0,
+            Phase::Asking { from } | Phase::Fetching { from, .. } => {
+                u32::try_from((u128::from(from) * 1000) >> 64).expect("less than 1,000")
+            }
+            Phase::Closing { .. } => 1000,
+        }
+    }
+
     /// A sibling's page. `None`: it has none now.
     pub fn on_page(&mut self, now: Instant, from: ServerId, number: u64, page: Option<TabletPageTold>) {
         if self.asked.get(&from).is_none_or(|asked| asked.number != number) {

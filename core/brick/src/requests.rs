@@ -6,11 +6,12 @@ use crate::Brick;
 use crate::phase::Phase;
 use crate::question::{Answered, Asker, Load, Refusal};
 use crate::queues::Queued;
-use crate::words::{answer_asked, answer_refused, ask_of};
+use crate::words::{answer_asked, answer_refused, answer_told, ask_of};
 use ramhold_base::{ConnId, Peer, Status};
 use ramhold_quorum::Class;
 use ramhold_wire::ask::{AskRequest, AskWhat};
-use ramhold_wire::{ForBrick, Header, Step, decode, reply, reply_with};
+use ramhold_wire::brick_status::BrickEvents;
+use ramhold_wire::{ForBrick, Header, Opcode, Step, decode, reply, reply_with};
 
 impl Brick {
     pub fn on_request(
@@ -31,6 +32,11 @@ impl Brick {
                 reply_with(step.effects, Peer::Conn(conn), header, Status::Ok, &self.probed());
                 None
             }
+            ForBrick::BrickEvents => decode::<BrickEvents>(body)
+                .map(|asked| {
+                    answer_told(step, Opcode::BrickEvents, asker, &self.events_after(asked.after));
+                })
+                .err(),
             ForBrick::TabletPage => decode(body).map(|ask| self.on_tablet_page(step, ask, asker)).err(),
         };
         if let Some(status) = refused {
@@ -41,6 +47,7 @@ impl Brick {
     fn on_ask(&mut self, step: &mut Step<'_>, body: &[u8], asker: Asker) -> Result<(), Status> {
         let request = AskRequest::decode(body)?;
         let asker = Asker { load: load_of(&request), ..asker };
+        self.counts.asked(asker.load.class);
         if !self.queues.admits(asker.load) {
             self.refuse(step, asker, Refusal::TooMany);
         } else if self.phase != Phase::Serving || self.queues.takes_turn() {
@@ -63,7 +70,8 @@ impl Brick {
         if matches!(refusal, Refusal::TooMany | Refusal::OutOfMemory) {
             self.queues.dropped(asker.load.class);
         }
-        answer_refused(step, ramhold_wire::Opcode::Ask, asker, refusal);
+        self.counts.refused(asker.load.class);
+        answer_refused(step, Opcode::Ask, asker, refusal);
     }
 
     /// Serves questions that wait for their turn.
@@ -79,6 +87,7 @@ impl Brick {
         let is_wanted = |answered: &Answered| answered.asker != Asker::NOBODY;
         for answered in std::mem::take(&mut self.answers).into_iter().filter(is_wanted) {
             self.queues.answered(step.now, answered.asker);
+            self.counts.said(answered.asker.load.class, &answered.answer.said);
             answer_asked(step, &answered);
         }
     }

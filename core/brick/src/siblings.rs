@@ -5,6 +5,7 @@
 use crate::question::Asker;
 use crate::rebuild::Rebuilding;
 use crate::restarting::Restarting;
+use crate::silence::Silence;
 use crate::sweep::Sweeping;
 use crate::tables::meets;
 use ramhold_base::time::earliest;
@@ -33,6 +34,7 @@ pub(crate) struct Siblings {
     pub held: Vec<(FlushWish, TabletPageTold, Asker)>,
     /// When each sibling's newest life was last announced.
     pub heard: BTreeMap<ServerId, Instant>,
+    pub silence: Silence,
     /// When each sibling last answered an announcement.
     pub answered: BTreeMap<ServerId, Instant>,
     /// The fingerprint that each sibling told last of the tablets that it shares with this brick.

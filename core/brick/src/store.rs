@@ -168,6 +168,11 @@ impl Store {
         self.waiting.values().map(VecDeque::len).sum()
     }
 
+    /// The number of values and tombstones that were stored since the start.
+    pub fn stored_count(&self) -> u64 {
+        self.ticket_last
+    }
+
     /// Forgets superseded stamps that are older than the horizon.
     pub fn forget_old(&mut self, micros: u64) {
         self.forget(micros.saturating_sub(HORIZON.as_micros() as u64));

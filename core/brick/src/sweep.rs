@@ -20,6 +20,7 @@
 //! Not here: the steps of the brick (`sweeping`), a tablet that has forgotten something (`rebuild`). Protocol: docs/protocols/quorum.md, rules 33, 34.
 //! Catalogue: I6.
 
+use crate::behind::Behind;
 use crate::graves::Found;
 use crate::pages::walk;
 use crate::question::Key;
@@ -41,6 +42,9 @@ const PAUSE_FACTOR: u32 = 19;
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The least time between the beginnings of two sweeps over all tablets.
 const ROUND: Duration = Duration::from_secs(60);
+/// The same after a sweep that left out tablets because they did not vote here: a brick that has just started begins so,
+/// and has missed something.
+const SKIPPED_ROUND: Duration = Duration::from_secs(5);
 /// Questions of the sweep have numbers from here on, those of rebuildings lower ones.
 const NUMBERS_FROM: u64 = 1 << 62;
 
@@ -51,12 +55,20 @@ pub(crate) struct Asked {
     pub until: Instant,
 }
 
+/// Something newer than this brick has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Newer {
+    pub holder: ServerId,
+    /// The key's position in the order of walks.
+    pub position: u64,
+}
+
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Stamps of the stretch are asked for.
     Comparing,
     /// The values that siblings have newer are fetched. `graves` wait until this brick's device has everything, too.
-    Fetching { behind: BTreeMap<Key, ServerId>, next: Option<u64>, graves: Vec<Found>, end: FlushWish },
+    Fetching { behind: BTreeMap<Key, Newer>, next: Option<u64>, graves: Vec<Found>, end: FlushWish },
 }
 
 /// One stretch of one tablet.
@@ -84,9 +96,15 @@ pub(crate) struct Sweeping {
     pub number: u64,
     /// Values and tombstones that sweeps have stored here, since the start.
     pub stored_count: u64,
-    /// When the last sweep ended that reached all siblings of all tablets.
+    /// When the last sweep ended that reached all siblings of all tablets, and how many have.
     pub whole_at: Option<Instant>,
+    pub whole_count: u64,
+    pub behind: Behind,
+    /// Keys that were behind and are not any more, in this round.
+    pub caught_up: u64,
     pub is_whole: bool,
+    /// Tablets were left out in this round, because they do not vote here.
+    pub has_skipped: bool,
 }
 
 impl Sweeping {
@@ -104,6 +122,7 @@ impl Sweeping {
     /// A tablet is not this brick's any more.
     pub fn forget(&mut self, range: HashRange) {
         self.stretch.take_if(|stretch| meets(stretch.range, range));
+        self.behind.forget(range);
     }
 
     pub fn has_asked(&self, from: ServerId, number: u64) -> bool {
@@ -146,17 +165,19 @@ impl Sweeping {
     pub fn end_round(&mut self, now: Instant) {
         if self.is_whole {
             self.whole_at = Some(now);
+            self.whole_count += 1;
         }
         self.after = None;
         self.is_whole = true;
-        self.next_at = self.next_at.max(self.round_began + ROUND);
+        let round = if std::mem::take(&mut self.has_skipped) { SKIPPED_ROUND } else { ROUND };
+        self.next_at = self.next_at.max(self.round_began + round);
     }
 }
 
 /// The outcome of comparing a stretch.
 pub(crate) struct Compared {
     /// Keys that siblings have newer, and who has the newest.
-    pub behind: BTreeMap<Key, ServerId>,
+    pub behind: BTreeMap<Key, Newer>,
     /// Where the next stretch begins.
     pub next: Option<u64>,
     /// Tombstones than which nobody has anything older.
@@ -183,7 +204,7 @@ impl Stretch {
             at = after;
         }
         let own_stamp = |key: &Key| own.get(key).map_or(Stamp::NONE, |(_, stamp)| *stamp);
-        let mut newest = BTreeMap::<&Key, (Stamp, ServerId)>::new();
+        let mut newest = BTreeMap::<&Key, (Stamp, Newer)>::new();
         let mut older = BTreeSet::<&Key>::new();
         let mut alike = BTreeMap::<&Key, usize>::new();
         for (sibling, page) in &self.pages {
@@ -191,8 +212,11 @@ impl Stretch {
                 let stamp = own_stamp(&record.key);
                 // A tombstone of a key that is not here would have nothing to do here, and may just have gone.
                 if !(record.is_tombstone && stamp.is_none()) {
-                    let known = newest.entry(&record.key).or_insert((record.stamp, *sibling));
-                    *known = (*known).max((record.stamp, *sibling));
+                    let told = (record.stamp, Newer { holder: *sibling, position: record.position });
+                    let known = newest.entry(&record.key).or_insert(told);
+                    if (told.0, told.1.holder) > (known.0, known.1.holder) {
+                        *known = told;
+                    }
                 }
                 if record.stamp < stamp {
                     older.insert(&record.key);
@@ -201,9 +225,9 @@ impl Stretch {
             }
         }
         let is_newer =
-            |(key, (stamp, _)): &(&&Key, &(Stamp, ServerId))| *stamp > own_stamp(key) && stamp.time <= limit;
-        let behind: BTreeMap<Key, ServerId> =
-            newest.iter().filter(is_newer).map(|(key, (_, holder))| ((*key).clone(), *holder)).collect();
+            |(key, (stamp, _)): &(&&Key, &(Stamp, Newer))| *stamp > own_stamp(key) && stamp.time <= limit;
+        let behind: BTreeMap<Key, Newer> =
+            newest.iter().filter(is_newer).map(|(key, (_, newer))| ((*key).clone(), *newer)).collect();
         let have_all_told = self.pages.len() == self.siblings.len();
         let (mut graves, mut ended) = (Vec::new(), Vec::new());
         for (key, (hash, stamp)) in own.iter().filter(|(key, _)| !behind.contains_key(*key)) {

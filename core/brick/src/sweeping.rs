@@ -3,11 +3,12 @@
 //! Not here: the comparison of a stretch, and the pace (`sweep`). Protocol: docs/protocols/quorum.md, rule 33. Catalogue: I6.
 
 use crate::Brick;
+use crate::events::{EventKind, counted};
 use crate::pages::first_keys;
 use crate::phase::Phase;
 use crate::question::Asker;
 use crate::store::Store;
-use crate::sweep::{Compared, Stage, Stretch};
+use crate::sweep::{Compared, Newer, Stage, Stretch};
 use ramhold_base::{Instant, ServerId};
 use ramhold_log::HashRange;
 use ramhold_quorum::{Ask, Write};
@@ -62,11 +63,14 @@ impl Brick {
         }
         let Some(tablet) = tablets.into_iter().find(|tablet| is_next(tablet.range)) else {
             sweeping.end_round(now);
+            let (caught_up, still) = (std::mem::take(&mut sweeping.caught_up), sweeping.behind.count());
             sweeping.next_at = sweeping.next_at.max(now + Duration::from_secs(1));
+            self.note_round(now, caught_up, still);
             return false;
         };
         if !tablet.register.votes() || !self.clock.is_known(&tablet.siblings) {
             (sweeping.after, sweeping.is_whole) = (Some(tablet.range), false);
+            sweeping.has_skipped = true;
             sweeping.next_at = now + Duration::from_secs(1);
             return false;
         }
@@ -84,6 +88,17 @@ impl Brick {
             stage: Stage::Comparing,
         });
         true
+    }
+
+    /// Notes that a round found keys of which siblings had something newer.
+    fn note_round(&mut self, now: Instant, caught_up: u64, still: usize) {
+        let Some(me) = self.state().map(|state| state.brick).filter(|_| caught_up > 0) else { return };
+        let treatment = match still {
+            0 => "all were fetched and stored".to_owned(),
+            _ => format!("they were fetched and stored; {still} more are still behind"),
+        };
+        let indicator = format!("siblings had something newer of {}", counted(caught_up, "key"));
+        self.note(now, EventKind::SweepBehind, me, (indicator, treatment));
     }
 
     /// Compares the stretch when all siblings have told, or are silent. False: some have yet to answer.
@@ -122,6 +137,9 @@ impl Brick {
             sweeping.stretch = None;
             return true;
         };
+        let part = (stretch.from, next);
+        let positions = behind.values().map(|newer| newer.position);
+        sweeping.behind.compared(step.now, stretch.range, part, positions);
         stretch.pages.clear();
         stretch.stage = Stage::Fetching { behind, next, graves, end: store.everything(stream) };
         let range = stretch.range;
@@ -139,17 +157,24 @@ impl Brick {
         for (sibling, page) in told {
             if page.records.is_empty() {
                 // It does not have them any more.
-                behind.retain(|_, holder| *holder != sibling);
+                behind.retain(|_, newer| newer.holder != sibling);
             }
-            page.records.iter().for_each(|record| _ = behind.remove(&record.key));
-            records.extend(page.records);
+            for mut record in page.records {
+                if let Some(Newer { position, .. }) = behind.remove(&record.key) {
+                    record.position = position;
+                }
+                records.push(record);
+            }
         }
-        behind.retain(|_, holder| !stretch.silent.contains(holder));
+        behind.retain(|_, newer| !stretch.silent.contains(&newer.holder));
         let mut wanted = BTreeMap::<ServerId, Vec<PageKey>>::new();
-        for (key, holder) in behind.iter().filter(|(_, holder)| !stretch.asked.contains_key(holder)) {
-            wanted.entry(*holder).or_default().push(PageKey(key.clone()));
+        for (key, newer) in behind.iter().filter(|(_, newer)| !stretch.asked.contains_key(&newer.holder)) {
+            wanted.entry(newer.holder).or_default().push(PageKey(key.clone()));
         }
-        self.store_told(step, range, records);
+        let positions: Vec<u64> = self.store_told(step, range, records);
+        let sweeping = &mut self.siblings.sweeping;
+        sweeping.caught_up += positions.len() as u64;
+        positions.into_iter().for_each(|position| sweeping.behind.stored(range, position));
         let life = self.state_file.durable().map_or((0, 0), |state| (state.life, state.mark));
         let mut calls = Vec::new();
         for (holder, keys) in wanted {
@@ -160,23 +185,27 @@ impl Brick {
         self.finish_stretch(step)
     }
 
-    /// Stores values that a sibling has newer, as a session's repair would be stored.
-    fn store_told(&mut self, step: &mut Step<'_>, range: HashRange, records: Vec<PageRecord>) {
+    /// Stores values that a sibling has newer, as a session's repair would be stored. Returns the positions of those that
+    /// are stored.
+    fn store_told(&mut self, step: &mut Step<'_>, range: HashRange, records: Vec<PageRecord>) -> Vec<u64> {
+        let mut stored = Vec::new();
         for record in records {
             let Some(hash) = self.tables.held_hash(range.table, &record.key) else { continue };
             if !range.contains(range.table, hash) {
                 continue;
             }
             let begun = self.clock.now(step.now).later;
-            let PageRecord { key, stamp, value, expires, .. } = record;
+            let PageRecord { position, key, stamp, value, expires, .. } = record;
             let value = value.map(|bytes| crate::Value { bytes, expires });
             let ask = Ask::Write(Write { stamp, value, begun, is_repair: true });
             // A refusal leaves the key behind until the next sweep.
             if self.ask_register(step, (range.table, hash), &key, ask, Asker::NOBODY).is_ok() {
                 self.siblings.sweeping.stored_count += 1;
+                stored.push(position);
             }
         }
         self.advance_appended(step);
+        stored
     }
 
     /// Ends the stretch when nothing is missing any more and the device has the graves.

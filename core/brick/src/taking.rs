@@ -10,11 +10,13 @@
 use crate::Brick;
 use crate::changes::{add_tables, give_up, take, take_shared};
 use crate::dropping::Dropping;
+use crate::events::{EventKind, counted};
 use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::{Entered, Tablet, check, meets, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{Effects, Instant, Level, ServerId, StreamId};
+use ramhold_log::HashRange;
 use ramhold_quorum::Life;
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{BrickAssignment, BrickTable, Shared};
@@ -124,7 +126,9 @@ impl Brick {
         if self.entered == count {
             return;
         }
-        let Brick { state_file, store: Some(store), tables, siblings, droppings, queues, clock, .. } = self
+        let Brick {
+            state_file, store: Some(store), tables, siblings, droppings, queues, events, clock, ..
+        } = self
         else {
             return;
         };
@@ -132,7 +136,13 @@ impl Brick {
         for range in tables.align(state) {
             siblings.forget(range);
         }
-        for (range, stream) in tables.leave(state) {
+        let left = tables.leave(state);
+        if !left.is_empty() {
+            let indicator = format!("{} here are assigned to it no more", counted(left.len(), "tablet"));
+            let text = (indicator, "they are not served any more, and their keys leave the memory");
+            events.note(clock.own_millis(step.now), EventKind::TabletsDropped, state.brick, text);
+        }
+        for (range, stream) in left {
             siblings.forget(range);
             droppings.push(Dropping::new(range, stream));
         }
@@ -161,6 +171,18 @@ impl Brick {
         if !new.is_empty() || !changed.is_empty() {
             siblings.announce_at = step.now;
         }
+        let mut note = |kind, ranges: &[HashRange], what: &str| {
+            let treatment = match ranges.iter().filter(|range| !tables.votes(**range)).count() {
+                0 => "served at once".to_owned(),
+                waiting => format!("{waiting} of them to be rebuilt first"),
+            };
+            let text = (format!("{what} {}", counted(ranges.len(), "tablet")), treatment);
+            if !ranges.is_empty() {
+                events.note(clock.own_millis(step.now), kind, state.brick, text);
+            }
+        };
+        note(EventKind::TabletsTaken, &new, "it was given");
+        note(EventKind::TabletsChanged, &changed, "there are other bricks, or a new epoch, of");
         new.into_iter().for_each(|range| store.track(range.table));
         changed.into_iter().for_each(|range| siblings.forget(range));
         // A life may have been heard while a tablet was on its way to the device.

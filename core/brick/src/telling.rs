@@ -9,6 +9,7 @@
 use crate::Brick;
 use crate::announcing::fingerprint;
 use crate::changes::hears;
+use crate::events::{EventKind, counted, tablet_name};
 use crate::pages::tell;
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
@@ -174,6 +175,12 @@ impl Brick {
             let (Some(tablet), Some(thresholds), Some(stream)) = (next, thresholds, stream) else { return };
             self.siblings.rebuilding =
                 Some(Rebuilding::new(tablet, stream, thresholds, self.siblings.number));
+            let name = tablet_name(tablet.range());
+            let indicator = format!("{name} may lack acknowledged writes here");
+            let siblings = counted(tablet.siblings.len(), "sibling");
+            let treatment = format!("asks its {siblings} for their newest stamps");
+            let time = self.clock.own_millis(step.now);
+            self.events.note(time, EventKind::RebuildBegun, state.brick, (indicator, treatment));
         }
         let (life, mark) = (state.life, state.mark);
         let Brick { siblings, store: Some(store), tables, clock, .. } = self else { return };
@@ -231,6 +238,15 @@ impl Brick {
             (Level::Error, format!("{table} {first:?} to {last:?} is rebuilt from what is left; {lost}"))
         };
         step.effects.report(level, text);
+        let indicator = format!("the newest of each key of {} is here", tablet_name(range));
+        let (kind, treatment) = match is_complete {
+            true => (EventKind::Rebuilt, "it votes"),
+            false => (
+                EventKind::RebuiltWithLoss,
+                "it votes with what is left: its last writes before the power loss may be lost",
+            ),
+        };
+        self.note(step.now, kind, next.brick, (indicator, treatment));
         if next.tablets.iter().all(|tablet| tablet.votes)
             && let Some(store) = &mut self.store
         {

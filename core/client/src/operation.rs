@@ -5,6 +5,7 @@ use crate::token::Token;
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Opcode;
+use ramhold_wire::brick_status::BrickEvents;
 use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
 use ramhold_wire::copies::{StatePosition, StateRead};
@@ -148,6 +149,11 @@ pub enum Operation {
     ServerStatus {
         address: SocketAddr,
     },
+    /// The events that the brick at this address has noted after a number.
+    BrickEvents {
+        address: SocketAddr,
+        after: u64,
+    },
     /// The operator has seen the loss report with this id.
     AcknowledgeLoss {
         id: u64,
@@ -286,9 +292,9 @@ impl Operation {
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
             | Operation::Ping { address: None } => Place::Coordinator,
-            Operation::ServerStatus { address } | Operation::Ping { address: Some(address) } => {
-                Place::Address(*address)
-            }
+            Operation::ServerStatus { address }
+            | Operation::BrickEvents { address, .. }
+            | Operation::Ping { address: Some(address) } => Place::Address(*address),
         }
     }
 
@@ -316,6 +322,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
+            | Operation::BrickEvents { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
@@ -344,6 +351,7 @@ impl Operation {
             Operation::ClusterStatus => ClusterStatusRequest::OPCODE,
             Operation::Recoveries => RecoveriesRequest::OPCODE,
             Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
+            Operation::BrickEvents { .. } => Opcode::BrickEvents,
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
             Operation::ForgetServer { .. } => ServerForget::OPCODE,
             Operation::ReplaceBrick(_) => BrickReplace::OPCODE,
@@ -397,6 +405,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
+            | Operation::BrickEvents { .. }
             | Operation::ForgetServer { .. }
             | Operation::ReplaceBrick(_)
             | Operation::AcknowledgeLoss { .. }
@@ -474,6 +483,7 @@ impl Operation {
             Operation::ClusterStatus => encode_into(out, &ClusterStatusRequest {}),
             Operation::Recoveries => encode_into(out, &RecoveriesRequest {}),
             Operation::ServerStatus { .. } => encode_into(out, &ProcessStatusRequest {}),
+            Operation::BrickEvents { after, .. } => encode_into(out, &BrickEvents { after: *after }),
             Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
             Operation::ForgetServer { server } => encode_into(out, &ServerForget { server: *server }),
             Operation::ReplaceBrick(message) => encode_into(out, message),

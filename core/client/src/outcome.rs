@@ -4,6 +4,7 @@ use crate::operation::Operation;
 use crate::scan::Page;
 use crate::token::Token;
 use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
+use ramhold_wire::brick_status::BrickEventsTold;
 use ramhold_wire::control::{Empty, decode};
 use ramhold_wire::copies::StatePart;
 use ramhold_wire::count::CountReply;
@@ -118,6 +119,7 @@ pub enum Reply {
     ClusterStatus(Box<ClusterStatus>),
     Recoveries(Vec<RecoveryReport>),
     ServerStatus(Box<ProcessStatus>),
+    BrickEvents(BrickEventsTold),
     LossAcknowledged,
     ServerForgotten,
     BrickReplaced(BrickReplaced),
@@ -180,6 +182,7 @@ impl Reply {
             Operation::ClusterStatus => Reply::ClusterStatus(Box::new(decode(body)?)),
             Operation::Recoveries => Reply::Recoveries(decode::<Recoveries>(body)?.recoveries),
             Operation::ServerStatus { .. } => Reply::ServerStatus(Box::new(decode(body)?)),
+            Operation::BrickEvents { .. } => Reply::BrickEvents(decode(body)?),
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
             Operation::ForgetServer { .. } => empty(body, Reply::ServerForgotten)?,
             Operation::ReplaceBrick(_) => Reply::BrickReplaced(decode(body)?),

@@ -15,6 +15,9 @@
 mod greeting;
 mod hello;
 mod requests;
+mod seen;
+
+pub use seen::BrickSeen;
 
 use hello::Hello;
 use ramhold_backup::{Backup, BackupConfig};

@@ -20,7 +20,7 @@ mod seen;
 mod server;
 mod telling;
 
-pub use brick::{BrickNode, BrickNodeConfig, EXIT_BRICK_FAILED};
+pub use brick::{BrickNode, BrickNodeConfig, BrickSeen, EXIT_BRICK_FAILED};
 pub use config::ServerConfig;
 pub use ramhold_brick::{
     Brick, BrickConfig, BrickState, BrickStatistics, ClassStatistics, NotTaken, TableState, TabletState,

@@ -8,6 +8,7 @@
 
 pub mod ask;
 pub mod brick_page;
+pub mod brick_status;
 pub mod bricks;
 pub mod calls;
 pub mod class;

@@ -154,6 +154,8 @@ opcodes! {
         TabletPage = 102, "brick", Member;
         /// A part of a scan (A6).
         BrickPage = 103, "client", Member;
+        /// Show an operator what you have noticed and done.
+        BrickEvents = 108, "anybody", Open;
         /// Is your loop alive, and which life is this?
         BrickProbe = 110, "supervisor, client", Open;
     }

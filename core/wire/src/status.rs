@@ -1,6 +1,7 @@
 //! The messages that show an operator the state of a process and of the cluster.
 
 use crate::Opcode;
+use crate::brick_status::BrickStatus;
 use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, Label, ServerEntry};
 use crate::outage::StandingOutage;
@@ -94,6 +95,9 @@ pub struct ProcessStatus {
     /// The bytes that the master has exchanged with other servers since its start. None: the server is no master.
     #[n(25)]
     pub traffic: Option<TrafficStatus>,
+    /// None: the process is no brick.
+    #[n(26)]
+    pub brick: Option<BrickStatus>,
 }
 
 /// Bytes of log data that a master has exchanged with other servers, without headers.

@@ -14,7 +14,8 @@ use ramhold_wire::quorum::BrickZone;
 use ramhold_wire::status::{Pong, ProcessStatus};
 use ramhold_wire::table::{TableDescribe, TableDescription, TableHint, TableOptions};
 use ramhold_wire::{
-    Addressee, CallRole, ForBrick, ForCoordinator, ForProcess, Header, Kind, Step, frame, reply, reply_with,
+    Addressee, CallRole, ForBrick, ForCoordinator, ForProcess, Gate, Header, Kind, Step, frame, reply,
+    reply_with,
 };
 
 impl BrickNode {
@@ -70,10 +71,12 @@ impl BrickNode {
                 Ok(())
             }
             Addressee::ForBrick(request) => {
-                if !self.has_enlisted {
-                    return Err(Status::NotReady);
+                if opcode.gate() != Gate::Open {
+                    if !self.has_enlisted {
+                        return Err(Status::NotReady);
+                    }
+                    self.view.check_target(header)?;
                 }
-                self.view.check_target(header)?;
                 let step = &mut Step { now, view: &self.view, effects };
                 self.brick.on_request(step, request, header, body, from);
                 Ok(())
@@ -156,13 +159,7 @@ impl BrickNode {
             bad_frames: self.bad_frames,
             ..ProcessStatus::default()
         };
-        if let Some(log) = self.brick.log() {
-            let usage = log.usage();
-            status.log_used_bytes = usage.log_bytes - usage.free_bytes;
-            status.log_live_bytes = log.stats().map(|stat| stat.bytes).sum();
-            status.index_bytes = usage.index_bytes;
-        }
-        status.tablets = self.brick.state().map_or(0, |state| state.tablets.len() as u64);
+        self.brick.status_into(now, &config.labels, &mut status);
         status.buffer_bytes = status
             .memory_bytes
             .saturating_sub(config.brick.log_bytes)

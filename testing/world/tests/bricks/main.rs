@@ -19,5 +19,6 @@ mod restarts;
 mod rig;
 mod runs;
 mod scans;
+mod seen;
 mod sessions;
 mod supervised;

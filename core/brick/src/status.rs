@@ -1,0 +1,126 @@
+//! The state of a brick as an operator sees it, and the events that the brick notes for operators.
+//!
+//! Not here: the status of the whole process (core/node). Catalogue: I6, J5.
+
+use crate::Brick;
+use crate::events::{EventKind, counted};
+use crate::phase::Phase;
+use crate::state::BrickState;
+use ramhold_base::{Instant, ServerId};
+use ramhold_quorum::Class;
+use ramhold_wire::brick_status::{BrickEventsTold, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus};
+use ramhold_wire::membership::Label;
+use ramhold_wire::status::ProcessStatus;
+
+fn millis(now: Instant, since: Instant) -> u64 {
+    u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Brick {
+    /// Fills in this role's part.
+    pub fn status_into(&self, now: Instant, labels: &[Label], status: &mut ProcessStatus) {
+        status.tablets = self.state().map_or(0, |state| state.tablets.len() as u64);
+        status.reads = self.counts.of(Class::Get).answered + self.counts.of(Class::Stamp).answered;
+        status.writes = self.counts.of(Class::Put).answered;
+        if let Some(store) = &self.store {
+            let usage = store.shard.log.usage();
+            status.log_used_bytes = usage.log_bytes - usage.free_bytes;
+            status.log_live_bytes = store.shard.log.stats().map(|stat| stat.bytes).sum();
+            status.index_bytes = usage.index_bytes;
+            status.objects = store.shard.log.stats().map(|stat| stat.records).sum();
+            status.cleaning = Some(store.shard.cleaning_status());
+            status.scrub = Some(store.shard.scrub.status());
+        }
+        status.brick = Some(self.status(now, labels));
+    }
+
+    fn status(&self, now: Instant, labels: &[Label]) -> BrickStatus {
+        let sweeping = &self.siblings.sweeping;
+        BrickStatus {
+            life: self.state().map_or(0, |state| state.life),
+            address: self.config.address,
+            labels: labels.to_vec(),
+            is_serving: self.is_serving(),
+            without_vote: u32::try_from(self.silent_count()).unwrap_or(u32::MAX),
+            rebuilding: self.siblings.rebuilding.as_ref().map(|rebuilding| RebuildStatus {
+                table: rebuilding.range.table,
+                first: rebuilding.range.first,
+                last: rebuilding.range.last,
+                permille: rebuilding.permille(),
+            }),
+            siblings: self.sibling_statuses(now),
+            gets: self.counts.of(Class::Get),
+            puts: self.counts.of(Class::Put),
+            stamps: self.counts.of(Class::Stamp),
+            repairs: self.counts.repairs,
+            sweep: SweepStatus {
+                stored: sweeping.stored_count,
+                whole: sweeping.whole_count,
+                whole_millis: sweeping.whole_at.map(|at| millis(now, at)),
+                behind: sweeping.behind.count() as u64,
+                behind_millis: sweeping.behind.since().map(|since| millis(now, since)),
+            },
+            graves: self.store.as_ref().map_or(0, |store| store.graves.count() as u64),
+            graves_gone: self.store.as_ref().map_or(0, |store| store.graves.gone_count),
+        }
+    }
+
+    fn sibling_statuses(&self, now: Instant) -> Vec<SiblingStatus> {
+        let Some(state) = self.state().filter(|_| self.phase == Phase::Serving) else { return Vec::new() };
+        let mut siblings: Vec<SiblingStatus> = state
+            .tablets
+            .iter()
+            .flat_map(|tablet| &tablet.siblings)
+            .map(|sibling| SiblingStatus {
+                brick: sibling.brick,
+                address: sibling.address,
+                life: state.lives.iter().find(|it| it.brick == sibling.brick).map_or(0, |it| it.life),
+                heard_millis: self.siblings.heard.get(&sibling.brick).map(|at| millis(now, *at)),
+                is_silent: self.siblings.silence.is_silent(sibling.brick),
+            })
+            .collect();
+        siblings.sort_unstable_by_key(|sibling| sibling.brick);
+        siblings.dedup_by_key(|sibling| sibling.brick);
+        siblings
+    }
+
+    /// Notes an event about a brick, perhaps this one.
+    pub(crate) fn note(
+        &mut self,
+        now: Instant,
+        kind: EventKind,
+        about: ServerId,
+        (indicator, treatment): (impl Into<String>, impl Into<String>),
+    ) {
+        self.events.note(self.clock.own_millis(now), kind, about, (indicator, treatment));
+    }
+
+    /// Notes, at the start, that so many tablets wait to be rebuilt.
+    pub(crate) fn note_lost(&mut self, kind: EventKind, state: &BrickState, indicator: &str, count: usize) {
+        let treatment = format!("{} to be rebuilt before it votes", counted(count, "tablet"));
+        self.events.note(self.clock.started_millis(), kind, state.brick, (indicator, treatment));
+    }
+
+    /// Notes that this life serves.
+    pub(crate) fn note_life(&mut self, now: Instant) {
+        let Some(state) = self.state() else { return };
+        let (me, life, count) = (state.brick, state.life, state.tablets.len());
+        let waiting = state.tablets.iter().filter(|tablet| !tablet.votes).count();
+        let treatment = match waiting {
+            0 => format!("took over its log, serves {}", counted(count, "tablet")),
+            _ => format!("took over its log; {waiting} of {} to be rebuilt first", counted(count, "tablet")),
+        };
+        self.note(now, EventKind::LifeBegun, me, (format!("life {life} began"), treatment));
+    }
+
+    /// The events after a number, for an operator.
+    pub fn events_after(&self, number: u64) -> BrickEventsTold {
+        let state = self.state();
+        BrickEventsTold {
+            brick: state.map_or(ServerId::NONE, |state| state.brick),
+            life: state.map_or(0, |state| state.life),
+            events: self.events.after(number),
+            newest: self.events.newest,
+        }
+    }
+}

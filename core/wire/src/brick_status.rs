@@ -1,0 +1,178 @@
+//! The state of a brick for operators, and the events that it has noted.
+//!
+//! Both are told to anybody by the brick itself, so nobody needs the coordinator to look at bricks.
+//!
+//! Not here: the status of a process in general (`status`). Catalogue: I6, J5.
+
+use crate::Opcode;
+use crate::control::{Address, Message};
+use crate::membership::Label;
+use minicbor::{Decode, Encode};
+use ramhold_base::{ClusterTime, KeyHash, ServerId, TableId};
+
+/// A brick, as part of its `ProcessStatus`. Counts are since its start.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickStatus {
+    /// The number of its starts; 0: it has no id yet.
+    #[n(0)]
+    pub life: u64,
+    #[n(1)]
+    pub address: Address,
+    #[n(2)]
+    pub labels: Vec<Label>,
+    /// It has taken over its log, and answers where a tablet votes.
+    #[n(3)]
+    pub is_serving: bool,
+    /// Tablets here that do not vote: they are being rebuilt, or too few siblings have told their clocks.
+    #[n(4)]
+    pub without_vote: u32,
+    /// The tablet that is being rebuilt now.
+    #[n(5)]
+    pub rebuilding: Option<RebuildStatus>,
+    /// The bricks that share a tablet with this one.
+    #[n(6)]
+    pub siblings: Vec<SiblingStatus>,
+    /// Questions of sessions, by what was wanted: a value, a write, a stamp.
+    #[n(7)]
+    pub gets: AsksStatus,
+    #[n(8)]
+    pub puts: AsksStatus,
+    #[n(9)]
+    pub stamps: AsksStatus,
+    /// Repairs of sessions that stored something here.
+    #[n(10)]
+    pub repairs: u64,
+    #[n(11)]
+    pub sweep: SweepStatus,
+    /// Tombstones that go when nothing can bring an older value back.
+    #[n(12)]
+    pub graves: u64,
+    /// Tombstones that have gone.
+    #[n(13)]
+    pub graves_gone: u64,
+}
+
+/// The rebuilding of one tablet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RebuildStatus {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(2)]
+    pub last: KeyHash,
+    /// The part of its keys that is rebuilt, of 1,000. With 1,000 it waits for its device.
+    #[n(3)]
+    pub permille: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SiblingStatus {
+    #[n(0)]
+    pub brick: ServerId,
+    #[n(1)]
+    pub address: Address,
+    /// The newest life that is known; 0: none.
+    #[n(2)]
+    pub life: u64,
+    /// Time since it was last heard. Absent: not since this brick's start.
+    #[n(3)]
+    pub heard_millis: Option<u64>,
+    /// It has missed announcements.
+    #[n(4)]
+    pub is_silent: bool,
+}
+
+/// Questions of one kind since the start. The rest of `asked` waits, or met silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct AsksStatus {
+    #[n(0)]
+    pub asked: u64,
+    /// A value or a stamp was told; a write is applied.
+    #[n(1)]
+    pub answered: u64,
+    /// The write was never stored here, and never will be.
+    #[n(2)]
+    pub rejected: u64,
+    /// The write is older than what is remembered.
+    #[n(3)]
+    pub unknown: u64,
+    /// Answered with a status: the tablet does not vote or is not here, or there is no room.
+    #[n(4)]
+    pub refused: u64,
+}
+
+/// The background sweep: the comparison of this brick's keys with its siblings'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct SweepStatus {
+    /// Values and tombstones that it stored here.
+    #[n(0)]
+    pub stored: u64,
+    /// Sweeps that reached all siblings of all tablets.
+    #[n(1)]
+    pub whole: u64,
+    /// Time since the last of them ended. Absent: there was none.
+    #[n(2)]
+    pub whole_millis: Option<u64>,
+    /// Keys of which siblings have something newer, as far as is known.
+    #[n(3)]
+    pub behind: u64,
+    /// Time since the first of them was found to be so. Absent: there is none.
+    #[n(4)]
+    pub behind_millis: Option<u64>,
+}
+
+/// Anybody to brick: which events have you noted after this number?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickEvents {
+    /// 0: from the oldest on.
+    #[n(0)]
+    pub after: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickEventsTold {
+    /// 0: it has no id yet.
+    #[n(0)]
+    pub brick: ServerId,
+    /// Events are numbered from 1 in each life.
+    #[n(1)]
+    pub life: u64,
+    /// In order of their numbers; more may follow.
+    #[n(2)]
+    pub events: Vec<BrickEvent>,
+    /// The number of the newest event.
+    #[n(3)]
+    pub newest: u64,
+}
+
+/// Something that a brick noticed, and its treatment.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickEvent {
+    #[n(0)]
+    pub number: u64,
+    /// By the clock of the brick that tells.
+    #[n(1)]
+    pub time: ClusterTime,
+    /// Its name for programs, such as `sibling-silent`.
+    #[n(2)]
+    pub kind: String,
+    /// The part of the brick that noticed it.
+    #[n(3)]
+    pub monitor: String,
+    /// The brick that it is about.
+    #[n(4)]
+    pub about: ServerId,
+    /// The facts that were noticed.
+    #[n(5)]
+    pub indicator: String,
+    /// The action that was taken.
+    #[n(6)]
+    pub treatment: String,
+}
+
+impl Message for BrickEvents {
+    const OPCODE: Opcode = Opcode::BrickEvents;
+    type Reply = BrickEventsTold;
+}

@@ -1,0 +1,162 @@
+//! The state that a brick tells operators, and the events that it notes (docs/protocols/quorum.md, rules 47, 48).
+
+use crate::host::Host;
+use crate::network::{Party, request};
+use crate::rig::{MILLI, Rig};
+use crate::runs::{BUFFERED, SYNCED, seeds};
+use ramhold_base::{ServerId, Status};
+use ramhold_node::BrickNode;
+use ramhold_wire::brick_status::{BrickEvent, BrickEvents, BrickEventsTold, BrickStatus};
+use ramhold_wire::decode;
+
+const SECOND: u64 = 1000 * MILLI;
+
+fn node(rig: &Rig, host: usize) -> &BrickNode {
+    rig.hosts[host].node.as_ref().unwrap()
+}
+
+fn status(rig: &Rig, host: usize) -> BrickStatus {
+    node(rig, host).seen(rig.instant()).status.brick.unwrap()
+}
+
+fn events(rig: &Rig, host: usize) -> Vec<BrickEvent> {
+    node(rig, host).brick.events_after(0).events
+}
+
+/// The kinds of the events about a brick, in order.
+fn kinds(rig: &Rig, host: usize, about: &Host) -> Vec<String> {
+    let about = about.id;
+    let events = events(rig, host).into_iter().filter(|event| event.about == about);
+    events.map(|event| event.kind).collect()
+}
+
+fn loaded(seed: u64) -> Rig {
+    println!("seed {seed}");
+    let mut rig = Rig::new(seed, BUFFERED);
+    rig.add_clients(4, 200);
+    rig.finish();
+    rig
+}
+
+fn work(rig: &mut Rig) {
+    rig.left = 200;
+    (0..4).for_each(|client| rig.go_on(client));
+    rig.finish();
+}
+
+// I6
+#[test]
+fn siblings_note_a_death_and_a_return_and_who_was_away_notes_what_it_missed() {
+    for seed in seeds() {
+        let mut rig = loaded(seed);
+        rig.run_for(70 * SECOND);
+        let away = rig.rng.below(3) as usize;
+        let others = [1, 2].map(|step| (away + step) % 3);
+        for host in 0..3 {
+            let status = status(&rig, host);
+            assert!(status.is_serving && status.without_vote == 0);
+            assert!(status.siblings.iter().all(|it| !it.is_silent && it.heard_millis.unwrap() <= 1000));
+            assert!(status.sweep.whole > 0 && status.sweep.whole_millis.unwrap() <= 65_000);
+            let noted = kinds(&rig, host, &rig.hosts[host]);
+            assert_eq!(noted[..2], ["life-begun", "tablets-taken"], "{noted:?}");
+            assert!(events(&rig, host).iter().all(|event| !event.kind.starts_with("sibling")));
+        }
+        rig.kill(away);
+        work(&mut rig);
+        rig.run_for(3 * SECOND);
+        for host in others {
+            let silent = status(&rig, host).siblings.into_iter().filter(|sibling| sibling.is_silent);
+            assert!(silent.map(|sibling| sibling.brick).eq([rig.hosts[away].id]));
+            assert_eq!(kinds(&rig, host, &rig.hosts[away]), ["sibling-silent"]);
+        }
+        rig.start(away);
+        rig.run_until(|rig| rig.hosts[away].node.is_some() && status(rig, away).sweep.behind > 0);
+        assert!(status(&rig, away).sweep.behind_millis.is_some());
+        rig.run_for(10 * SECOND);
+        for host in others {
+            let noted = kinds(&rig, host, &rig.hosts[away]);
+            assert_eq!(noted, ["sibling-silent", "sibling-restarted", "sibling-heard"]);
+            assert!(status(&rig, host).siblings.iter().all(|sibling| !sibling.is_silent));
+        }
+        let after = status(&rig, away);
+        assert_eq!((after.life, after.sweep.behind, after.sweep.behind_millis), (2, 0, None));
+        assert!(after.sweep.stored > 0 && after.sweep.whole == 1, "{after:?}");
+        assert_eq!(kinds(&rig, away, &rig.hosts[away]), ["life-begun", "sweep-behind"]);
+        let last = events(&rig, away).pop().unwrap();
+        assert!(last.indicator.contains(&format!(" {} key", after.sweep.stored)), "{last:?}");
+    }
+}
+
+// I6, J5
+#[test]
+fn a_brick_that_has_forgotten_is_not_ready_and_tells_how_far_it_is() {
+    let mut seen_rebuilding = 0;
+    for seed in seeds() {
+        let mut rig = loaded(seed);
+        let who = rig.rng.below(3) as usize;
+        rig.cut_power(who);
+        rig.start(who);
+        rig.run_until(|rig| rig.hosts[who].node.is_some());
+        while !rig.hosts[who].node.as_ref().unwrap().brick.votes() {
+            let seen = node(&rig, who).seen(rig.instant());
+            let word = seen.trouble.map(|(word, _)| word);
+            assert!(word.is_some(), "nothing votes here");
+            let rebuilding = seen.status.brick.unwrap().rebuilding;
+            assert!(rebuilding.is_none_or(|it| it.permille <= 1000));
+            seen_rebuilding += u32::from(word == Some("rebuilding"));
+            rig.run_for(MILLI / 4);
+        }
+        let seen = node(&rig, who).seen(rig.instant());
+        assert_eq!(seen.trouble, None);
+        assert_eq!(seen.status.brick.unwrap().rebuilding, None);
+        let noted = kinds(&rig, who, &rig.hosts[who]);
+        assert_eq!(noted, ["log-not-whole", "life-begun", "rebuild-begun", "rebuilt"]);
+    }
+    assert!(seen_rebuilding > 0);
+}
+
+// I6
+#[test]
+fn a_copied_directory_is_noted() {
+    let mut rig = Rig::new(1, SYNCED);
+    rig.kill(0);
+    rig.hosts[0].place += 1;
+    rig.start(0);
+    rig.run_until(Rig::all_vote);
+    let noted = kinds(&rig, 0, &rig.hosts[0]);
+    assert_eq!(noted, ["directory-moved", "life-begun", "rebuild-begun", "rebuilt"]);
+}
+
+// J5
+#[test]
+fn questions_are_counted_by_what_was_wanted_and_how_it_ended() {
+    let rig = loaded(1);
+    let (mut repairs, mut rejected) = (0, 0);
+    for host in 0..3 {
+        let status = status(&rig, host);
+        for asks in [status.gets, status.puts, status.stamps] {
+            let ended = asks.answered + asks.rejected + asks.unknown + asks.refused;
+            assert!(asks.asked > 0 && ended <= asks.asked, "{asks:?}");
+            assert!(asks.answered * 10 > asks.asked * 8, "{asks:?}");
+        }
+        assert_eq!(status.gets.rejected + status.gets.unknown + status.stamps.rejected, 0);
+        (repairs, rejected) = (repairs + status.repairs, rejected + status.puts.rejected);
+    }
+    assert!(repairs > 0 && rejected > 0, "four clients on 24 keys meet: {repairs}, {rejected}");
+}
+
+// J5
+#[test]
+fn anybody_may_ask_a_brick_for_its_events() {
+    let mut rig = Rig::new(1, BUFFERED);
+    let nobody = (ServerId::NONE, ServerId::NONE);
+    rig.on_frame(Party::Test, Party::Host(0), request(1, nobody, &BrickEvents { after: 1 }));
+    rig.run_until(|rig| !rig.told.is_empty());
+    let (header, body) = rig.told.pop().unwrap();
+    assert_eq!(header.status(), Status::Ok);
+    let told: BrickEventsTold = decode(&body).unwrap();
+    assert_eq!((told.brick, told.life, told.newest), (ServerId(1), 1, 2));
+    let noted: Vec<(u64, &str, &str)> =
+        told.events.iter().map(|it| (it.number, it.kind.as_str(), it.monitor.as_str())).collect();
+    assert_eq!(noted, [(2, "tablets-taken", "assignment")]);
+}
