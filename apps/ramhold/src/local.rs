@@ -133,9 +133,7 @@ impl Plan {
         // once.
         let admin = self.admin_port.map(|first| first + u16::try_from(member).expect("a member has a port"));
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
-        if !self.is_brick(member) {
-            push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
-        }
+        push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
         if self.is_brick(member) {
             push("--coordinator", self.coordinator().to_string().into());
             push("--memory", self.memory_bytes.max(BRICK_MEMORY_MIN).to_string().into());

@@ -1,6 +1,8 @@
 //! The metrics and the health of each kind of process.
 
+mod brick;
 mod coordinator;
+mod parts;
 mod server;
 
 use crate::page::Page;
@@ -9,7 +11,7 @@ use ramhold_runtime::LoopSeen;
 
 /// What was seen of a machine, to be told.
 pub trait Role: Send + Sync + 'static {
-    /// `server` or `coordinator`.
+    /// `server`, `brick` or `coordinator`.
     const NAME: &'static str;
 
     /// Why it does not serve, as a word and a sentence; none: it does.

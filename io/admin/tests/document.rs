@@ -2,12 +2,15 @@
 //! `UPDATE=1` writes that document anew.
 
 use ramhold_admin::{Page, Role, write_page};
-use ramhold_base::{ClusterId, ClusterTime, DirectoryId, Instant, Latencies, ServerId, StreamId, Term};
+use ramhold_base::{
+    ClusterId, ClusterTime, DirectoryId, Instant, KeyHash, Latencies, ServerId, StreamId, TableId, Term,
+};
 use ramhold_coordinator::CoordinatorSeen;
-use ramhold_node::{Phase, RespSeen, ServerSeen};
+use ramhold_node::{BrickSeen, Phase, RespSeen, ServerSeen};
 use ramhold_resp::RespStats;
 use ramhold_runtime::{LoopSeen, Stats};
 use ramhold_wire::Opcode;
+use ramhold_wire::brick_status::{AsksStatus, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::outage::{Outage, OutageKind, StandingOutage};
@@ -20,13 +23,14 @@ use std::time::Duration;
 const HEAD: &str = "\
 # Metrics
 
-`--admin ADDR` (or `RAMHOLD_ADMIN`) of `ramhold server` and `ramhold coordinator` opens a port for HTTP; without it there is none.
+`--admin ADDR` (or `RAMHOLD_ADMIN`) of `ramhold server`, `ramhold server --brick` and `ramhold coordinator` opens a port for HTTP; without it there is none.
 `ramhold dev` opens one for each of its processes and prints where.
 What is not a loopback address needs `--insecure-network`: there is no encryption, and whoever reaches it sees all of this, though no keys and no values.
 
 `/metrics` answers in the text format of Prometheus.
 `/health` answers `200 serving` while the process serves, `200 serving, degraded: REASON` when it serves and an operator should do something (the device of a server's backup is full or has failed, the coordinator's store finds no room), and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
 A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
+A brick answers 503 while none of its tablets votes: `unnamed` (it has no id yet), `starting`, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
 A coordinator tells below `serving` how many of the expected servers are up, and a line for each server that is gone: `gone: ID at ADDRESS since TIME: CAUSE`.
 
 Only GET and HEAD are answered, one request for each connection, 16 at a time, with at most 16 KiB of headers that come within 3 seconds.
@@ -96,6 +100,58 @@ fn server() -> ServerSeen {
         status,
         operations: operations.into_iter().map(|opcode| (opcode, some_latencies())).collect(),
         resp: Some(RespSeen { stats: RespStats::default(), connections: 2, waits: some_latencies() }),
+        disk_free_bytes: Some(7),
+    }
+}
+
+fn brick() -> BrickSeen {
+    let address = |port: u16| Address(([10, 0, 0, 1], port).into());
+    let sibling = |brick, is_silent| SiblingStatus {
+        brick: ServerId(brick),
+        address: address(7500),
+        life: 1,
+        heard_millis: Some(70),
+        is_silent,
+    };
+    let status = BrickStatus {
+        life: 4,
+        address: address(7501),
+        labels: Vec::new(),
+        is_serving: true,
+        without_vote: 1,
+        rebuilding: Some(RebuildStatus {
+            table: TableId(7),
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            permille: 420,
+        }),
+        siblings: vec![sibling(5, false), sibling(6, true)],
+        gets: AsksStatus { asked: 9, answered: 8, rejected: 0, unknown: 0, refused: 1 },
+        puts: AsksStatus { asked: 9, answered: 5, rejected: 1, unknown: 1, refused: 1 },
+        stamps: AsksStatus::default(),
+        repairs: 3,
+        sweep: SweepStatus {
+            stored: 12,
+            whole: 2,
+            whole_millis: Some(61_500),
+            behind: 7,
+            behind_millis: Some(250),
+        },
+        graves: 10,
+        graves_gone: 20,
+    };
+    BrickSeen {
+        trouble: None,
+        cluster: ClusterId(0xc1),
+        status: ProcessStatus {
+            server: ServerId(4),
+            tablets: 2,
+            brick: Some(status),
+            backup: Some(BackupStatus::default()),
+            cleaning: Some(Default::default()),
+            scrub: Some(Default::default()),
+            ..ProcessStatus::default()
+        },
         disk_free_bytes: Some(7),
     }
 }
@@ -244,6 +300,8 @@ fn check(family: &Family) {
         "role",
         "version",
         "cluster",
+        "class",
+        "outcome",
         // One sample for each of at most 256 servers that are gone.
         "server",
         "address",
@@ -271,7 +329,7 @@ fn check(family: &Family) {
     }
 }
 
-fn table(text: &mut String, families: &[Family]) {
+fn table(text: &mut String, families: &[&Family]) {
     text.push_str("\n| metric | kind | labels | what |\n|---|---|---|---|\n");
     for family in families {
         let labels: Vec<String> = family
@@ -299,19 +357,27 @@ fn table(text: &mut String, families: &[Family]) {
 // J5
 #[test]
 fn pages_are_well_formed_and_the_document_tells_what_is_on_them() {
-    let (server, coordinator) = (families(&page(&server())), families(&page(&coordinator())));
-    server.iter().chain(&coordinator).for_each(check);
-    let names: BTreeSet<&str> = server.iter().map(|family| family.name.as_str()).collect();
-    let (common, own): (Vec<Family>, Vec<Family>) =
-        coordinator.into_iter().partition(|family| names.contains(family.name.as_str()));
-    let is_common = |family: &Family| common.iter().any(|of| of.name == family.name);
-    let (_, of_server): (Vec<Family>, Vec<Family>) = server.into_iter().partition(is_common);
-
+    let pages = [families(&page(&server())), families(&page(&brick())), families(&page(&coordinator()))];
+    pages.iter().flatten().for_each(check);
+    let on = |page: usize, family: &Family| pages[page].iter().any(|of| of.name == family.name);
+    let sections: [(&str, usize, [bool; 3]); 5] = [
+        ("Every process", 0, [true, true, true]),
+        ("Servers and bricks", 0, [true, true, false]),
+        ("Servers", 0, [true, false, false]),
+        ("Bricks", 1, [false, true, false]),
+        ("Coordinators", 2, [false, false, true]),
+    ];
+    let mut told = 0;
     let mut text = HEAD.to_owned();
-    for (title, families) in [("Every process", &common), ("Servers", &of_server), ("Coordinators", &own)] {
+    for (title, of, wanted) in sections {
+        let is_here = |family: &&Family| [0, 1, 2].map(|page| on(page, family)) == wanted;
+        let families: Vec<&Family> = pages[of].iter().filter(is_here).collect();
+        told += families.len();
         write!(text, "\n## {title}\n").expect("a String takes everything");
-        table(&mut text, families);
+        table(&mut text, &families);
     }
+    let names: BTreeSet<&str> = pages.iter().flatten().map(|family| family.name.as_str()).collect();
+    assert_eq!(told, names.len(), "each metric is in one section");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &text).expect("the document can be written");
@@ -345,6 +411,29 @@ fn who_is_gone_is_told_and_makes_nobody_unhealthy() {
     assert!(page.contains(since), "{page}");
     let nobody = CoordinatorSeen { gone: Vec::new(), ..coordinator() };
     assert!(!self::page(&nobody).contains("gone_since"));
+}
+
+// I6, J5
+#[test]
+fn a_brick_is_ready_when_a_tablet_votes_and_tells_who_is_silent() {
+    assert_eq!(brick().trouble(), None);
+    assert_eq!(brick().degraded().as_deref(), Some("1 of 2 tablets do not vote yet"));
+    assert_eq!(brick().notes(), ["silent: s6 at 10.0.0.1:7500"]);
+    let rebuilt = BrickSeen { trouble: Some(("rebuilding", "42 % are rebuilt".into())), ..brick() };
+    assert!(page(&rebuilt).contains("\nramhold_serving 0\n"));
+    let page = page(&brick());
+    for sample in [
+        "ramhold_serving 1",
+        "ramhold_degraded 1",
+        "ramhold_brick_life 4",
+        "ramhold_brick_rebuilt_permille 420",
+        "ramhold_brick_siblings{state=\"silent\"} 1",
+        "ramhold_brick_answers_total{class=\"put\",outcome=\"rejected\"} 1",
+        "ramhold_brick_sweep_age_seconds 61.500000000",
+        "ramhold_brick_keys_behind 7",
+    ] {
+        assert!(page.contains(&format!("\n{sample}\n")), "{sample}: {page}");
+    }
 }
 
 #[test]

@@ -1,16 +1,13 @@
 //! The metrics and the health of a storage server.
 
 use super::Role;
+use super::parts::{write_backup, write_cleaning, write_memory, write_process, write_scrub};
 use crate::page::Page;
 use ramhold_base::Latencies;
 use ramhold_node::{Phase, RespSeen, ServerSeen};
 use ramhold_wire::Opcode;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::status::{
-    BackupStatus, CleaningStatus, CopyingStatus, ProcessStatus, ReadLeaseStatus, ResultsStatus, ScrubStatus,
-    StreamStatus, TrafficStatus,
-};
-use std::time::Duration;
+use ramhold_wire::status::{CopyingStatus, ReadLeaseStatus, ResultsStatus, StreamStatus, TrafficStatus};
 
 impl Role for ServerSeen {
     const NAME: &'static str = "server";
@@ -35,16 +32,7 @@ impl Role for ServerSeen {
 
     fn write(&self, page: &mut Page) {
         let status = &self.status;
-        page.gauge(
-            "ramhold_uptime_seconds",
-            "Since the process began.",
-            Duration::from_millis(status.uptime_millis),
-        );
-        page.info(
-            "ramhold_cluster_info",
-            "Always 1; which cluster the process belongs to.",
-            &[("cluster", &self.cluster.to_string())],
-        );
+        write_process(page, status.uptime_millis, self.cluster);
         page.gauge(
             "ramhold_server_id",
             "The id of this life in the cluster; 0: none yet.",
@@ -141,33 +129,6 @@ fn write_resp(page: &mut Page, resp: &RespSeen) {
     );
 }
 
-fn write_memory(page: &mut Page, status: &ProcessStatus) {
-    page.gauge("ramhold_memory_bytes", "Memory that the server was given: --memory.", status.memory_bytes);
-    page.by_label(
-        (
-            "ramhold_memory_part_bytes",
-            "gauge",
-            "Its parts: the log, the index at most, and buffers with all else.",
-        ),
-        "part",
-        [("log", status.log_bytes), ("index", status.index_bytes_max), ("buffers", status.buffer_bytes)],
-    );
-    page.gauge("ramhold_log_used_bytes", "Memory of the log that segments take.", status.log_used_bytes);
-    page.gauge(
-        "ramhold_log_live_bytes",
-        "The part of it that is live: objects and what guards them.",
-        status.log_live_bytes,
-    );
-    page.gauge(
-        "ramhold_log_free_bytes",
-        "Memory of the log that no segment takes.",
-        status.log_bytes.saturating_sub(status.log_used_bytes),
-    );
-    page.gauge("ramhold_index_used_bytes", "Memory that the index takes now.", status.index_bytes);
-    page.gauge("ramhold_objects", "Records in the log that are live, of all tables.", status.objects);
-    page.gauge("ramhold_tablets", "Tablets that this server owns.", status.tablets);
-}
-
 fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
     const KINDS: [Durability; 3] = [Durability::None, Durability::Buffered, Durability::Synced];
     let sums = |of: fn(&StreamStatus) -> u64| {
@@ -245,118 +206,6 @@ fn write_copying(page: &mut Page, copying: &CopyingStatus) {
         copying.bytes_per_second,
     );
     page.counter("ramhold_copied_bytes_total", "Bytes that were sent so.", copying.copied_bytes);
-}
-
-fn write_backup(page: &mut Page, backup: &BackupStatus, disk_free_bytes: Option<u64>) {
-    page.by_label(
-        ("ramhold_backup_frames", "gauge", "Frames on the device for replicas: made, in use, and at most."),
-        "of",
-        [("made", backup.frames), ("used", backup.frames_used), ("max", backup.frames_max)],
-    );
-    page.by_label(
-        ("ramhold_backup_buffers", "gauge", "Buffers in memory for open replicas: all, and in use."),
-        "of",
-        [("all", backup.buffers), ("used", backup.buffers_used)],
-    );
-    page.gauge(
-        "ramhold_backup_unflushed_bytes",
-        "Bytes of replicas that are in buffers and not on the device yet.",
-        backup.unflushed_bytes,
-    );
-    page.gauge("ramhold_backup_disk_bytes", "Bytes that the frames take on the device.", backup.disk_bytes);
-    if let Some(free) = disk_free_bytes {
-        page.gauge(
-            "ramhold_backup_disk_free_bytes",
-            "Bytes that this process may still write to the file system of the frames.",
-            free,
-        );
-    }
-    let full = backup.full.as_ref();
-    page.gauge(
-        "ramhold_backup_disk_full",
-        "1 while the device has no room for another frame. It is tried again every second.",
-        full.is_some(),
-    );
-    page.gauge(
-        "ramhold_backup_disk_full_seconds",
-        "For how long that has been so; 0: it is not.",
-        Duration::from_millis(full.map_or(0, |full| full.since_millis)),
-    );
-    page.gauge(
-        "ramhold_backup_disk_wanted_bytes",
-        "Bytes of frames that are wanted and not to be had; 0: none.",
-        full.map_or(0, |full| full.wanted_bytes),
-    );
-    page.gauge(
-        "ramhold_backup_cut_replicas",
-        "Replicas that are cut: a part of what they should hold, after a crash.",
-        backup.cut_replicas,
-    );
-    page.gauge(
-        "ramhold_backup_failed",
-        "1 when the device has failed and nothing is taken any more.",
-        backup.failed.is_some(),
-    );
-}
-
-fn write_cleaning(page: &mut Page, cleaning: &CleaningStatus) {
-    page.gauge(
-        "ramhold_cleaning_needed",
-        "1 while free memory is low and every write pays for cleaning.",
-        cleaning.is_needed,
-    );
-    page.gauge(
-        "ramhold_memory_full",
-        "1 while writes find no memory; removes and reads go on.",
-        cleaning.is_full,
-    );
-    page.by_label(
-        (
-            "ramhold_cleaning_passes_total",
-            "counter",
-            "Passes of the cleaner: in memory alone, or with the replicas.",
-        ),
-        "kind",
-        [("compaction", cleaning.compactions), ("combined", cleaning.combined_passes)],
-    );
-    page.counter(
-        "ramhold_cleaning_moved_bytes_total",
-        "Live bytes that cleaning moved.",
-        cleaning.bytes_moved,
-    );
-    page.counter(
-        "ramhold_cleaning_replicated_bytes_total",
-        "The part of them that went to the backups too.",
-        cleaning.bytes_combined,
-    );
-    page.counter(
-        "ramhold_cleaning_moved_entries_total",
-        "Entries that cleaning moved.",
-        cleaning.entries_moved,
-    );
-    page.counter(
-        "ramhold_cleaning_segments_retired_total",
-        "Segments freed by cleaning.",
-        cleaning.segments_retired,
-    );
-    page.counter(
-        "ramhold_expired_objects_total",
-        "Objects taken out because their time was over.",
-        cleaning.expired,
-    );
-}
-
-fn write_scrub(page: &mut Page, scrub: &ScrubStatus) {
-    page.counter("ramhold_scrub_bytes_total", "Bytes of the log verified in the background.", scrub.bytes);
-    page.counter("ramhold_scrub_rounds_total", "Walks over the whole log.", scrub.rounds);
-    page.counter("ramhold_scrub_damaged_segments_total", "Segments found damaged in memory.", scrub.damaged);
-    page.counter("ramhold_scrub_repaired_segments_total", "Those that are whole again.", scrub.repaired);
-    page.counter(
-        "ramhold_scrub_lost_objects_total",
-        "Objects without replicas that were given up.",
-        scrub.lost,
-    );
-    page.gauge("ramhold_scrub_waiting_segments", "Segments that are damaged now.", scrub.waiting);
 }
 
 fn write_results(page: &mut Page, results: &ResultsStatus) {

@@ -221,9 +221,10 @@ pub fn banner(plan: &Plan) -> String {
     };
     let admin = match plan.admin_port {
         Some(port) => format!(
-            "http://127.0.0.1:{port}/metrics and /health (coordinator), {} to {} (servers)",
+            "http://127.0.0.1:{port}/metrics and /health (coordinator), {} to {} ({})",
             port + 1,
-            usize::from(port) + plan.server_count()
+            usize::from(port) + plan.ports.len() - 1,
+            if plan.brick_count == 0 { "servers" } else { "servers, bricks" }
         ),
         None => "off: the usual ports are in use; give --admin-port".to_owned(),
     };

@@ -6,19 +6,20 @@ use super::arguments::{PollMode, Server};
 use super::buffers::{self, BufferPlace};
 use super::device::{self, Kind};
 use super::start::{FRAMES_GROW_BY, NEEDED_INTERVAL, PORT_ATTEMPT_COUNT, coordinator_for, settle};
-use crate::admin::Admin;
+use crate::admin;
 use crate::failure::Failure;
 use crate::memory::{MemoryPlan, PLACE_BYTES, check_available};
 use crate::process;
 use crate::size::bytes_text;
+use ramhold_admin::Door;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::limits::{LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
 use ramhold_base::processor;
 use ramhold_log::Geometry;
-use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig};
+use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig, BrickSeen};
 use ramhold_runtime::{
-    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
+    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, free_space, memory_available, raise_file_limit,
 };
 use ramhold_wire::control::Address;
 use std::fs;
@@ -31,10 +32,20 @@ use std::path::Path;
 const FRAMES_SPARE: u64 = 16;
 
 pub fn run(arguments: &Server) -> Result<(), Failure> {
+    let door = arguments.admin.open(arguments.insecure_network)?;
+    let admin = door.as_ref().map(Door::address);
     let prepared = PreparedBrick::new(arguments)?;
     let mut runtime = prepared.start(arguments)?;
     process::stop_on_signal(runtime.stop_handle())?;
-    prepared.tell(arguments, runtime.local_addr());
+    if let Some(door) = door {
+        let dir = arguments.dir().to_owned();
+        let seen = move |node: &BrickNode, now| BrickSeen {
+            disk_free_bytes: free_space(&dir).ok(),
+            ..node.seen(now)
+        };
+        door.serve(&mut runtime, seen).map_err(admin::thread_failed)?;
+    }
+    prepared.tell(arguments, runtime.local_addr(), admin);
     let exit = runtime.run();
     let is_flushed = runtime.machine().backup.is_stopped();
     // This unlocks the directories before anything in them is removed.
@@ -60,9 +71,6 @@ impl PreparedBrick {
         let mut addresses = vec![arguments.bind];
         addresses.extend(arguments.advertise);
         process::check_exposure(&addresses, arguments.insecure_network)?;
-        if arguments.admin != Admin::Off {
-            return Err(Failure::usage("--admin is not built for bricks yet; leave it out with --brick"));
-        }
         if arguments.label.len() > LABEL_COUNT_MAX {
             return Err(Failure::usage(format!(
                 "a brick has at most {LABEL_COUNT_MAX} labels; give fewer --label"
@@ -171,12 +179,13 @@ impl PreparedBrick {
     }
 
     /// Prints the facts that an operator must know about this process.
-    fn tell(&self, arguments: &Server, listens: Option<SocketAddr>) {
+    fn tell(&self, arguments: &Server, listens: Option<SocketAddr>, admin: Option<SocketAddr>) {
         let interval = arguments.flush_interval;
         let lines = [
             format!("ramhold server --brick {}", env!("CARGO_PKG_VERSION")),
             format!("  coordinator  {}", self.coordinator),
             format!("  listens      {}", listens.expect("a brick always listens")),
+            admin::line(admin),
             format!("  data         {}", arguments.dir().display()),
             format!("  memory       {}", self.memory.text()),
             format!("  processor    {}", processor::path()),

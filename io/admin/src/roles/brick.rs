@@ -1,0 +1,155 @@
+//! The metrics and the health of a brick.
+
+use super::Role;
+use super::parts::{write_backup, write_cleaning, write_memory, write_process, write_scrub};
+use crate::page::Page;
+use ramhold_node::BrickSeen;
+use ramhold_wire::brick_status::{BrickStatus, SweepStatus};
+use std::time::Duration;
+
+impl Role for BrickSeen {
+    const NAME: &'static str = "brick";
+
+    fn trouble(&self) -> Option<(&str, &str)> {
+        self.trouble.as_ref().map(|(word, reason)| (*word, reason.as_str()))
+    }
+
+    fn degraded(&self) -> Option<String> {
+        let backup = self.status.backup.as_ref();
+        if let Some(why) = backup.and_then(|backup| backup.failed.as_ref()) {
+            return Some(format!("the device has failed: {why}"));
+        }
+        if let Some(full) = backup.and_then(|backup| backup.full.as_ref()) {
+            return Some(format!("disk full: {full}"));
+        }
+        let without_vote = self.status.brick.as_ref().map_or(0, |brick| brick.without_vote);
+        let all = self.status.tablets;
+        (without_vote > 0).then(|| format!("{without_vote} of {all} tablets do not vote yet"))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let siblings = self.status.brick.iter().flat_map(|brick| &brick.siblings);
+        let silent = siblings.filter(|sibling| sibling.is_silent);
+        silent.map(|sibling| format!("silent: {} at {}", sibling.brick, sibling.address.0)).collect()
+    }
+
+    fn write(&self, page: &mut Page) {
+        let status = &self.status;
+        write_process(page, status.uptime_millis, self.cluster);
+        page.gauge(
+            "ramhold_brick_id",
+            "The id of this brick in the cluster; 0: none yet.",
+            status.server.raw(),
+        );
+        write_memory(page, status);
+        if let Some(brick) = &status.brick {
+            write_brick(page, brick);
+        }
+        if let Some(backup) = &status.backup {
+            write_backup(page, backup, self.disk_free_bytes);
+        }
+        if let Some(cleaning) = &status.cleaning {
+            write_cleaning(page, cleaning);
+        }
+        if let Some(scrub) = &status.scrub {
+            write_scrub(page, scrub);
+        }
+    }
+}
+
+fn write_brick(page: &mut Page, brick: &BrickStatus) {
+    page.gauge("ramhold_brick_life", "The number of the brick's starts.", brick.life);
+    page.gauge(
+        "ramhold_brick_tablets_without_vote",
+        "Tablets that do not vote: they are being rebuilt, or too few siblings have told their clocks.",
+        u64::from(brick.without_vote),
+    );
+    page.gauge(
+        "ramhold_brick_rebuilt_permille",
+        "The part of the tablet that is being rebuilt now which is rebuilt, of 1,000; 1,000 while none is.",
+        u64::from(brick.rebuilding.map_or(1000, |rebuilding| rebuilding.permille)),
+    );
+    let silent = brick.siblings.iter().filter(|sibling| sibling.is_silent).count() as u64;
+    page.by_label(
+        (
+            "ramhold_brick_siblings",
+            "gauge",
+            "Bricks that share a tablet with this one, by whether their announcements come.",
+        ),
+        "state",
+        [("heard", brick.siblings.len() as u64 - silent), ("silent", silent)],
+    );
+    write_asks(page, brick);
+    page.counter(
+        "ramhold_brick_repairs_total",
+        "Repairs of reads that stored something here, because this brick had missed it.",
+        brick.repairs,
+    );
+    write_sweep(page, &brick.sweep);
+    page.gauge(
+        "ramhold_brick_graves",
+        "Tombstones that go when nothing can bring an older value back.",
+        brick.graves,
+    );
+    page.counter("ramhold_brick_graves_gone_total", "Tombstones that have gone.", brick.graves_gone);
+}
+
+fn write_asks(page: &mut Page, brick: &BrickStatus) {
+    let classes = [("get", brick.gets), ("put", brick.puts), ("stamp", brick.stamps)];
+    page.by_label(
+        (
+            "ramhold_brick_asks_total",
+            "counter",
+            "Questions of sessions about keys, by what was wanted: a value, a write, a stamp.",
+        ),
+        "class",
+        classes.map(|(class, asks)| (class, asks.asked)),
+    );
+    let answers = classes.into_iter().flat_map(|(class, asks)| {
+        let of_writes = [("rejected", asks.rejected), ("unknown", asks.unknown)];
+        let of_writes = of_writes.into_iter().filter(move |_| class == "put");
+        let outcomes = [("answered", asks.answered), ("refused", asks.refused)].into_iter().chain(of_writes);
+        outcomes.map(move |(outcome, count)| {
+            ([("class", class.to_owned()), ("outcome", outcome.to_owned())], count)
+        })
+    });
+    page.by_labels(
+        (
+            "ramhold_brick_answers_total",
+            "counter",
+            "Their answers, by outcome: answered (a write: applied), rejected or unknown (a write that is not the newest), \
+             refused (no vote, or no room). The other questions wait, or met silence.",
+        ),
+        answers,
+    );
+}
+
+fn write_sweep(page: &mut Page, sweep: &SweepStatus) {
+    page.counter(
+        "ramhold_brick_sweep_stored_total",
+        "Values and tombstones that the background sweep fetched from siblings.",
+        sweep.stored,
+    );
+    page.counter(
+        "ramhold_brick_sweeps_total",
+        "Sweeps that compared all tablets with all their siblings.",
+        sweep.whole,
+    );
+    if let Some(millis) = sweep.whole_millis {
+        page.gauge(
+            "ramhold_brick_sweep_age_seconds",
+            "Since the last of them ended; absent before the first.",
+            Duration::from_millis(millis),
+        );
+    }
+    page.gauge(
+        "ramhold_brick_keys_behind",
+        "Keys of which siblings are known to have something newer; at most 10,000 are counted.",
+        sweep.behind,
+    );
+    page.gauge(
+        "ramhold_brick_keys_behind_seconds",
+        "For how long the first of them has been known to be so; 0: there is none.",
+        Duration::from_millis(sweep.behind_millis.unwrap_or_default()),
+    );
+}
