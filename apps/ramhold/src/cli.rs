@@ -4,11 +4,12 @@
 //! Nothing but `main` imports this file.
 
 use crate::commands::{
-    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, brick::Brick, coordinator,
-    coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, import::Import,
-    object::Delete, object::Get, object::Increment, object::Put, plan::Plan, recoveries::Recoveries,
-    resume::Resume, scan::Export, scan::Scan, server, server::Server, status::Status, stop, stop::Stop,
-    supervise, supervise::Supervise, table::Table, topology::TopologyCommand, verify::Verify,
+    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, brick::Brick, bricks::Bricks,
+    coordinator, coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, events::Events,
+    import::Import, object::Delete, object::Get, object::Increment, object::Put, plan::Plan,
+    recoveries::Recoveries, resume::Resume, scan::Export, scan::Scan, server, server::Server, status::Status,
+    stop, stop::Stop, supervise, supervise::Supervise, table::Table, topology::TopologyCommand,
+    verify::Verify,
 };
 use crate::failure::Failure;
 use crate::global::Global;
@@ -95,6 +96,8 @@ pub enum Command {
     Import(Import),
     Verify(Verify),
     Status(Status),
+    Bricks(Bricks),
+    Events(Events),
     Recoveries(Recoveries),
     Topology(TopologyCommand),
     Brick(Brick),
@@ -127,6 +130,8 @@ impl Cli {
             Command::Import(import) => import.run(&global),
             Command::Verify(verify) => verify.run(&global),
             Command::Status(status) => status.run(&global),
+            Command::Bricks(bricks) => bricks.run(&global),
+            Command::Events(events) => events.run(&global),
             Command::Recoveries(recoveries) => recoveries.run(&global),
             Command::Topology(topology) => topology.run(&global),
             Command::Brick(brick) => brick.run(&global),

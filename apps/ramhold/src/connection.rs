@@ -3,6 +3,7 @@
 use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
 use ramhold_client::{Client, Error, Options, Status, TableId, parse_addresses};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A coordinator that does not answer within this is reported, however long operations may take.
@@ -14,6 +15,11 @@ impl Global {
     pub fn connect(&self) -> Result<Client, Failure> {
         let addresses =
             parse_addresses(&self.cluster).map_err(|error| Failure::from(error).about("--cluster"))?;
+        self.connect_to(&addresses)
+    }
+
+    /// A client that begins with one of these addresses.
+    pub fn connect_to(&self, addresses: &[SocketAddr]) -> Result<Client, Failure> {
         let options = Options {
             deadline: self.timeout(),
             connect_timeout: CONNECT_TIMEOUT.min(self.timeout()),
@@ -21,7 +27,7 @@ impl Global {
             lease_term: (self.timeout() * 2).max(LEASE_TERM_MIN),
             zone: self.zone.clone(),
         };
-        Ok(Client::connect_with(&addresses, options)?)
+        Ok(Client::connect_with(addresses, options)?)
     }
 
     /// A client, and the id of a table.

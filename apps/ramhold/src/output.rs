@@ -79,6 +79,20 @@ impl Columns {
         self.fitted(usize::MAX)
     }
 
+    /// In lines of at most `width` columns, without as many of these columns as it takes, the first ones first. If that
+    /// does not suffice, cells are cut.
+    pub fn fitted_without(mut self, width: usize, dispensable: &[&str]) -> String {
+        for name in dispensable {
+            if self.text().lines().all(|line| line.chars().count() <= width) {
+                break;
+            }
+            if let Some(at) = self.rows[0].iter().position(|head| head == name) {
+                self.rows.iter_mut().for_each(|row| _ = row.remove(at));
+            }
+        }
+        self.fitted(width)
+    }
+
     /// In lines of at most `width` columns: the widest cells of text are cut, the last column first.
     pub fn fitted(&self, width_max: usize) -> String {
         let width =
@@ -125,6 +139,20 @@ mod tests {
         columns.row(["1".to_owned(), "a name that is much too long".to_owned(), "12345678".to_owned()]);
         assert_eq!(columns.fitted(24), "id  name        n\n1   a name th…  12345678\n");
         assert_eq!(columns.fitted(1000), columns.text());
+    }
+
+    #[test]
+    fn columns_are_left_out_to_fit_in_their_order_and_only_then_cells_are_cut() {
+        let columns = || {
+            let mut columns = Columns::new(["id", "name", "up", "place"]);
+            columns.row(["1", "a long name", "3 min", "zone a"].map(str::to_owned));
+            columns
+        };
+        let fitted = |width| columns().fitted_without(width, &["place", "up"]);
+        assert_eq!(fitted(30), "id  name         up     place\n1   a long name  3 min  zone a\n");
+        assert_eq!(fitted(29), "id  name         up\n1   a long name  3 min\n");
+        assert_eq!(fitted(20), "id  name\n1   a long name\n");
+        assert_eq!(fitted(13), "id  name\n1   a long n…\n");
     }
 
     #[test]

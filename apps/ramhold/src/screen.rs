@@ -33,6 +33,12 @@ impl Screen {
         Screen { is_terminal, has_colours }
     }
 
+    /// Neither a terminal nor colours.
+    #[cfg(test)]
+    pub fn plain() -> Screen {
+        Screen { is_terminal: false, has_colours: false }
+    }
+
     pub fn paint(self, colour: Colour, text: &str) -> String {
         if !self.has_colours {
             return text.to_owned();

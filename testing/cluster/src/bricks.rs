@@ -111,6 +111,7 @@ impl Bricks {
         push("--memory", self.memory_bytes.to_string().into());
         push("--disk", (4 * self.memory_bytes).to_string().into());
         push("--label", format!("host={}", name(brick)).into());
+        push("--admin", "127.0.0.1:0".into());
         arguments
     }
 
@@ -156,6 +157,17 @@ impl Bricks {
     /// Everything that a brick has printed in its present life.
     pub fn printed(&self, brick: usize) -> String {
         self.process(brick).printed().split_off(self.log_starts[brick - 1])
+    }
+
+    /// The address at which a brick serves its metrics in its present life.
+    pub fn admin_address(&self, brick: usize) -> Result<SocketAddr, Failure> {
+        wait_for("the admin address", START_WITHIN, || {
+            let printed = self.printed(brick);
+            let found = printed.lines().find_map(|line| line.trim().strip_prefix("admin"));
+            let address =
+                found.and_then(|line| line.trim().strip_prefix("http://")?.split('/').next()?.parse().ok());
+            Ok(address.ok_or(printed))
+        })
     }
 
     /// Waits until a brick serves in its present life.

@@ -23,7 +23,7 @@ pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Failure> {
 }
 
 /// The sum of a metric's samples whose labels begin with these.
-fn sum(page: &str, start: &str) -> f64 {
+pub fn sum(page: &str, start: &str) -> f64 {
     let samples = page.lines().filter(|line| line.starts_with(start) && !line.starts_with('#'));
     samples
         .map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number"))
@@ -47,7 +47,7 @@ fn total(pages: &[String], start: &str) -> f64 {
 
 /// Waits until a process gives this answer. An event loop that gets too little of the machine may be late
 /// once.
-fn wait_health(address: SocketAddr, status: u16, text: &str) -> Result<(), Failure> {
+pub fn wait_health(address: SocketAddr, status: u16, text: &str) -> Result<(), Failure> {
     wait_for("the health", SOON, || {
         let (found, body) = get(address, "/health")?;
         Ok(if found == status && body.contains(text) { Ok(()) } else { Err(format!("{found} {body}")) })

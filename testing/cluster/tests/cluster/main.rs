@@ -4,6 +4,7 @@
 mod admin;
 mod brick_directories;
 mod bricks;
+mod bricks_seen;
 mod coordinator;
 mod cube;
 mod damage;

@@ -1,0 +1,83 @@
+//! `bricks`: the state of each brick, as the brick itself tells it.
+//!
+//! The coordinator names the bricks if it answers. Without it the bricks name each other: one address is enough to find
+//! all that share a tablet, and in turn share one with those.
+//!
+//! Not here: what bricks did on their own (`events`). Catalogue: I6, J5.
+
+mod condition;
+mod json;
+pub mod survey;
+mod text;
+
+use crate::failure::Failure;
+use crate::global::Global;
+use crate::output;
+use crate::screen::Screen;
+use clap::Args;
+use std::io::IsTerminal;
+use std::time::Duration;
+use survey::{Source, Survey};
+use text::Breadth;
+
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Show the state of each brick of quorum tables.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold bricks
+  ramhold bricks --watch
+  ramhold bricks --wide
+  ramhold bricks --bricks 10.0.0.2:7501    (the coordinator is away)
+  ramhold bricks --json | jq '.bricks[] | {id, state, keys_behind}'
+
+The columns:
+  state   serving; rebuilt N % (it has forgotten something and is rebuilt from
+          the others); waiting (too few others answer); silent, and for how long
+  votes   tablets that vote, of those that the brick holds
+  memory  how full its log is
+  behind  keys of which other bricks are known to have something newer, and
+          since when; the brick fetches them by itself
+  swept   time since it has last compared all its keys with all other bricks
+  up      time since its start; 'life' counts the starts
+
+The exit code is 0 also if something is wrong. With --json, the field 'verdict'
+has it: healthy, recovering, degraded or critical.")]
+pub struct Bricks {
+    /// Addresses of bricks to ask besides those that the coordinator names.
+    #[arg(long, value_name = "ADDR,...")]
+    bricks: Option<String>,
+    /// Repeat every second until interrupted; with --json, one line each time.
+    #[arg(long)]
+    watch: bool,
+    /// Show all columns; lines may be longer than 80 columns.
+    #[arg(long)]
+    wide: bool,
+}
+
+impl Bricks {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let mut source = Source::connect(global, self.bricks.as_deref())?;
+        if !self.watch {
+            return self.show(&source.survey()?, global, "");
+        }
+        let clear = if std::io::stdout().is_terminal() && !global.json { "\x1b[H\x1b[2J" } else { "" };
+        loop {
+            match source.survey() {
+                Ok(survey) => self.show(&survey, global, clear)?,
+                // Watching matters most while something is wrong, so an error does not end it.
+                Err(failure) => output::tell(&format!("ramhold: {}", failure.text())),
+            }
+            std::thread::sleep(WATCH_INTERVAL);
+        }
+    }
+
+    fn show(&self, survey: &Survey, global: &Global, before: &str) -> Result<(), Failure> {
+        if global.json {
+            return output::print_json(&json::survey(survey));
+        }
+        let breadth = if self.wide { Breadth::Wide } else { Breadth::Narrow };
+        output::print(&format!("{before}{}", text::survey(survey, breadth, Screen::of_stdout())))
+    }
+}

@@ -1,0 +1,105 @@
+//! The bricks for programs. Names are stable.
+
+use super::condition::{Condition, findings, verdict};
+use super::survey::{Found, Survey};
+use ramhold_client::{AsksStatus, BrickStatus, SiblingStatus};
+use serde_json::{Map, Value, json};
+
+pub fn survey(survey: &Survey) -> Value {
+    let findings = findings(survey);
+    let told = findings
+        .iter()
+        .map(|finding| json!({ "grade": finding.grade.name(), "what": finding.what, "do": finding.action }));
+    json!({
+        "verdict": verdict(survey, &findings).0.name(),
+        "findings": told.collect::<Vec<_>>(),
+        "coordinator_answers": survey.coordinator.is_none(),
+        "bricks": survey.bricks.iter().map(brick).collect::<Vec<_>>(),
+    })
+}
+
+fn brick(brick: &Found) -> Value {
+    let labels: Map<String, Value> =
+        brick.labels.iter().map(|label| (label.name.clone(), label.value.clone().into())).collect();
+    let status = brick.told.as_ref().ok();
+    let own = status.and_then(|status| status.brick.as_ref());
+    let condition = Condition::of(brick);
+    let rebuilt = match condition {
+        Condition::Rebuilding(percent) => Some(percent),
+        _ => None,
+    };
+    let mut value = json!({
+        "id": brick.id.raw(),
+        "address": brick.address.to_string(),
+        "labels": labels,
+        "life": brick.life,
+        "state": condition.name(),
+        "rebuilt_percent": rebuilt,
+        "heard_millis": brick.heard_millis,
+        "tablets": brick.tablets,
+        "error": brick.told.as_ref().err(),
+    });
+    if let (Some(status), Some(own), Value::Object(fields)) = (status, own, &mut value) {
+        let figures = json!({
+            "version": status.version,
+            "uptime_millis": status.uptime_millis,
+            "memory_bytes": status.memory_bytes,
+            "log_bytes": status.log_bytes,
+            "log_used_bytes": status.log_used_bytes,
+            "log_live_bytes": status.log_live_bytes,
+            "index_bytes": status.index_bytes,
+            "objects": status.objects,
+        });
+        fields.extend(figures.as_object().cloned().unwrap_or_default());
+        fields.extend(own_fields(own));
+    }
+    value
+}
+
+fn own_fields(own: &BrickStatus) -> Map<String, Value> {
+    let rebuilding = own.rebuilding.map(|rebuilding| {
+        json!({
+            "table": rebuilding.table.raw(),
+            "first": format!("{:016x}", rebuilding.first.0),
+            "last": format!("{:016x}", rebuilding.last.0),
+            "permille": rebuilding.permille,
+        })
+    });
+    let fields = json!({
+        "tablets_without_vote": own.without_vote,
+        "rebuilding": rebuilding,
+        "siblings": own.siblings.iter().map(sibling).collect::<Vec<_>>(),
+        "gets": asks(&own.gets),
+        "puts": asks(&own.puts),
+        "stamps": asks(&own.stamps),
+        "repairs": own.repairs,
+        "swept_keys": own.sweep.stored,
+        "sweeps": own.sweep.whole,
+        "last_sweep_millis": own.sweep.whole_millis,
+        "keys_behind": own.sweep.behind,
+        "keys_behind_millis": own.sweep.behind_millis,
+        "graves": own.graves,
+        "graves_gone": own.graves_gone,
+    });
+    fields.as_object().cloned().unwrap_or_default()
+}
+
+fn sibling(sibling: &SiblingStatus) -> Value {
+    json!({
+        "id": sibling.brick.raw(),
+        "address": sibling.address.0.to_string(),
+        "life": sibling.life,
+        "heard_millis": sibling.heard_millis,
+        "is_silent": sibling.is_silent,
+    })
+}
+
+fn asks(asks: &AsksStatus) -> Value {
+    json!({
+        "asked": asks.asked,
+        "answered": asks.answered,
+        "rejected": asks.rejected,
+        "unknown": asks.unknown,
+        "refused": asks.refused,
+    })
+}
