@@ -24,6 +24,7 @@ Examples:
   ramhold plan --servers 100000 --replicas 2 --profile sosp11 --json
   ramhold plan --servers 30 --zones 3 --placement zone-local --uplink 10Gbit
   ramhold plan --topology bcube:4,1 --placement multiring --failures 4
+  ramhold plan --servers 12 --quorum 3 --data 100GiB --brick-away 1h
   ramhold plan --servers 12 --memory 256GiB --network 100Gbit --cores 16 \\
       --detection 100ms
 
@@ -42,6 +43,10 @@ employs (buffers and a small log bound them), who recovers a dead server and who
 feeds them, how many sets of servers hold all copies of something, how many hops
 bytes take, and how long a recovery keeps the fullest port busy. Scatter and
 copysets are planned for servers without the label rack.
+
+With --quorum a quorum table of the same data, or of --data, stands beside the
+ordinary tables: the bricks it takes, its DRAM and disks, what a death costs, how
+often a key is out of reach, and its losses. A brick has as much log as a server.
 
 A recovery begins with detection and the first segment. After that it takes as
 long as the slowest of disks, network and replay. The result is the limit of the
@@ -140,6 +145,21 @@ pub struct Plan {
     /// Time from a server's death until it is declared dead: 100ms, 1300ms.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub detection: Option<Duration>,
+    /// Also plan a quorum table whose keys are held by N bricks (1 to 7), beside the ordinary tables.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub quorum: Option<u8>,
+    /// Bricks that must have a write before it is acknowledged [default: more than half of N]
+    #[arg(long, value_name = "W", requires = "quorum", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub write_quorum: Option<u8>,
+    /// Bricks that are asked by a read [default: as many as make W + R > N]
+    #[arg(long, value_name = "R", requires = "quorum", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub read_quorum: Option<u8>,
+    /// Live data of the quorum table, one copy [default: that of the cluster]
+    #[arg(long, value_name = "SIZE", requires = "quorum", value_parser = parse_bytes)]
+    pub data: Option<u64>,
+    /// How long a brick is away after a crash: until its machine is up again, or another one replaces it.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub brick_away: Duration,
 }
 
 /// Servers that fail together.

@@ -182,12 +182,12 @@ pub fn scatter_width_of_a_ring(replicas: u64) -> u64 {
 }
 
 /// Ways to choose `size` of `count`.
-fn choices(count: u64, size: u64) -> f64 {
+pub fn choices(count: u64, size: u64) -> f64 {
     (0..size).map(|i| (count - i) as f64 / (i + 1) as f64).product()
 }
 
 /// A given set of so many servers is among those of all that failed.
-fn all_failed(servers: u64, failed: u64, size: u64) -> f64 {
+pub fn all_failed(servers: u64, failed: u64, size: u64) -> f64 {
     if failed < size {
         return 0.0;
     }
@@ -209,7 +209,7 @@ fn ln_none(count: f64, probability: f64) -> f64 {
     if count == 0.0 || probability == 0.0 { 0.0 } else { count * (-probability).ln_1p() }
 }
 
-fn at_least_one(count: f64, probability: f64) -> f64 {
+pub fn at_least_one(count: f64, probability: f64) -> f64 {
     happens(ln_none(count, probability))
 }
 
@@ -225,7 +225,7 @@ fn occupied(places: f64, count: f64) -> f64 {
 }
 
 /// How many of so many fail, each by itself: all numbers with their probabilities.
-fn weights(servers: u64, probability: f64) -> impl Iterator<Item = (u64, f64)> {
+pub fn weights(servers: u64, probability: f64) -> impl Iterator<Item = (u64, f64)> {
     // The weights are computed from the likeliest number outwards, so that no weight that matters underflows.
     let likeliest = (((servers as f64 + 1.0) * probability) as u64).min(servers);
     let odds = probability / (1.0 - probability);

@@ -5,6 +5,7 @@ use super::description::{Failing, Plan};
 use super::hardware::Hardware;
 use super::loss::Layout;
 use super::network::{Servers, Survey, survey};
+use super::quorum::QuorumTable;
 use super::recovery::{Bound, Recovery, Work, recovery, recreation};
 use ramhold_base::limits::SEGMENT_BYTES;
 use ramhold_wire::ReplicaPlacement;
@@ -39,6 +40,8 @@ pub struct Picture<'a> {
     pub zones: Option<Zones>,
     /// None: nothing is known of switches.
     pub network: Option<OnPorts>,
+    /// None: none is planned.
+    pub quorum: Option<QuorumTable>,
 }
 
 /// The cluster in a network of switches.
@@ -173,7 +176,10 @@ impl Plan {
             recreation_servers,
             zones,
             network,
+            quorum: None,
         };
+        let live = layout.servers as f64 * log_bytes * self.utilisation;
+        picture.quorum = self.quorum_table(live, picture.recovery.total, &hardware)?;
         let away_years = picture.whole_again() / YEAR_SECONDS;
         if self.crashes_per_year * away_years <= AWAY_MAX {
             picture.in_a_year = Some(layout.in_a_year(self.crashes_per_year, away_years));

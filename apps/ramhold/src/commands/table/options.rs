@@ -71,34 +71,38 @@ pub struct Wish {
     says_durability: bool,
 }
 
+/// The write and the read quorum of N bricks. What is left open is a majority of writers, and as few readers as that allows.
+pub fn quorum_numbers(bricks: u8, write: Option<u8>, read: Option<u8>) -> Result<(u8, u8), String> {
+    let write = write.unwrap_or(bricks / 2 + 1);
+    let read = read.unwrap_or((bricks + 1).saturating_sub(write).max(1));
+    match () {
+        () if write > bricks || read > bricks => {
+            Err(format!("a quorum of {} is more than the {bricks} bricks of a key", write.max(read)))
+        }
+        () if write + read <= bricks => Err(format!(
+            "--write-quorum {write} and --read-quorum {read} of {bricks} bricks need not meet, so a read could miss a \
+             write; they must make more than {bricks}"
+        )),
+        () if 2 * write <= bricks => Err(format!(
+            "two writes to {write} of {bricks} bricks need not meet, so one could be lost; give --write-quorum {} or more",
+            bricks / 2 + 1
+        )),
+        () => Ok((write, read)),
+    }
+}
+
 impl OptionArguments {
     /// The numbers of a quorum table.
     fn numbers(&self) -> Result<Option<QuorumOptions>, Failure> {
         let Some(bricks) = self.quorum else { return Ok(None) };
-        let write = self.write_quorum.unwrap_or(bricks / 2 + 1);
-        let read = self.read_quorum.unwrap_or((bricks + 1).saturating_sub(write).max(1));
-        let why = match () {
-            () if write > bricks || read > bricks => {
-                format!("a quorum of {} is more than the {bricks} bricks of a key", write.max(read))
-            }
-            () if write + read <= bricks => format!(
-                "--write-quorum {write} and --read-quorum {read} of {bricks} bricks need not meet, so a read could miss a \
-                 write; they must make more than {bricks}"
-            ),
-            () if 2 * write <= bricks => format!(
-                "two writes to {write} of {bricks} bricks need not meet, so one could be lost; give --write-quorum {} or more",
-                bricks / 2 + 1
-            ),
-            () => {
-                let protocol = match self.write {
-                    None | Some(WriteArgument::Adaptive) => WriteProtocol::Adaptive,
-                    Some(WriteArgument::Single) => WriteProtocol::Single,
-                    Some(WriteArgument::TwoPhase) => WriteProtocol::TwoPhase,
-                };
-                return Ok(Some(QuorumOptions { bricks, write, read, protocol }));
-            }
+        let (write, read) =
+            quorum_numbers(bricks, self.write_quorum, self.read_quorum).map_err(Failure::usage)?;
+        let protocol = match self.write {
+            None | Some(WriteArgument::Adaptive) => WriteProtocol::Adaptive,
+            Some(WriteArgument::Single) => WriteProtocol::Single,
+            Some(WriteArgument::TwoPhase) => WriteProtocol::TwoPhase,
         };
-        Err(Failure::usage(why))
+        Ok(Some(QuorumOptions { bricks, write, read, protocol }))
     }
 
     /// The options of a quorum table.
