@@ -7,7 +7,7 @@ use crate::sessions::{Client, Doing};
 use crate::supervised::Supervision;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
-use ramhold_node::BrickState;
+use ramhold_node::{BrickState, TabletState};
 use ramhold_quorum::Thresholds;
 use ramhold_wire::Header;
 use ramhold_wire::bricks::BrickAssignment;
@@ -184,7 +184,8 @@ impl Rig {
         node.is_some_and(|node| {
             let state = node.brick.state();
             let is_newest = |state: &BrickState| {
-                state.tablets.iter().all(|it| it.table != TABLE || it.epoch == self.tablet.epoch)
+                let is_old = |it: &TabletState| it.table == TABLE && it.epoch != self.tablet.epoch;
+                !state.tablets.is_empty() && !state.tablets.iter().any(is_old)
             };
             node.brick.votes() && state.is_some_and(is_newest)
         })
