@@ -3,6 +3,7 @@
 use crate::host::Host;
 use crate::rig::{MILLI, Rig, Setting, TABLE};
 use crate::runs::{BUFFERED, rebuilding, seeds};
+use crate::seen::kinds;
 use ramhold_quorum::Thresholds;
 
 const SECOND: u64 = 1000 * MILLI;
@@ -46,6 +47,11 @@ fn a_replaced_brick_has_everything_before_it_votes() {
         rig.run_for(at);
         rig.replace(old, SPARE);
         rig.run_until(Rig::all_vote);
+        let noted = |host| kinds(&rig, host, rig.hosts[host].id);
+        assert_eq!(noted(SPARE), ["life-begun", "tablets-taken", "rebuild-begun", "rebuilt"]);
+        assert!(
+            (0..3).filter(|host| *host != old).all(|host| noted(host).contains(&"tablets-changed".into()))
+        );
         rig.read_all();
         rig.check();
         // With another one away, the new brick is needed for every quorum.

@@ -3,6 +3,7 @@
 use crate::network::{Party, request};
 use crate::rig::{MILLI, Rig};
 use crate::runs::{BUFFERED, seeds};
+use crate::seen::kinds;
 use ramhold_base::{ServerId, Status};
 use ramhold_supervisor::{Act, RestartLimit};
 use ramhold_wire::restart::{RestartAnswer, RestartOrder, RestartSaid};
@@ -51,6 +52,9 @@ fn the_next_brick_has_a_hung_one_restarted_once() {
         let is_event =
             |text: &String| text.starts_with("event: ") && text.contains("its restart was ordered");
         assert!(told.iter().any(is_event), "{told:?}");
+        let about = rig.hosts[hung].id;
+        assert!(kinds(&rig, (hung + 1) % 3, about).iter().any(|kind| kind == "restart-ordered"));
+        assert!(kinds(&rig, (hung + 2) % 3, about).iter().all(|kind| kind != "restart-ordered"));
         rig.run_for(20_000 * MILLI);
         assert_eq!(rig.supervision.ends.len(), 1);
         finish(&mut rig);

@@ -1,6 +1,5 @@
 //! The state that a brick tells operators, and the events that it notes (docs/protocols/quorum.md, rules 47, 48).
 
-use crate::host::Host;
 use crate::network::{Party, request};
 use crate::rig::{MILLI, Rig};
 use crate::runs::{BUFFERED, SYNCED, seeds};
@@ -24,8 +23,7 @@ fn events(rig: &Rig, host: usize) -> Vec<BrickEvent> {
 }
 
 /// The kinds of the events about a brick, in order.
-fn kinds(rig: &Rig, host: usize, about: &Host) -> Vec<String> {
-    let about = about.id;
+pub fn kinds(rig: &Rig, host: usize, about: ServerId) -> Vec<String> {
     let events = events(rig, host).into_iter().filter(|event| event.about == about);
     events.map(|event| event.kind).collect()
 }
@@ -57,7 +55,7 @@ fn siblings_note_a_death_and_a_return_and_who_was_away_notes_what_it_missed() {
             assert!(status.is_serving && status.without_vote == 0);
             assert!(status.siblings.iter().all(|it| !it.is_silent && it.heard_millis.unwrap() <= 1000));
             assert!(status.sweep.whole > 0 && status.sweep.whole_millis.unwrap() <= 65_000);
-            let noted = kinds(&rig, host, &rig.hosts[host]);
+            let noted = kinds(&rig, host, rig.hosts[host].id);
             assert_eq!(noted[..2], ["life-begun", "tablets-taken"], "{noted:?}");
             assert!(events(&rig, host).iter().all(|event| !event.kind.starts_with("sibling")));
         }
@@ -67,21 +65,21 @@ fn siblings_note_a_death_and_a_return_and_who_was_away_notes_what_it_missed() {
         for host in others {
             let silent = status(&rig, host).siblings.into_iter().filter(|sibling| sibling.is_silent);
             assert!(silent.map(|sibling| sibling.brick).eq([rig.hosts[away].id]));
-            assert_eq!(kinds(&rig, host, &rig.hosts[away]), ["sibling-silent"]);
+            assert_eq!(kinds(&rig, host, rig.hosts[away].id), ["sibling-silent"]);
         }
         rig.start(away);
         rig.run_until(|rig| rig.hosts[away].node.is_some() && status(rig, away).sweep.behind > 0);
         assert!(status(&rig, away).sweep.behind_millis.is_some());
         rig.run_for(10 * SECOND);
         for host in others {
-            let noted = kinds(&rig, host, &rig.hosts[away]);
+            let noted = kinds(&rig, host, rig.hosts[away].id);
             assert_eq!(noted, ["sibling-silent", "sibling-restarted", "sibling-heard"]);
             assert!(status(&rig, host).siblings.iter().all(|sibling| !sibling.is_silent));
         }
         let after = status(&rig, away);
         assert_eq!((after.life, after.sweep.behind, after.sweep.behind_millis), (2, 0, None));
         assert!(after.sweep.stored > 0 && after.sweep.whole == 1, "{after:?}");
-        assert_eq!(kinds(&rig, away, &rig.hosts[away]), ["life-begun", "sweep-behind"]);
+        assert_eq!(kinds(&rig, away, rig.hosts[away].id), ["life-begun", "sweep-behind"]);
         let last = events(&rig, away).pop().unwrap();
         assert!(last.indicator.contains(&format!(" {} key", after.sweep.stored)), "{last:?}");
     }
@@ -109,7 +107,7 @@ fn a_brick_that_has_forgotten_is_not_ready_and_tells_how_far_it_is() {
         let seen = node(&rig, who).seen(rig.instant());
         assert_eq!(seen.trouble, None);
         assert_eq!(seen.status.brick.unwrap().rebuilding, None);
-        let noted = kinds(&rig, who, &rig.hosts[who]);
+        let noted = kinds(&rig, who, rig.hosts[who].id);
         assert_eq!(noted, ["log-not-whole", "life-begun", "rebuild-begun", "rebuilt"]);
     }
     assert!(seen_rebuilding > 0);
@@ -123,7 +121,7 @@ fn a_copied_directory_is_noted() {
     rig.hosts[0].place += 1;
     rig.start(0);
     rig.run_until(Rig::all_vote);
-    let noted = kinds(&rig, 0, &rig.hosts[0]);
+    let noted = kinds(&rig, 0, rig.hosts[0].id);
     assert_eq!(noted, ["directory-moved", "life-begun", "rebuild-begun", "rebuilt"]);
 }
 
