@@ -61,7 +61,7 @@ impl Supervising {
         self.runtime.local_addr().expect("a supervisor always listens")
     }
 
-    /// Waits for something to happen, for `LOOK_INTERVAL` at most. What is to be done with which process; none: the
+    /// Waits for something to happen, for `LOOK_INTERVAL` at most. It returns what is to be done with which process; none: the
     /// supervisor has ended.
     pub fn turn(&mut self) -> Option<Vec<(usize, Act)>> {
         let turn = self.runtime.turn(Some(LOOK_INTERVAL));

@@ -40,7 +40,7 @@ pub enum Monitor {
     Operator,
 }
 
-/// What is done about it.
+/// The treatment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Treatment {
     /// Its supervisor is told to restart it.

@@ -1,9 +1,9 @@
 //! Changes of tablets in a brick's state: tablets that come, get other bricks, or are given up.
 //!
-//! The coordinator tells of them with an assignment, siblings with their announcements. Whoever tells, the higher epoch of a
+//! The coordinator tells of them with an assignment, siblings with their announcements. The higher epoch of a
 //! range counts, and an epoch that is not above the own one changes nothing.
 //!
-//! What was given up is remembered, with its epoch: an old copy of the coordinator's state may assign it again.
+//! A tablet that was given up is remembered, with its epoch: an old copy of the coordinator's state may assign it again.
 //!
 //! Invariants:
 //! - a brick votes in a tablet only if it has had part in it without a gap since it last was complete;
@@ -141,7 +141,7 @@ pub(crate) fn take_shared(state: &mut BrickState, from: ServerId, shared: &Share
         let mut known = state.tablets.iter().filter(|known| meets(known.range(), range)).peekable();
         let is_news = match known.peek() {
             Some(_) => known.all(|known| known.is_shared_with(from) && known.epoch < told.epoch),
-            // What is not above the assignment that was taken may have been dropped since.
+            // A tablet that is not above the assignment that was taken may have been dropped since.
             None => told.epoch > state.taken && told.epoch > 1,
         };
         if is_news {

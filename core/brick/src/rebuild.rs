@@ -227,7 +227,7 @@ impl Rebuilding {
             Phase::Joining => {
                 self.pages.insert(from, page);
                 if self.pages.len() >= self.witnesses {
-                    // What was read before does not count.
+                    // Pages of before do not count.
                     self.phase = Phase::Asking { from: 0 };
                     self.pages.clear();
                     self.asked.clear();

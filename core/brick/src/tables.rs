@@ -56,7 +56,7 @@ fn place(range: HashRange) -> Place {
     (range.table, range.first, range.last)
 }
 
-/// What has come with a state: ranges of tablets.
+/// Ranges of tablets that have come with a state.
 #[derive(Debug, Default)]
 pub(crate) struct Entered {
     pub new: Vec<HashRange>,

@@ -176,7 +176,7 @@ impl Search {
         !self.tablets.is_empty()
     }
 
-    /// What is known, and who was asked, for a human.
+    /// The knowledge, and who was asked, for a human.
     pub fn text(&self) -> String {
         let mut text = match self.tablets.len() {
             0 => "no brick that answered has a tablet of the table".to_owned(),

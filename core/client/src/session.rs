@@ -622,7 +622,7 @@ impl Session {
     }
 }
 
-/// What an operation's own search has found so far.
+/// The findings of an operation's own search so far.
 fn searched(running: &Running) -> Option<Searched> {
     let search = running.search.as_ref()?;
     Some(Searched { has_part: search.has_part(), text: search.text() })

@@ -1,6 +1,6 @@
 //! A brick that does not come back: another one takes its place in all its tablets, or its data is taken for lost.
 //!
-//! All tablets change in one commit. What stands in the way is told as an obstacle, and nothing is changed then.
+//! All tablets change in one commit. A hindrance is told as an obstacle, and nothing is changed then.
 //!
 //! Invariants:
 //! - the epoch of a changed tablet is the version that its table takes, which was never given out before;
@@ -93,7 +93,7 @@ fn change(desk: &mut Desk, message: &BrickReplace, id: TableId) -> u32 {
     count
 }
 
-/// What stands in the way of a replacement.
+/// The obstacle to a replacement.
 fn obstacle(
     now: Instant,
     state: &State,

@@ -205,7 +205,7 @@ impl Gathering {
         self.queues[queue as usize].dropped += 1;
     }
 
-    /// The report. What is counted between reports begins anew.
+    /// The report. The counts between reports begin anew.
     pub fn report(&mut self, at: AtReport) -> Statistics {
         let mut statistics = Statistics::default();
         statistics.set(Statistic::Cpu, at.cpu_permille);

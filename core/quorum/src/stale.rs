@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The end of a stale get.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StaleGot<V> {
-    /// What a brick has, and its time. Without a value the key is absent there.
+    /// The record of a brick, and its time. Without a value the key is absent there.
     Told {
         from: BrickId,
         stamp: Stamp,

@@ -57,7 +57,7 @@ impl Supervisor {
         }
     }
 
-    /// What is to be done with processes, in order: the index of the brick, and the wish.
+    /// Wishes about processes, in order: the index of the brick, and the wish.
     pub fn take_acts(&mut self) -> Vec<(usize, Act)> {
         let all = self.charges.iter_mut().enumerate();
         all.flat_map(|(index, charge)| charge.take_acts().into_iter().map(move |act| (index, act))).collect()

@@ -27,7 +27,7 @@ pub struct Running {
     pub trouble: Option<Trouble>,
     /// The search for a table that no coordinator describes.
     pub search: Option<Box<Search>>,
-    /// What the last search that the operation waited for has found.
+    /// The findings of the last search that the operation waited for.
     pub searched: Option<Searched>,
 }
 

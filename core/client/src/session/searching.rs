@@ -23,7 +23,7 @@ impl Session {
         self.bricks.extend(bricks.iter().take(BRICKS_TOLD_MAX));
     }
 
-    /// What a process that is no coordinator has told of the table that an operation asks for. `false`: nothing.
+    /// The words of a process that is no coordinator about the table that an operation asks for. `false`: nothing.
     pub(super) fn on_hint(
         &mut self,
         now: Instant,

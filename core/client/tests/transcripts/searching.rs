@@ -34,7 +34,7 @@ fn hint(part: Option<TableDescription>, bricks: &[u64]) -> TableHint {
     TableHint { part, bricks: bricks.iter().map(|brick| Address(server(*brick))).collect() }
 }
 
-/// What a brick of this tablet tells, and names.
+/// The words of a brick of this tablet, and the bricks that it names.
 fn told(part: usize, bricks: &[u64]) -> TableHint {
     hint(Some(with(vec![tablet(part, 1)])), bricks)
 }
@@ -144,7 +144,7 @@ fn a_brick_that_does_not_answer_is_passed_over_soon() {
     let silent = fake.expect_question(4);
     assert_eq!(fake.wait(millis(1000)), millis(100));
     let request = fake.expect_question(5);
-    // What it says later counts no more, and does no harm.
+    // Its later words count no more, and do no harm.
     fake.answer_hint(&silent, &told(1, &[]));
     fake.expect_silence();
     fake.lose(server(5), Lost::Refused);

@@ -210,7 +210,7 @@ fn operations_that_no_window_lets_out_end_as_too_many_and_name_the_bricks() {
         fake.wait(millis(10_000));
         outcomes.extend(std::iter::from_fn(|| fake.session.take_outcome()));
     }
-    // What was sent may take effect.
+    // A question that was sent may take effect.
     let is_unknown = |outcome: &Outcome| matches!(outcome, Outcome::Unknown { token: Some(_), .. });
     assert!(outcomes[..FIRST].iter().all(|(_, outcome)| is_unknown(outcome)), "{outcomes:?}");
 }

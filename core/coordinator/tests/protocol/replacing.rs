@@ -13,7 +13,7 @@ fn order(old: u64, new: u64) -> BrickReplace {
     BrickReplace { old: ServerId(old), new, is_destroyed: false, accepts_loss: false }
 }
 
-/// What stands in the way.
+/// The obstacle.
 fn obstacle(world: &mut World, order: BrickReplace) -> Option<(ObstacleKind, u64)> {
     let replaced = world.client_anew(&order).expect("an answer").expect("a word about it");
     replaced.obstacle.map(|it| (it.kind, it.brick.raw()))

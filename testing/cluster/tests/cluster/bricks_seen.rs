@@ -10,7 +10,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(30);
 
-/// What the program prints as JSON, line by line.
+/// The JSON that the program prints, line by line.
 fn json(bricks: &Bricks, words: &[&str]) -> Result<Vec<Value>, Failure> {
     let output = bricks.run(words);
     let text = String::from_utf8_lossy(&output.stdout);

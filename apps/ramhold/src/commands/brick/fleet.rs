@@ -83,7 +83,7 @@ impl Fleet {
     pub fn restart(&self, brick: ServerId) -> Result<u64, Failure> {
         let report = self.find(brick)?;
         let told = probe(report.address.0).ok().filter(|told| told.brick == brick);
-        // The coordinator may not have heard the newest life. Of a brick that does not answer any life is meant.
+        // The coordinator may not have heard the newest life. Any life of a brick that does not answer is meant.
         let life = told.as_ref().map_or(report.life, |told| told.life);
         let Some(port) = report.supervisor else {
             return Err(Failure::new(

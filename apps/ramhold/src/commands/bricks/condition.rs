@@ -4,7 +4,7 @@ use super::survey::{Found, Survey};
 use crate::output::bytes_for_eyes;
 use ramhold_client::BrickStatus;
 
-/// What a brick is doing.
+/// The activity of a brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
     Serving,

@@ -147,7 +147,7 @@ mod tests {
         assert_near(at_least(1, 3, 0.1), 1.0 - 0.9f64.powi(3));
         assert_near(at_least(3, 3, 1e-4), 1e-12);
         assert_eq!((at_least(1, 3, 0.0), at_least(3, 3, 1.0)), (0.0, 1.0));
-        // Of nine, three fail: one given group of three has 20, 45, 18 and 1 ways of 84.
+        // Three of nine fail: one given group of three has 20, 45, 18 and 1 ways of 84.
         assert_near(at_least_failed(1, 3, (3, 9)), 64.0 / 84.0);
         assert_near(at_least_failed(2, 3, (3, 9)), 19.0 / 84.0);
         assert_near(at_least_failed(3, 3, (3, 9)), 1.0 / 84.0);

@@ -70,7 +70,7 @@ impl Owner {
                     signal(child, how);
                 }
             }
-            // Whoever owns the process has started it.
+            // The owner of the process has started it.
             (Owner::Command { .. }, Act::Start) => supervising.started(0),
             (Owner::Command { template, running }, Act::Stop | Act::Kill) => match running {
                 // It takes too long.

@@ -71,7 +71,7 @@ pub struct Wish {
     says_durability: bool,
 }
 
-/// The write and the read quorum of N bricks. What is left open is a majority of writers, and as few readers as that allows.
+/// The write and the read quorum of N bricks. Numbers that are left open are a majority of writers, and as few readers as that allows.
 pub fn quorum_numbers(bricks: u8, write: Option<u8>, read: Option<u8>) -> Result<(u8, u8), String> {
     let write = write.unwrap_or(bricks / 2 + 1);
     let read = read.unwrap_or((bricks + 1).saturating_sub(write).max(1));
