@@ -79,7 +79,7 @@ pub(crate) fn take(state: &mut BrickState, told: &BrickTablet, is_fresh: bool) -
         tablet.votes = has_all && pieces.iter().all(|piece| piece.votes);
         tablet.is_joining = !has_all || pieces.iter().any(|piece| piece.is_joining);
     }
-    state.left.retain(|left| !meets(left_range(left), range));
+    remember_no_more(state, range);
     state.tablets.push(tablet);
     Ok(())
 }
@@ -109,6 +109,19 @@ fn cut_out(state: &mut BrickState, range: HashRange) -> Vec<TabletState> {
     pieces
 }
 
+/// Forgets that a range was given up, but not the rest of what was given up with it.
+fn remember_no_more(state: &mut BrickState, range: HashRange) {
+    let met: Vec<GivenUp> = state.left.extract_if(.., |left| meets(left_range(left), range)).collect();
+    for left in met {
+        if left.first < range.first {
+            state.left.push(GivenUp { last: KeyHash(range.first.0 - 1), ..left });
+        }
+        if left.last > range.last {
+            state.left.push(GivenUp { first: KeyHash(range.last.0 + 1), ..left });
+        }
+    }
+}
+
 /// Gives tablets, or parts of them, up that other bricks have under a higher epoch.
 pub(crate) fn give_up(state: &mut BrickState, given_up: &[GivenUp]) {
     for it in given_up {
@@ -117,7 +130,7 @@ pub(crate) fn give_up(state: &mut BrickState, given_up: &[GivenUp]) {
             pieces.into_iter().partition(|known| known.epoch >= it.epoch);
         state.tablets.extend(kept);
         if !gone.is_empty() {
-            state.left.retain(|left| !meets(left_range(left), left_range(it)));
+            remember_no_more(state, left_range(it));
             state.left.push(*it);
         }
     }

@@ -152,7 +152,8 @@ pub(crate) struct Rebuilding {
     is_complete: bool,
     wait_until: Instant,
     is_waiting: bool,
-    dropped: Dropped,
+    /// When pages of siblings that do not vote are asked for again.
+    refresh_at: Instant,
     /// When a stretch was last decided, or the rebuilding began.
     moved_at: Option<Instant>,
 }
@@ -182,7 +183,7 @@ impl Rebuilding {
             is_complete: true,
             wait_until: Instant::ZERO,
             is_waiting: false,
-            dropped: Dropped::default(),
+            refresh_at: Instant::ZERO,
             moved_at: None,
         }
     }
@@ -280,6 +281,7 @@ impl Rebuilding {
                 Phase::Asking { from } => {
                     let from = *from;
                     let Some(stretch) = self.decide(store, tables, from) else {
+                        self.refresh(step.now);
                         self.ask_stamps(step, from, me, calls);
                         return Outcome::Working;
                     };
@@ -305,6 +307,14 @@ impl Rebuilding {
 
     fn wait(&mut self, now: Instant) {
         (self.wait_until, self.is_waiting) = (now + PAUSE, true);
+    }
+
+    /// A sibling that did not vote when it told may vote by now.
+    fn refresh(&mut self, now: Instant) {
+        if self.refresh_at <= now {
+            self.refresh_at = now + PAGE_TIMEOUT;
+            self.pages.retain(|_, page| page.votes);
+        }
     }
 
     /// Lets others have the processor.
@@ -415,7 +425,7 @@ impl Rebuilding {
                     if !planted(Defect::QuorumDroppedStays) {
                         store.shard.cleaning.must_leave.insert(segment);
                     }
-                    self.dropped.note(key);
+                    store.dropped.entry(table).or_default().note(key);
                     store.shard.log.drop_record(table, *hash, at);
                     replaces = None;
                 }
@@ -471,10 +481,10 @@ impl Rebuilding {
                     *head = Some(store.shard.log.head_end(self.stream));
                     let own = store.shard.log.segments().filter(|segment| segment.stream == self.stream);
                     let before = own.map(|segment| segment.id).filter(|id| *id != opened);
-                    match self.dropped.keys() {
-                        Some(keys) if keys.is_empty() => {}
-                        Some(_) => unsearched.extend(before),
-                        None => store.shard.cleaning.must_leave.extend(before),
+                    match store.dropped.get(&self.range.table).map(Dropped::keys) {
+                        None => {}
+                        Some(Some(_)) => unsearched.extend(before),
+                        Some(None) => store.shard.cleaning.must_leave.extend(before),
                     }
                     self.breathe(step.now);
                 }
@@ -483,7 +493,9 @@ impl Rebuilding {
             return Outcome::Working;
         };
         if let Some(segment) = unsearched.pop() {
-            if self.dropped.is_in(&store.shard.log, self.range.table, segment) {
+            let table = self.range.table;
+            let dropped = store.dropped.get(&table);
+            if dropped.is_some_and(|dropped| dropped.is_in(&store.shard.log, table, segment)) {
                 store.shard.cleaning.must_leave.insert(segment);
             }
             self.breathe(step.now);
@@ -494,6 +506,7 @@ impl Rebuilding {
         if !store.is_on_device(wish) || !is_clean {
             return Outcome::Working;
         }
+        store.dropped.remove(&self.range.table);
         Outcome::Rebuilt { is_complete: self.is_complete }
     }
 }

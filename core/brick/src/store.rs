@@ -11,6 +11,7 @@
 //! Not here: which writes are stored (core/quorum), cleaning (`cleaning`). Catalogue: I1, I6.
 
 use crate::FoundReplica;
+use crate::dropped::Dropped;
 use crate::graves::Graves;
 use crate::question::Key;
 use crate::stale::Stale;
@@ -39,6 +40,9 @@ pub(crate) struct Store {
     applied_count_max: usize,
     pub graves: Graves,
     pub stale: Stale,
+    /// Keys of each table whose newest records were dropped. They outlive the rebuilding that dropped them, until one that
+    /// ends has searched for older records.
+    pub dropped: BTreeMap<TableId, Dropped>,
     /// Tables whose records are counted.
     tracked: BTreeSet<TableId>,
     /// Up to these ends somebody waits for the device.
@@ -96,6 +100,7 @@ impl Store {
             applied_count_max: config.applied_count_max,
             graves: Graves::default(),
             stale: Stale::default(),
+            dropped: BTreeMap::new(),
             tracked: BTreeSet::new(),
             wanted: Vec::new(),
             left_over: Vec::new(),

@@ -87,7 +87,18 @@ impl Brick {
         let mut state = before.clone();
         let taken = take_shared(&mut state, from, shared).map_err(NotTaken::Wrong);
         match taken.and_then(|()| checked(state)) {
-            Ok(state) => self.want_changed(state, effects),
+            Ok(state) => {
+                // A rebuilding may wait for fewer siblings than it should by now.
+                let missing =
+                    |tablet: &TabletState| tablet.siblings.iter().filter(|it| it.is_missing).count();
+                let fewer = state.tablets.iter().filter(|after| {
+                    let known = before.tablets.iter().find(|known| known.range() == after.range());
+                    known.is_some_and(|known| missing(known) > missing(after))
+                });
+                let fewer: Vec<HashRange> = fewer.map(TabletState::range).collect();
+                fewer.into_iter().for_each(|range| self.siblings.forget(range));
+                self.want_changed(state, effects);
+            }
             Err(why) if self.siblings.untaken.insert(from) => {
                 let text = format!(
                     "{from} tells of tablets that are not taken: {why:?}; the coordinator's word is awaited"

@@ -114,18 +114,21 @@ impl<K: Ord + Clone, V: Clone, A> Brick<K, V, A> {
         self.siblings = siblings;
     }
 
-    /// The tablet is cut: another register goes on with the keys of which `is_other` is true. Answers that wait stay here.
+    /// The tablet is cut: another register goes on with the keys of which `is_other` is true. Answers that wait are not
+    /// given: the parts may soon have different epochs, and sessions ask again.
     #[must_use]
     pub fn cut(&mut self, is_other: impl Fn(&K) -> bool) -> Brick<K, V, A> {
         let mut other = Brick::new(self.id, self.life, self.epoch);
         (other.siblings, other.votes) = (self.siblings.clone(), self.votes);
         other.unstored = self.unstored.extract_if(.., |key, _| is_other(key)).collect();
+        (self.waiting, self.waiting_count) = Default::default();
         other
     }
 
-    /// The tablet and another one become one. It votes if both did.
+    /// The tablet and another one become one. It votes if both did, under the lower epoch until it is told the next one.
     pub fn join(&mut self, other: Brick<K, V, A>) {
         self.votes &= other.votes;
+        self.epoch = self.epoch.min(other.epoch);
         self.waiting_count += other.waiting_count;
         for (ticket, answers) in other.waiting {
             self.waiting.entry(ticket).or_default().extend(answers);
