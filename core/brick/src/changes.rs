@@ -172,3 +172,130 @@ pub(crate) fn hears(state: &mut BrickState, from: ServerId, range: HashRange, ep
     let siblings = state.tablets.iter_mut().filter(same).flat_map(|tablet| &mut tablet.siblings);
     siblings.filter(|sibling| sibling.brick == from).for_each(|sibling| sibling.is_missing = false);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::hash::PlacementSeed;
+    use ramhold_base::{ClusterId, TableId};
+    use ramhold_wire::control::Address;
+    use ramhold_wire::membership::Durability;
+    use ramhold_wire::quorum::{BrickPlace, Joined, QuorumOptions, WriteProtocol};
+
+    const ME: u64 = 1;
+    const TABLE: TableId = TableId(4);
+    const MIDDLE: u64 = 1000;
+
+    fn state() -> BrickState {
+        BrickState {
+            cluster: ClusterId(1),
+            brick: ServerId(ME),
+            index_secret: 0,
+            life: 1,
+            mark: 1,
+            tables: vec![TableState::of(&table())],
+            tablets: Vec::new(),
+            lives: Vec::new(),
+            streams: Vec::new(),
+            taken: 3,
+            place: 0,
+            was_moved: false,
+            left: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    fn table() -> BrickTable {
+        let quorum = QuorumOptions { bricks: 3, write: 2, read: 2, protocol: WriteProtocol::Adaptive };
+        let (name, durability) = ("t".into(), Durability::Buffered);
+        BrickTable { table: TABLE, name, seed: PlacementSeed(1), slots: false, durability, quorum }
+    }
+
+    /// A tablet of these bricks. One of them may have joined with its epoch.
+    fn told((first, last): (u64, u64), epoch: u64, bricks: [u64; 3], joined: Option<u64>) -> BrickTablet {
+        let address = Address("127.0.0.1:1".parse().expect("an address"));
+        let joined = joined.map(|brick| Joined { brick: ServerId(brick), epoch, is_lost: false });
+        BrickTablet {
+            table: TABLE,
+            first: KeyHash(first),
+            last: KeyHash(last),
+            epoch,
+            bricks: bricks.map(|brick| BrickPlace { brick: ServerId(brick), address }).to_vec(),
+            joined: joined.into_iter().collect(),
+        }
+    }
+
+    /// First hash, epoch and vote of each tablet, in order.
+    fn held(state: &BrickState) -> Vec<(u64, u64, bool)> {
+        let mut held: Vec<_> = state.tablets.iter().map(|it| (it.first.0, it.epoch, it.votes)).collect();
+        held.sort_unstable();
+        held
+    }
+
+    const ALL: (u64, u64) = (0, u64::MAX);
+    const LOW: (u64, u64) = (0, MIDDLE - 1);
+    const HIGH: (u64, u64) = (MIDDLE, u64::MAX);
+
+    // I7: the parts of a tablet go on with its vote, and the whole does if all parts voted.
+    #[test]
+    fn tablets_are_cut_and_joined() {
+        let mut state = state();
+        take(&mut state, &told(ALL, 1, [1, 2, 3], None), true).expect("it is the first");
+        take(&mut state, &told(HIGH, 5, [1, 2, 4], Some(4)), false).expect("a part of it");
+        assert_eq!(held(&state), [(0, 1, true), (MIDDLE, 5, true)]);
+        take(&mut state, &told(ALL, 1, [1, 2, 3], None), true).expect("it is old");
+        assert_eq!(held(&state), [(0, 1, true), (MIDDLE, 5, true)]);
+        state.tablets.iter_mut().for_each(|tablet| tablet.votes &= tablet.first.0 == 0);
+        let mut whole = state.clone();
+        take(&mut whole, &told(ALL, 7, [1, 2, 4], Some(4)), false).expect("both parts are here");
+        assert_eq!(held(&whole), [(0, 7, false)], "one part does not vote yet");
+        state.tablets.iter_mut().for_each(|tablet| tablet.votes = true);
+        take(&mut state, &told(ALL, 7, [1, 2, 4], Some(4)), false).expect("both parts are here");
+        assert_eq!(held(&state), [(0, 7, true)]);
+        assert!(take(&mut state, &told(ALL, 7, [1, 2, 5], None), false).is_err(), "one epoch, other bricks");
+    }
+
+    // I7: who has one half only is rebuilt before it votes for the whole.
+    #[test]
+    fn a_part_is_given_up_and_comes_back() {
+        let mut state = state();
+        take(&mut state, &told(ALL, 1, [1, 2, 3], None), true).expect("it is the first");
+        let (first, last) = (KeyHash(MIDDLE), KeyHash(u64::MAX));
+        give_up(&mut state, &[GivenUp { table: TABLE, first, last, epoch: 6 }]);
+        assert_eq!(held(&state), [(0, 1, true)]);
+        take(&mut state, &told(HIGH, 1, [1, 2, 3], None), true).expect("of an old copy");
+        assert_eq!(held(&state), [(0, 1, true)], "it is not believed");
+        let mut whole = state.clone();
+        take(&mut whole, &told(ALL, 8, [1, 2, 3], None), false).expect("one part is here");
+        assert_eq!(held(&whole), [(0, 8, false)]);
+        assert!(whole.tablets[0].is_joining && whole.left.is_empty());
+        let quarter = (MIDDLE, 2 * MIDDLE - 1);
+        take(&mut state, &told(quarter, 9, [1, 2, 3], Some(ME)), false).expect("a part of it");
+        assert_eq!(held(&state), [(0, 1, true), (MIDDLE, 9, false)]);
+        assert_eq!(state.left.iter().map(|left| left.first.0).collect::<Vec<_>>(), [2 * MIDDLE]);
+        give_up(&mut state, &[GivenUp { table: TABLE, first: KeyHash(0), last, epoch: 10 }]);
+        assert_eq!(
+            (held(&state), state.tables.len()),
+            (Vec::new(), 0),
+            "the table goes with its last tablet"
+        );
+    }
+
+    // I4: only a brick of the tablet is believed, and nothing that may have been dropped since.
+    #[test]
+    fn words_of_siblings_are_taken_if_they_are_news() {
+        let mut state = state();
+        take(&mut state, &told(ALL, 1, [1, 2, 3], None), true).expect("it is the first");
+        let mut hear = |from, tablet: BrickTablet| {
+            let shared = Shared { tables: vec![table()], tablets: vec![tablet] };
+            take_shared(&mut state, ServerId(from), &shared).expect("it makes sense");
+            held(&state)
+        };
+        assert_eq!(hear(9, told(ALL, 5, [1, 2, 9], Some(9))), [(0, 1, true)], "a stranger");
+        assert_eq!(hear(2, told(ALL, u64::MAX, [1, 2, 4], Some(4))), [(0, 1, true)], "epochs would run out");
+        assert_eq!(hear(2, told(ALL, 5, [2, 3, 4], Some(4))), [(0, 1, true)], "it is not for this brick");
+        assert_eq!(hear(2, told(ALL, 5, [1, 2, 4], Some(4))), [(0, 5, true)]);
+        let other = |epoch| BrickTablet { table: TableId(7), ..told(ALL, epoch, [1, 2, 4], Some(ME)) };
+        assert_eq!(hear(2, other(3)).len(), 1, "it was dropped with assignment 3");
+    }
+}
