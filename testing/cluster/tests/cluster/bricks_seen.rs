@@ -27,6 +27,12 @@ fn found<'a>(bricks: &Bricks, told: &'a Value, brick: usize) -> &'a Value {
     all.find(|found| found["address"] == address.as_str()).unwrap_or(&Value::Null)
 }
 
+/// The life of brick `id` that a brick knows.
+fn life_known_to(bricks: &Bricks, told: &Value, brick: usize, id: &Value) -> Option<u64> {
+    let mut siblings = found(bricks, told, brick)["siblings"].as_array().into_iter().flatten();
+    siblings.find(|sibling| sibling["id"] == *id)?["life"].as_u64()
+}
+
 /// The verdict, and the bricks' states in the order of their numbers.
 fn states(bricks: &Bricks, words: &[&str]) -> Result<(String, Vec<String>), Failure> {
     let told = json(bricks, words)?.remove(0);
@@ -87,6 +93,12 @@ fn bricks_and_their_events_are_shown_with_and_without_the_coordinator() -> Resul
     wait_states(&bricks, &["bricks", "--json"], &healthy)?;
     let second = found(&bricks, &json(&bricks, &["bricks", "--json"])?.remove(0), 2)["id"].clone();
     let name = format!("s{second}");
+    // Only a life that was known can be told as over.
+    wait_for("the second brick's life", SOON, || {
+        let told = json(&bricks, &["bricks", "--json"])?.remove(0);
+        let lives = [1, 3].map(|brick| life_known_to(&bricks, &told, brick, &second));
+        Ok(if lives == [Some(1), Some(1)] { Ok(()) } else { Err(format!("{lives:?}")) })
+    })?;
 
     bricks.kill(2);
     let wanted = ("degraded".to_owned(), ["serving", "silent", "serving"].map(String::from).to_vec());
