@@ -52,6 +52,8 @@ pub struct Get<V> {
     thresholds: Thresholds,
     /// The number of bricks that must answer: R, or N.
     reads: usize,
+    /// The number of bricks that the present phase needs, or the last one needed.
+    needed: usize,
     deadline: Instant,
     /// A brick that is silent for longer is replaced by another one. The first patience, and the present one, which
     /// doubles.
@@ -83,10 +85,12 @@ impl<V: Clone + PartialEq> Get<V> {
         clock: &SessionClock,
         (deadline, patience): (Instant, Duration),
     ) -> Option<Get<V>> {
+        let reads = if all { thresholds.bricks() } else { thresholds.read() };
         Some(Get {
             bricks: bricks.to_vec(),
             thresholds,
-            reads: if all { thresholds.bricks() } else { thresholds.read() },
+            reads,
+            needed: reads,
             deadline,
             patience: (patience, patience),
             wake_at: now,
@@ -179,6 +183,12 @@ impl<V: Clone + PartialEq> Get<V> {
         None
     }
 
+    /// The number of bricks that must answer: R, or N, as long as the newest stamp is not known, and W to commit it. A get
+    /// that has ended tells what its last phase needed.
+    pub fn needed(&self) -> usize {
+        self.needed
+    }
+
     fn end(&mut self, end: Got<V>) -> Got<V> {
         self.phase = Phase::Ended;
         end
@@ -215,6 +225,7 @@ impl<V: Clone + PartialEq> Get<V> {
         // No value that is told in this try was read before.
         self.begun = clock.now(now).unwrap_or(self.begun);
         self.phase = Phase::Asking;
+        self.needed = self.reads;
         (self.stamps, self.repairs) = (Tally::default(), Tally::default());
         self.refused.clear();
         self.patience.1 = self.patience.0;
@@ -267,7 +278,7 @@ impl<V: Clone + PartialEq> Get<V> {
             self.repair_aside(newest, &value, outs);
             return self.found(now, (newest, value), clock, outs);
         }
-        self.phase = Phase::Repairing { stamp: newest, value, to_all: false };
+        self.begin_repair(newest, value, false);
         self.repair(outs);
         self.wake(now, outs);
         None
@@ -296,10 +307,15 @@ impl<V: Clone + PartialEq> Get<V> {
         }
         self.attempt += 1;
         (self.stamps, self.repairs) = (Tally::default(), Tally::default());
-        self.phase = Phase::Repairing { stamp: tombstone, value: None, to_all: true };
+        self.begin_repair(tombstone, None, true);
         self.repair(outs);
         self.wake(now, outs);
         None
+    }
+
+    fn begin_repair(&mut self, stamp: Stamp, value: Option<V>, to_all: bool) {
+        self.phase = Phase::Repairing { stamp, value, to_all };
+        self.needed = self.thresholds.write();
     }
 
     /// Asks a brick that has the newest stamp for its value.

@@ -217,8 +217,9 @@ impl<V: Clone + PartialEq> Put<V> {
         }
     }
 
-    fn needed(&self) -> usize {
-        if self.phase == Phase::Asking { self.thresholds.read() } else { self.thresholds.write() }
+    /// The number of bricks that must answer: R while stamps are asked for, W once a stamp was sent.
+    pub fn needed(&self) -> usize {
+        if self.has_sent { self.thresholds.write() } else { self.thresholds.read() }
     }
 
     fn end(&mut self, end: Written) -> Written {

@@ -316,7 +316,7 @@ impl UnderWay {
                 let is_due = now >= *again_at;
                 if now >= self.deadline {
                     let ids = self.ids();
-                    return Next::End(self.too_few(&ids));
+                    return Next::End(self.too_few(&ids, self.needed()));
                 }
                 if is_due {
                     let ids = self.ids();
@@ -375,8 +375,9 @@ impl UnderWay {
             }
             End::Put(Written::Unknown(stamp)) => {
                 // Without a brick that was sent the stamp, the put has surely had no effect.
+                let needed = self.needed();
                 let silent = self.stop_writing(Some(stamp).filter(|stamp| *stamp == self.written));
-                Next::End(self.too_few(&silent))
+                Next::End(self.too_few(&silent, needed))
             }
             End::Put(Written::WrongOwner(stamp)) => {
                 self.stop_writing(stamp);
@@ -388,7 +389,7 @@ impl UnderWay {
             }
             End::Put(Written::NoQuorum(silent))
             | End::Got(Got::NoQuorum(silent))
-            | End::Stale(StaleGot::NoAnswer(silent)) => Next::End(self.too_few(&silent)),
+            | End::Stale(StaleGot::NoAnswer(silent)) => Next::End(self.too_few(&silent, self.needed())),
             End::Put(Written::Never) => self.never("the key's bricks have something newer"),
             End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal),
             End::Got(Got::Found(stamp, value)) => Next::End(self.found(stamp, value)),
@@ -428,8 +429,9 @@ impl UnderWay {
             End::Got(Got::Contended) | End::Stale(_) => None,
         };
         if let Some(silent) = silent.filter(|_| now >= self.deadline) {
+            let needed = self.needed();
             self.machine = Machine::Waiting;
-            return Next::End(self.too_few(&silent));
+            return Next::End(self.too_few(&silent, needed));
         }
         self.open = None;
         self.machine = Machine::Waiting;
@@ -497,15 +499,20 @@ impl UnderWay {
         })
     }
 
-    /// The time is over, and these bricks are silent.
-    fn too_few(&self, silent: &[BrickId]) -> Outcome {
+    /// How many bricks must answer before the operation goes on.
+    fn needed(&self) -> usize {
         let thresholds = self.bricks.thresholds;
-        let needed = match (&self.machine, &self.order.what) {
-            (Machine::Settling(_), _) => thresholds.bricks(),
+        match (&self.machine, &self.order.what) {
+            (Machine::Get(get) | Machine::Settling(get), _) => get.needed(),
+            (Machine::Put { put, .. }, _) => put.needed(),
             (_, What::ReadStale) => 1,
             (_, What::Read) => thresholds.read(),
             (_, What::Write { .. } | What::Remove | What::Resume) => thresholds.write(),
-        };
+        }
+    }
+
+    /// The time is over, and these bricks are silent.
+    fn too_few(&self, silent: &[BrickId], needed: usize) -> Outcome {
         let detail = self.silence.text(&self.bricks, silent, ("key", needed));
         match self.token() {
             None => {

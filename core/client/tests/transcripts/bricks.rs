@@ -49,7 +49,11 @@ pub fn places(bricks: [u64; 3]) -> Vec<BrickPlace> {
 }
 
 pub fn held_by(bricks: [u64; 3], epoch: u64, protocol: WriteProtocol) -> TableDescription {
-    let quorum = Some(QuorumOptions { bricks: 3, write: 2, read: 2, protocol });
+    with_numbers(bricks, epoch, QuorumOptions { bricks: 3, write: 2, read: 2, protocol })
+}
+
+fn with_numbers(bricks: [u64; 3], epoch: u64, quorum: QuorumOptions) -> TableDescription {
+    let quorum = Some(quorum);
     let tablet = BrickTablet {
         table: TABLE,
         first: KeyHash(0),
@@ -68,9 +72,14 @@ pub fn held_by(bricks: [u64; 3], epoch: u64, protocol: WriteProtocol) -> TableDe
 impl Fake {
     /// A session that knows the table, the cluster, and the time of all three bricks.
     pub fn with_bricks(protocol: WriteProtocol) -> Fake {
+        Fake::with_quorum(QuorumOptions { bricks: 3, write: 2, read: 2, protocol })
+    }
+
+    /// The same with other numbers.
+    pub fn with_quorum(quorum: QuorumOptions) -> Fake {
         let mut fake = Fake::new();
         fake.start(read(KEY));
-        fake.describe_bricks(&held_by([1, 2, 3], 1, protocol));
+        fake.describe_bricks(&with_numbers([1, 2, 3], 1, quorum));
         let greeted = fake.asked();
         assert_eq!(bricks_of(&greeted), [1, 2, 3], "all are asked for the time");
         for one in &greeted {

@@ -32,6 +32,7 @@ mod settling;
 #[cfg(test)]
 mod stale;
 #[cfg(test)]
+mod thresholds;
 mod updates;
 #[cfg(test)]
 mod windows;

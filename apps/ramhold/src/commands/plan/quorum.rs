@@ -35,9 +35,9 @@ pub struct QuorumTable {
     pub log_bytes: f64,
     /// The share of the time for which a brick is away.
     pub away: f64,
-    /// The shares of the time for which a key cannot be written, or read.
-    pub no_write: f64,
-    pub no_read: f64,
+    /// The share of the time for which a key cannot be written or read. A read needs W bricks as well, a write R bricks
+    /// while one is known to be away (docs/protocols/quorum.md, rules 6 and 7).
+    pub no_quorum: f64,
     /// The same of a key of an ordinary table.
     pub no_owner: f64,
     /// Bricks that do not return after the power cut.
@@ -115,8 +115,7 @@ impl Plan {
             tablets,
             log_bytes: bricks as f64 * self.memory as f64,
             away,
-            no_write: at_least(of_key - write + 1, of_key, away),
-            no_read: at_least(of_key - read + 1, of_key, away),
+            no_quorum: at_least(of_key - needed + 1, of_key, away),
             no_owner: (self.crashes_per_year * recovery / YEAR_SECONDS).min(1.0),
             failing,
             lost_after_power_cut: some_tablet(&|failed| all_failed(bricks, failed, of_key)),

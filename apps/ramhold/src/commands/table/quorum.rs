@@ -4,7 +4,9 @@ use super::counted::Counted;
 use crate::failure::{Failure, REFUSED};
 use crate::output::{self, Columns};
 use ramhold_base::hash::slot_of_hash;
-use ramhold_client::{BrickTablet, Durability, KeyHash, QuorumOptions, TableDescription, TableOptions};
+use ramhold_client::{
+    BrickTablet, Durability, KeyHash, QuorumOptions, TableDescription, TableOptions, WriteProtocol,
+};
 use serde_json::{Value, json};
 
 pub fn by_slots(options: &TableOptions) -> &'static str {
@@ -43,24 +45,39 @@ fn of_key(bricks: u8) -> String {
     }
 }
 
+/// How many bricks may be away. A read needs W as well, and so does a write need R that asks for stamps first, as an
+/// adaptive one does while a brick is away (docs/protocols/quorum.md, rules 6 and 7).
+fn stands(quorum: QuorumOptions) -> String {
+    let spare = quorum.bricks - quorum.write.max(quorum.read);
+    let away = |count| match count {
+        1 => "while one of a key's bricks is away".to_owned(),
+        count => format!("while {count} of a key's bricks are away"),
+    };
+    match quorum.protocol {
+        WriteProtocol::Single if quorum.read > quorum.write => {
+            let writes = away(quorum.bricks - quorum.write);
+            let reads =
+                if spare == 0 { "reads wait then".to_owned() } else { format!("reads {}", away(spare)) };
+            format!("writes go on {writes}; {reads}")
+        }
+        _ if spare == 0 => format!("reads and writes wait {}", away(1)),
+        _ => format!("reads and writes go on {}", away(spare)),
+    }
+}
+
 pub fn description_text(
     table: &TableDescription,
     quorum: QuorumOptions,
     tablets: &[BrickTablet],
     objects: Counted,
 ) -> String {
-    let spare = quorum.bricks - quorum.write.max(quorum.read);
     let synced = table.options.durability == Durability::Synced;
     let power = if synced {
         "a power cut of all".to_owned()
     } else {
         format!("a power cut of {}", of_key(quorum.bricks - quorum.read))
     };
-    let stands = match spare {
-        0 => "writes wait while one of a key's bricks is away".to_owned(),
-        1 => "reads and writes go on while one of a key's bricks is away".to_owned(),
-        spare => format!("reads and writes go on while {spare} of a key's bricks are away"),
-    };
+    let stands = stands(quorum);
     let mut text = format!(
         "table '{}' ({}): {}, held by {}, {}{}\n\
          holds        {}\n\
@@ -136,6 +153,31 @@ pub fn is_held_by_bricks(name: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // I1: as a session does with one brick away (core/client/tests/transcripts/thresholds.rs).
+    #[test]
+    fn the_larger_quorum_says_how_many_bricks_may_be_away() {
+        let stands =
+            |bricks, write, read, protocol| super::stands(QuorumOptions { bricks, write, read, protocol });
+        for protocol in [WriteProtocol::Adaptive, WriteProtocol::TwoPhase, WriteProtocol::Single] {
+            let one = "reads and writes go on while one of a key's bricks is away";
+            assert_eq!(stands(3, 2, 2, protocol), one);
+            assert_eq!(stands(4, 3, 2, protocol), one, "the default of four bricks");
+            assert_eq!(
+                stands(5, 3, 3, protocol),
+                "reads and writes go on while 2 of a key's bricks are away"
+            );
+            let none = "reads and writes wait while one of a key's bricks is away";
+            assert_eq!(stands(3, 3, 1, protocol), none);
+            assert_eq!(stands(3, 3, 3, protocol), none);
+        }
+        assert_eq!(stands(3, 2, 3, WriteProtocol::Adaptive), stands(3, 3, 1, WriteProtocol::Single));
+        let alone = "writes go on while one of a key's bricks is away; reads wait then";
+        assert_eq!(stands(3, 2, 3, WriteProtocol::Single), alone);
+        let both =
+            "writes go on while 2 of a key's bricks are away; reads while one of a key's bricks is away";
+        assert_eq!(stands(5, 3, 4, WriteProtocol::Single), both);
+    }
 
     // I4: the golden ranges of the paper's suffixes, by the first bits of the hash.
     #[test]

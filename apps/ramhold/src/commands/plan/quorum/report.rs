@@ -43,16 +43,22 @@ pub fn text(picture: &Picture<'_>, lines: &mut Lines) {
     tell_loss(picture, table, lines);
 }
 
+/// The bricks of a key that must answer: a read needs W as well, and a write R while a brick is known to be away.
+fn needed(table: &QuorumTable) -> u64 {
+    table.write.max(table.read)
+}
+
 fn tell_death(picture: &Picture<'_>, table: &QuorumTable, lines: &mut Lines) {
     lines.head("when one of them dies");
-    let spare = table.of_key - table.write;
-    let (front, what) = match spare {
-        0 => ("writes", "of its keys wait until it is back: W = N".to_owned()),
-        _ => ("nobody", "waits for detection or recovery".to_owned()),
-    };
-    lines.add(front, what);
+    let is_needed = needed(table) == table.of_key;
+    if is_needed {
+        let which = if table.write == table.of_key { "W" } else { "R" };
+        lines.add("gets, puts", format!("of its keys wait until it is back: {which} = N"));
+    } else {
+        lines.add("nobody", "waits for detection or recovery".to_owned());
+    }
     let of_key = table.of_key;
-    if table.of_key > table.read {
+    if !is_needed {
         lines.add(
             &format!("{PATIENCE_MILLIS} ms"),
             format!("once a second, for gets that ask it first: 1/{of_key} of its keys' reads"),
@@ -78,13 +84,9 @@ fn tell_reach(picture: &Picture<'_>, table: &QuorumTable, lines: &mut Lines) {
     let (crashes, away) = (plan.crashes_per_year, time_text(plan.brick_away.as_secs_f64()));
     lines.head(&format!("a key is out of reach; each brick is away {crashes} times a year, for {away}"));
     let of_key = table.of_key;
-    for (what, share, needed) in
-        [("writes", table.no_write, table.write), ("reads", table.no_read, table.read)]
-    {
-        let (front, year) = share_of_a_year(share);
-        let many = of_key - needed + 1;
-        lines.add(&front, format!("{what}: {many} or more of its {of_key} bricks are away; {year}"));
-    }
+    let (front, year) = share_of_a_year(table.no_quorum);
+    let many = of_key - needed(table) + 1;
+    lines.add(&front, format!("reads, writes: {many} or more of its {of_key} bricks are away; {year}"));
     let (front, year) = share_of_a_year(table.no_owner);
     lines.add(&front, format!("R = {}: its server is being recovered; {year}", plan.replicas));
 }
@@ -123,8 +125,8 @@ pub fn json(table: &QuorumTable, picture: &Picture<'_>) -> Value {
         "brick_away_seconds": picture.plan.brick_away.as_secs_f64(),
         "brick_away_share": table.away,
         "unavailable": {
-            "writes": table.no_write,
-            "reads": table.no_read,
+            "writes": table.no_quorum,
+            "reads": table.no_quorum,
             "ordinary_table": table.no_owner,
         },
         "buffered_waits_after_power_cut": table.buffered_waits_after_power_cut,
