@@ -10,6 +10,7 @@ mod config_file;
 mod connection;
 mod cross_slot;
 mod failure;
+mod findings;
 mod global;
 mod interrupt;
 mod local;

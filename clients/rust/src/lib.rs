@@ -81,6 +81,7 @@ pub use ramhold_client_core::{
 };
 pub use ramhold_wire::brick_status::{
     AsksStatus, BrickEvent, BrickEventsTold, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus,
+    TabletStatus,
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};

@@ -13,7 +13,7 @@
 //! rules 3, 10, 18, 53. Source: DSTORE04 5.1. Catalogue: I4.
 
 use crate::Brick;
-use crate::events::EventKind;
+use crate::events::{EventKind, counted};
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
 use crate::siblings::Waiting;
@@ -154,12 +154,14 @@ impl Brick {
 
     /// Says for whom tablets wait that do not vote.
     fn complain(&mut self, step: &mut Step<'_>) {
-        let (mut unheard, mut waiting) = (BTreeSet::new(), 0);
+        let (mut unheard, mut waiting) = (BTreeSet::new(), 0u64);
         for tablet in self.tables.all() {
             let is_known = self.clock.is_known(&tablet.siblings);
-            waiting += u32::from(!is_known || !tablet.register.votes());
-            let is_missing =
-                |it: &&ServerId| !self.clock.has_told(**it) || !self.siblings.answers(step.now, **it);
+            if is_known && tablet.register.votes() {
+                continue;
+            }
+            waiting += 1;
+            let is_missing = |it: &&ServerId| !self.answers(step.now, **it);
             unheard.extend(tablet.siblings.iter().filter(is_missing).copied());
         }
         if waiting == 0 {
@@ -172,12 +174,16 @@ impl Brick {
         }
         self.siblings.complain_at = step.now + COMPLAIN_INTERVAL;
         let names: Vec<String> = unheard.into_iter().map(|sibling| self.name_of(sibling)).collect();
-        let why = if names.is_empty() {
-            "they are being rebuilt from their other bricks".to_owned()
-        } else {
-            format!("they wait for {}, which do not answer", names.join(", "))
+        let (tablets, it, vote) = match waiting {
+            1 => (counted(1u64, "tablet"), "it is", "does not vote"),
+            count => (counted(count, "tablet"), "they are", "do not vote"),
         };
-        step.effects.report(Level::Warn, format!("{waiting} tablets here do not vote: {why}"));
+        let why = match names.len() {
+            0 => format!("{it} being rebuilt from the other bricks"),
+            1 => format!("{} does not answer", names[0]),
+            _ => format!("{} do not answer", names.join(", ")),
+        };
+        step.effects.report(Level::Warn, format!("{tablets} here {vote}: {why}"));
     }
 
     pub(crate) fn on_announce(&mut self, step: &mut Step<'_>, announce: &Announce, asker: Asker) {

@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two segments that are searched.
 const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 /// A rebuilding that comes no further for this long lets another tablet go first.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
+pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 /// A question to a sibling, which is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,6 +156,8 @@ pub(crate) struct Rebuilding {
     refresh_at: Instant,
     /// When a stretch was last decided, or the rebuilding began.
     moved_at: Option<Instant>,
+    /// When a stretch was last decided.
+    decided_at: Instant,
 }
 
 impl Rebuilding {
@@ -185,6 +187,7 @@ impl Rebuilding {
             is_waiting: false,
             refresh_at: Instant::ZERO,
             moved_at: None,
+            decided_at: Instant::ZERO,
         }
     }
 
@@ -194,8 +197,16 @@ impl Rebuilding {
 
     /// Whether it has come no further for long: siblings are silent. The device alone takes its time at the end.
     pub fn is_stuck(&self, now: Instant) -> bool {
-        let is_closing = matches!(self.phase, Phase::Closing { .. });
-        !is_closing && self.moved_at.is_some_and(|moved| moved + STUCK_AFTER <= now)
+        !self.is_closing() && self.moved_at.is_some_and(|moved| moved + STUCK_AFTER <= now)
+    }
+
+    /// Whether everything is decided, and only this brick's own device is awaited.
+    pub fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closing { .. })
+    }
+
+    pub fn decided_at(&self) -> Instant {
+        self.decided_at
     }
 
     /// The number of the last question.
@@ -288,7 +299,7 @@ impl Rebuilding {
                     self.pages.clear();
                     self.asked.clear();
                     self.phase = Phase::Fetching { from, stretch };
-                    self.moved_at = Some(step.now);
+                    (self.moved_at, self.decided_at) = (Some(step.now), step.now);
                 }
                 Phase::Fetching { stretch, .. } => {
                     if !stretch.missing().is_empty() {

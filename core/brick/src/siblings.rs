@@ -43,6 +43,10 @@ pub(crate) struct Siblings {
     pub untaken: BTreeSet<ServerId>,
     /// The tablet whose rebuilding last made no progress.
     pub stuck: Option<(TableId, KeyHash)>,
+    /// When siblings' pages last decided something of any tablet.
+    pub decided_at: Instant,
+    /// The rebuildings that were noted as events, by table, first hash and epoch: one that begins again is no news.
+    pub noted: BTreeSet<(TableId, KeyHash, u64)>,
     /// Siblings that are silent, and orders to their supervisors.
     pub restarting: Restarting,
     /// Since when tablets do not vote, and when that is said next.

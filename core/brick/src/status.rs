@@ -5,10 +5,13 @@
 use crate::Brick;
 use crate::events::{EventKind, counted};
 use crate::phase::Phase;
-use crate::state::BrickState;
+use crate::rebuild::{Rebuilding, STUCK_AFTER};
+use crate::state::{BrickState, TabletState};
 use ramhold_base::{Instant, ServerId};
 use ramhold_quorum::Class;
-use ramhold_wire::brick_status::{BrickEventsTold, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus};
+use ramhold_wire::brick_status::{
+    BrickEventsTold, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus, TabletStatus,
+};
 use ramhold_wire::membership::Label;
 use ramhold_wire::status::ProcessStatus;
 
@@ -62,7 +65,50 @@ impl Brick {
             },
             graves: self.store.as_ref().map_or(0, |store| store.graves.count() as u64),
             graves_gone: self.store.as_ref().map_or(0, |store| store.graves.gone_count),
+            tablets: self.tablet_statuses(now),
         }
+    }
+
+    fn tablet_statuses(&self, now: Instant) -> Vec<TabletStatus> {
+        let Some(state) = self.state() else { return Vec::new() };
+        let status = |tablet: &TabletState| {
+            let table = state.tables.iter().find(|table| table.table == tablet.table)?;
+            let others = tablet.siblings.iter().map(|sibling| sibling.brick);
+            let mut bricks: Vec<ServerId> = others.chain([state.brick]).collect();
+            bricks.sort_unstable();
+            let votes = self.votes_in(tablet);
+            let waits_for = if votes { Vec::new() } else { self.waits_for(now, tablet) };
+            Some(TabletStatus {
+                table: tablet.table,
+                name: table.name.clone(),
+                first: tablet.first,
+                last: tablet.last,
+                epoch: tablet.epoch,
+                bricks,
+                needed: table.write_quorum.max(table.read_quorum),
+                votes,
+                waits_for,
+            })
+        };
+        state.tablets.iter().filter_map(status).collect()
+    }
+
+    /// The siblings without which a tablet does not vote. None while it may still be decided by the others.
+    fn waits_for(&self, now: Instant, tablet: &TabletState) -> Vec<ServerId> {
+        let Some(since) = self.siblings.silent_since else { return Vec::new() };
+        let is_recent = since.max(self.siblings.decided_at) + STUCK_AFTER > now;
+        // Everything is decided: only the device is awaited.
+        let is_closing = self.siblings.rebuilding.as_ref().is_some_and(Rebuilding::is_closing);
+        if is_recent || is_closing {
+            return Vec::new();
+        }
+        let awaited = tablet.siblings.iter().filter(|sibling| !sibling.is_missing);
+        awaited.map(|sibling| sibling.brick).filter(|brick| !self.answers(now, *brick)).collect()
+    }
+
+    /// Whether a sibling answers announcements.
+    pub(crate) fn answers(&self, now: Instant, sibling: ServerId) -> bool {
+        self.clock.has_told(sibling) && self.siblings.answers(now, sibling)
     }
 
     fn sibling_statuses(&self, now: Instant) -> Vec<SiblingStatus> {

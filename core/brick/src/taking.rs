@@ -50,10 +50,27 @@ impl Brick {
         self.tables.all().filter(|tablet| !tablet.register.votes()).count()
     }
 
-    /// The number of tablets that do not vote: they are being rebuilt, or too few siblings have told their time.
+    /// The number of tablets that do not vote: they are being rebuilt, are not served yet, or too few siblings have told
+    /// their time.
     pub fn silent_count(&self) -> usize {
-        let votes = |tablet: &Tablet| tablet.register.votes() && self.clock.is_known(&tablet.siblings);
-        self.tables.all().filter(|tablet| !votes(tablet)).count()
+        let Some(state) = self.state_file.durable() else { return 0 };
+        if self.entered == self.state_file.durable_count() {
+            return self.tables.all().filter(|tablet| !self.is_vote(tablet)).count();
+        }
+        state.tablets.iter().filter(|tablet| !self.votes_in(tablet)).count()
+    }
+
+    fn is_vote(&self, tablet: &Tablet) -> bool {
+        tablet.register.votes() && self.clock.is_known(&tablet.siblings)
+    }
+
+    /// Whether this brick answers for a tablet of its state. One that has come with an assignment may wait for memory, or
+    /// until its keys of before are gone.
+    pub(crate) fn votes_in(&self, tablet: &TabletState) -> bool {
+        let is_it = |known: &&Tablet| {
+            known.range == tablet.range() && self.tables.epoch(known.range) == Some(tablet.epoch)
+        };
+        self.phase == Phase::Serving && self.tables.all().find(is_it).is_some_and(|known| self.is_vote(known))
     }
 
     /// Takes an assignment of the coordinator. It is served when it is on the device (`taken`).

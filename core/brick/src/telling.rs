@@ -18,10 +18,11 @@ use crate::siblings::Waiting;
 use crate::state::{BrickState, TabletState};
 use crate::words::{answer_refused, answer_told};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Level, Peer, ServerId};
+use ramhold_base::{KeyHash, Level, Peer, ServerId, TableId};
 use ramhold_log::HashRange;
 use ramhold_wire::bricks::{Announced, PageWanted, TabletPage, TabletPageTold};
 use ramhold_wire::{Step, request};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The most pages that wait for the state to be on the device.
@@ -175,12 +176,22 @@ impl Brick {
             let (Some(tablet), Some(thresholds), Some(stream)) = (next, thresholds, stream) else { return };
             self.siblings.rebuilding =
                 Some(Rebuilding::new(tablet, stream, thresholds, self.siblings.number));
-            let name = tablet_name(tablet.range());
-            let indicator = format!("{name} may lack acknowledged writes here");
-            let siblings = counted(tablet.siblings.len(), "sibling");
-            let treatment = format!("asks its {siblings} for their newest stamps");
-            let time = self.clock.own_millis(step.now);
-            self.events.note(time, EventKind::RebuildBegun, state.brick, (indicator, treatment));
+            // One that gives way to another tablet begins again, every few seconds perhaps for days.
+            if self.siblings.noted.insert((tablet.table, tablet.first, tablet.epoch)) {
+                let name = tablet_name(tablet.range());
+                let indicator = format!("{name} may lack acknowledged writes here");
+                let siblings = counted(tablet.siblings.len(), "sibling");
+                let treatment = format!("asks its {siblings} for their newest stamps");
+                let time = self.clock.own_millis(step.now);
+                self.events.note(time, EventKind::RebuildBegun, state.brick, (indicator, treatment));
+            }
+            let open: BTreeSet<(TableId, KeyHash, u64)> = state
+                .tablets
+                .iter()
+                .filter(|tablet| !tablet.votes)
+                .map(|tablet| (tablet.table, tablet.first, tablet.epoch))
+                .collect();
+            self.siblings.noted.retain(|noted| open.contains(noted));
         }
         let (life, mark) = (state.life, state.mark);
         let Brick { siblings, store: Some(store), tables, clock, .. } = self else { return };
@@ -193,6 +204,7 @@ impl Brick {
         let mut calls = Vec::new();
         let outcome = rebuilding.advance(step, (store, tables), me, &mut calls);
         siblings.number = rebuilding.number();
+        siblings.decided_at = siblings.decided_at.max(rebuilding.decided_at());
         let (range, epoch) = (rebuilding.range, rebuilding.epoch());
         if let Outcome::Rebuilt { is_complete } = outcome {
             siblings.rebuilding = None;

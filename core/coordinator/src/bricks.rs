@@ -22,12 +22,9 @@ use crate::state::State;
 use ramhold_base::limits::SERVER_COUNT_MAX;
 use ramhold_base::{Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::Header;
+pub(crate) use ramhold_wire::bricks::BRICK_SILENCE;
 use ramhold_wire::bricks::{BRICK_WEIGHT_MAX, BrickHello, BrickWelcome};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// A brick that was not heard for this long is not counted on: three hellos of it are missing.
-pub(crate) const BRICK_SILENCE: Duration = Duration::from_secs(3);
 
 /// The bricks that were heard since this coordinator's start.
 #[derive(Debug)]

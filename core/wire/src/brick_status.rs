@@ -23,7 +23,7 @@ pub struct BrickStatus {
     /// It has taken over its log, and answers where a tablet votes.
     #[n(3)]
     pub is_serving: bool,
-    /// Tablets here that do not vote: they are being rebuilt, or too few siblings have told their clocks.
+    /// Tablets here that do not vote: they are being rebuilt, are not served yet, or too few siblings have told their clocks.
     #[n(4)]
     pub without_vote: u32,
     /// The tablet that is being rebuilt now.
@@ -50,6 +50,39 @@ pub struct BrickStatus {
     /// Tombstones that have gone.
     #[n(13)]
     pub graves_gone: u64,
+    /// The tablets here, in the order of the brick's state; empty also from a brick that does not tell them.
+    #[n(14)]
+    #[cbor(default)]
+    pub tablets: Vec<TabletStatus>,
+}
+
+/// A tablet of a quorum table, as one of its bricks has it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletStatus {
+    #[n(0)]
+    pub table: TableId,
+    /// The table's.
+    #[n(1)]
+    pub name: String,
+    #[n(2)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(3)]
+    pub last: KeyHash,
+    #[n(4)]
+    pub epoch: u64,
+    /// All its bricks.
+    #[n(5)]
+    pub bricks: Vec<ServerId>,
+    /// So many of them must answer: the larger of W and R.
+    #[n(6)]
+    pub needed: u8,
+    /// This brick answers for it.
+    #[n(7)]
+    pub votes: bool,
+    /// Bricks without which it does not vote here: nothing was decided for some seconds, and these do not answer.
+    #[n(8)]
+    pub waits_for: Vec<ServerId>,
 }
 
 /// The rebuilding of one tablet.

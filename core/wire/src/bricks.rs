@@ -21,6 +21,9 @@ pub const BRICK_WEIGHT_MAX: u16 = 10_000;
 /// The most keys of a page between bricks.
 pub const PAGE_KEYS_MAX: usize = 1000;
 
+/// A brick that the coordinator has not heard for this long is not counted on: several of its hellos are missing.
+pub const BRICK_SILENCE: Duration = Duration::from_secs(3);
+
 /// The pause between two announcements of a brick.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(500);
 

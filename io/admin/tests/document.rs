@@ -139,6 +139,7 @@ fn brick() -> BrickSeen {
         },
         graves: 10,
         graves_gone: 20,
+        tablets: Vec::new(),
     };
     BrickSeen {
         trouble: None,

@@ -5,10 +5,11 @@
 //!
 //! Not here: what bricks did on their own (`events`). Catalogue: I6, J5.
 
-mod condition;
+pub mod condition;
 mod json;
+pub mod reach;
 pub mod survey;
-mod text;
+pub mod text;
 
 use crate::failure::Failure;
 use crate::global::Global;
@@ -34,7 +35,8 @@ Examples:
 
 The columns:
   state   serving; rebuilt N % (it has forgotten something and is rebuilt from
-          the others); waiting (too few others answer); silent, and for how long
+          the others); waiting (for bricks that do not answer: the findings name
+          them); silent, and for how long
   votes   tablets that vote, of those that the brick holds
   memory  how full its log is
   behind  keys of which other bricks are known to have something newer, and

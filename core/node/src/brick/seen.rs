@@ -5,8 +5,9 @@
 //! Not here: how it is shown (io/admin). Catalogue: I6, J5.
 
 use crate::BrickNode;
-use ramhold_base::{ClusterId, Instant};
+use ramhold_base::{ClusterId, Instant, ServerId};
 use ramhold_wire::status::ProcessStatus;
+use std::collections::BTreeSet;
 
 #[derive(Clone, Debug)]
 pub struct BrickSeen {
@@ -56,6 +57,14 @@ impl BrickNode {
             1 => "its tablet does not vote".to_owned(),
             count => format!("none of its {count} tablets votes"),
         };
+        let awaited: BTreeSet<ServerId> =
+            brick.tablets.iter().flat_map(|tablet| &tablet.waits_for).copied().collect();
+        if !awaited.is_empty() {
+            let names: Vec<String> = awaited.iter().map(ServerId::to_string).collect();
+            let answer = if names.len() == 1 { "does not answer" } else { "do not answer" };
+            let way = "start it again, or see 'ramhold brick accept-loss --help'";
+            return Some(("waiting", format!("{count}: {} {answer}; {way}", names.join(", "))));
+        }
         Some(match brick.rebuilding {
             Some(rebuilding) => {
                 let percent = rebuilding.permille / 10;

@@ -1,9 +1,9 @@
 //! The state that a brick tells operators, and the events that it notes (docs/protocols/quorum.md, rules 47, 48).
 
 use crate::network::{Party, request};
-use crate::rig::{MILLI, Rig};
+use crate::rig::{MILLI, Rig, TABLE};
 use crate::runs::{BUFFERED, SYNCED, seeds};
-use ramhold_base::{ServerId, Status};
+use ramhold_base::{ServerId, Status, TableId};
 use ramhold_node::BrickNode;
 use ramhold_wire::brick_status::{BrickEvent, BrickEvents, BrickEventsTold, BrickStatus};
 use ramhold_wire::decode;
@@ -111,6 +111,78 @@ fn a_brick_that_has_forgotten_is_not_ready_and_tells_how_far_it_is() {
         assert_eq!(noted, ["log-not-whole", "life-begun", "rebuild-begun", "rebuilt"]);
     }
     assert!(seen_rebuilding > 0);
+}
+
+// I6
+#[test]
+fn a_brick_that_starts_votes_in_none_of_its_tablets() {
+    let mut rig = loaded(1);
+    rig.kill(0);
+    rig.start(0);
+    // Its state is on the device, and its log is not taken over yet.
+    rig.run_until(|rig| rig.hosts[0].node.is_some() && status(rig, 0).life == 2);
+    let starting = status(&rig, 0);
+    assert!(!starting.is_serving);
+    assert_eq!((starting.without_vote, starting.tablets.len(), starting.tablets[0].votes), (1, 1, false));
+    rig.run_until(Rig::all_vote);
+    let after = status(&rig, 0);
+    assert_eq!((after.without_vote, after.tablets[0].votes, after.tablets[0].needed), (0, true, 2));
+    let ids: Vec<ServerId> = rig.hosts.iter().map(|host| host.id).collect();
+    assert_eq!((after.tablets[0].table, &after.tablets[0].bricks), (TABLE, &ids));
+}
+
+/// Two bricks have lost their buffers, and the third one, which has not, is away. Writes of the last moments may be lost.
+fn all_but_the_lost_one(rig: &mut Rig) {
+    rig.cut_power(0);
+    rig.cut_power(1);
+    rig.kill(2);
+    (0..2).for_each(|host| rig.start(host));
+    rig.run_until(|rig| (0..2).all(|host| rig.hosts[host].node.is_some() && status(rig, host).is_serving));
+}
+
+// I6
+#[test]
+fn a_tablet_that_waits_for_a_lost_brick_names_it() {
+    for seed in seeds() {
+        let mut rig = loaded(seed);
+        all_but_the_lost_one(&mut rig);
+        rig.run_for(2 * SECOND);
+        let early = status(&rig, 0);
+        assert!(!early.tablets[0].votes && early.tablets[0].waits_for.is_empty(), "it may be decided yet");
+        rig.run_for(8 * SECOND);
+        let lost = rig.hosts[2].id;
+        for host in 0..2 {
+            assert_eq!(status(&rig, host).tablets[0].waits_for, [lost]);
+            let (word, text) = node(&rig, host).seen(rig.instant()).trouble.unwrap();
+            assert_eq!(word, "waiting");
+            assert!(
+                text.contains(&format!("{lost} does not answer")) && text.contains("accept-loss"),
+                "{text}"
+            );
+        }
+        rig.start(2);
+        rig.run_until(Rig::all_vote);
+        assert!((0..3).all(|host| status(&rig, host).tablets[0].waits_for.is_empty()));
+        rig.read_all();
+    }
+}
+
+// I6: each gives way to the other every five seconds.
+#[test]
+fn tablets_that_wait_for_days_are_noted_once_and_leave_room_for_the_causes() {
+    let mut rig = loaded(1);
+    rig.assignment = Some(rig.assignment(2, TableId(8), Vec::new()));
+    rig.run_until(|rig| rig.hosts.iter().all(|host| host.node.as_ref().unwrap().brick.taken() == 2));
+    rig.run_until(Rig::all_vote);
+    all_but_the_lost_one(&mut rig);
+    rig.run_for(120 * SECOND);
+    for host in 0..2 {
+        let noted = kinds(&rig, host, rig.hosts[host].id);
+        let begun = noted.iter().filter(|kind| *kind == "rebuild-begun").count();
+        assert_eq!((begun, noted[0].as_str()), (2, "log-not-whole"), "{noted:?}");
+    }
+    rig.start(2);
+    rig.run_until(Rig::all_vote);
 }
 
 // I6

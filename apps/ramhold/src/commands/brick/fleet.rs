@@ -59,7 +59,16 @@ impl Fleet {
 
     /// The first of the other bricks of its tablets that does not vote, and why.
     pub fn trouble_beside(&self, brick: ServerId) -> Option<String> {
-        self.sharers(brick).into_iter().find_map(|other| self.trouble_of(other, 0))
+        self.sharers(brick).into_iter().find_map(|other| self.trouble_now(other))
+    }
+
+    /// Why a brick does not vote in all tablets that it is to have.
+    pub fn trouble_now(&self, brick: ServerId) -> Option<String> {
+        self.trouble_of(brick, 0).or_else(|| {
+            // It does not know yet what it lacks.
+            let report = self.find(brick).ok().filter(|report| report.taken < report.assigned)?;
+            Some(format!("{} has not taken its newest tablets yet", report.brick))
+        })
     }
 
     /// Why a brick does not vote in a life above this one; none: it does.
@@ -69,10 +78,14 @@ impl Fleet {
             Ok(told) if told.brick != brick && told.life > 0 => {
                 Some(format!("{} is another brick, {}", report.address.0, told.brick))
             }
-            Ok(told) if told.life <= above => Some(format!("{brick} still runs in life {above}, or starts")),
+            Ok(told) if told.life <= above && above > 0 => {
+                Some(format!("{brick} still runs in life {above}"))
+            }
+            Ok(told) if told.life == 0 => Some(format!("{brick} starts")),
             Ok(told) if !told.serves => Some(format!("{brick} starts")),
             Ok(told) if told.silent > 0 => {
-                Some(format!("{brick} does not vote in {} tablets yet", told.silent))
+                let tablets = if told.silent == 1 { "tablet" } else { "tablets" };
+                Some(format!("{brick} does not vote in {} {tablets} yet", told.silent))
             }
             Ok(_) => None,
             Err(why) => Some(format!("{brick} does not answer: {why}")),
@@ -111,4 +124,84 @@ impl Fleet {
 
 fn probe(address: SocketAddr) -> Result<BrickProbed, NoAnswer> {
     ask(address, &Header::default(), &BrickProbe {}, PROBE_WITHIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_wire::control::{Address, encode_into};
+    use ramhold_wire::{Kind, frame};
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    /// A brick that says this to everybody who asks.
+    fn brick_that_says(told: BrickProbed) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut question = vec![0; 4096];
+                let count = stream.read(&mut question).unwrap();
+                let (header, _) = frame::parse(&question[..count]).unwrap();
+                let mut answer = Vec::new();
+                frame::write(&mut answer, &Header { kind: Kind::Reply, ..header }, |out| {
+                    encode_into(out, &told)
+                });
+                stream.write_all(&answer).unwrap();
+            }
+        });
+        address
+    }
+
+    fn probed(brick: u64, silent: u32) -> BrickProbed {
+        BrickProbed {
+            cluster: ClusterId(1),
+            brick: ServerId(brick),
+            life: 3,
+            mark: 1,
+            serves: true,
+            silent,
+            siblings: Vec::new(),
+        }
+    }
+
+    fn report(brick: u64, address: SocketAddr, (assigned, taken): (u64, u64)) -> BrickReport {
+        BrickReport {
+            brick: ServerId(brick),
+            address: Address(address),
+            labels: Vec::new(),
+            life: 3,
+            heard_millis: Some(1),
+            tablets: 1,
+            rebuilding: 0,
+            log_bytes: 1,
+            used_bytes: 0,
+            is_replaced: false,
+            assigned,
+            taken,
+            supervisor: None,
+        }
+    }
+
+    // I6: it has not heard yet that it has a tablet, so it does not know that it does not vote.
+    #[test]
+    fn a_brick_that_has_not_taken_its_tablets_keeps_its_siblings_from_a_restart() {
+        let (told, lacking) = (probed(2, 0), probed(2, 1));
+        let fleet = |told, versions| Fleet {
+            cluster: ClusterId(1),
+            bricks: vec![report(2, brick_that_says(told), versions)],
+            tablets: vec![[1, 2].map(ServerId).into()],
+        };
+        let trouble = |told, versions| fleet(told, versions).trouble_beside(ServerId(1));
+        assert_eq!(trouble(told.clone(), (5, 5)), None);
+        assert_eq!(trouble(told.clone(), (5, 4)).unwrap(), "s2 has not taken its newest tablets yet");
+        assert_eq!(trouble(told.clone(), (5, 6)), None, "the coordinator's state is an old one");
+        assert_eq!(trouble(lacking, (5, 5)).unwrap(), "s2 does not vote in 1 tablet yet");
+        let starting = BrickProbed { life: 0, brick: ServerId::NONE, ..told.clone() };
+        assert_eq!(trouble(starting, (5, 5)).unwrap(), "s2 starts");
+        let restarting = fleet(told, (5, 5));
+        assert_eq!(restarting.trouble_of(ServerId(2), 3).unwrap(), "s2 still runs in life 3");
+        assert_eq!(restarting.trouble_of(ServerId(2), 2), None);
+    }
 }

@@ -85,7 +85,7 @@ fn whole(
         interrupt::check()?;
         let fleet = Fleet::of(client)?;
         fleet.find(brick)?;
-        let Some(trouble) = fleet.trouble_beside(brick).or_else(|| fleet.trouble_of(brick, 0)) else {
+        let Some(trouble) = fleet.trouble_beside(brick).or_else(|| fleet.trouble_now(brick)) else {
             return Ok(fleet);
         };
         if began.elapsed() >= within {

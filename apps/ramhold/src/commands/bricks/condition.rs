@@ -1,8 +1,11 @@
 //! The condition of a brick in a word, and what is wrong with the bricks together.
 
+use super::reach;
 use super::survey::{Found, Survey};
+use crate::findings::{Finding, Grade, finding, gravest, listed};
 use crate::output::bytes_for_eyes;
-use ramhold_client::BrickStatus;
+use ramhold_client::{BrickStatus, ServerId};
+use std::collections::BTreeSet;
 
 /// The activity of a brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,7 +13,7 @@ pub enum Condition {
     Serving,
     /// Some of its tablets do not vote; so many percent of its keys do, or are rebuilt.
     Rebuilding(u64),
-    /// Some of its tablets do not vote, and none is being rebuilt now.
+    /// Some of its tablets do not vote, and others are awaited: bricks that do not answer, or clocks.
     Waiting,
     Starting,
     /// It has no id yet.
@@ -26,6 +29,7 @@ impl Condition {
             Some(brick) if brick.life == 0 => Condition::Unnamed,
             Some(brick) if !brick.is_serving => Condition::Starting,
             Some(brick) if brick.without_vote == 0 => Condition::Serving,
+            Some(brick) if !awaited(brick).is_empty() => Condition::Waiting,
             Some(BrickStatus { rebuilding: Some(rebuilding), without_vote, .. }) => {
                 let voting = status.tablets.saturating_sub(u64::from(*without_vote));
                 let done = voting * 1000 + u64::from(rebuilding.permille);
@@ -49,50 +53,32 @@ impl Condition {
     }
 }
 
-/// How grave it is, rising.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Grade {
-    Healthy,
-    Recovering,
-    Degraded,
-    Critical,
-}
-
-impl Grade {
-    pub fn name(self) -> &'static str {
-        match self {
-            Grade::Healthy => "healthy",
-            Grade::Recovering => "recovering",
-            Grade::Degraded => "degraded",
-            Grade::Critical => "critical",
-        }
-    }
-}
-
-pub struct Finding {
-    pub grade: Grade,
-    pub what: String,
-    /// The way out.
-    pub action: String,
+/// The bricks without which some of its tablets do not vote.
+fn awaited(brick: &BrickStatus) -> BTreeSet<ServerId> {
+    brick.tablets.iter().flat_map(|tablet| &tablet.waits_for).copied().collect()
 }
 
 /// The gravest first.
 pub fn findings(survey: &Survey) -> Vec<Finding> {
     let mut found: Vec<Finding> = survey.bricks.iter().filter_map(of_brick).collect();
     found.extend(survey.bricks.iter().filter_map(of_device));
+    let status_of = |id| survey.bricks.iter().find(|brick| brick.id == id)?.told.as_ref().ok();
+    found.extend(reach::findings(&survey.tablets, |brick, tablet| {
+        status_of(brick).is_some_and(|status| reach::votes(status, tablet))
+    }));
     if let Some(why) = &survey.coordinator {
-        found.push(Finding {
-            grade: Grade::Degraded,
-            what: format!("the coordinator tells nothing: {}", bytes_for_eyes(why.as_bytes())),
-            action: "start it again; until then no table is made or dropped, and only bricks that others know are shown".into(),
-        });
+        found.push(finding(
+            Grade::Degraded,
+            format!("the coordinator tells nothing: {}", bytes_for_eyes(why.as_bytes())),
+            "start it again; until then no table is made or dropped, and only bricks that others know are shown",
+        ));
     }
     found.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
     found
 }
 
 /// A brick without tablets is missed by nobody.
-fn of_brick(brick: &Found) -> Option<Finding> {
+pub fn of_brick(brick: &Found) -> Option<Finding> {
     let name = format!("{} at {}", brick.id, brick.address);
     let (grade, what, action) = match Condition::of(brick) {
         Condition::Serving => return None,
@@ -118,17 +104,39 @@ fn of_brick(brick: &Found) -> Option<Finding> {
             let what = format!("{name} is rebuilt from the others, {percent} % so far");
             (Grade::Recovering, what, "nothing, it votes when it has everything")
         }
-        Condition::Waiting => {
-            let what = format!("{name} has tablets that do not vote: too few of their bricks answer");
-            (Grade::Degraded, what, "start the bricks that are silent")
-        }
+        Condition::Waiting => return Some(of_waiting(&name, brick)),
         Condition::Unnamed => {
             let what =
                 format!("a brick at {} has no id yet: the coordinator has not answered it", brick.address);
             (Grade::Degraded, what, "check its --coordinator; its log says what is wrong")
         }
     };
-    Some(Finding { grade, what, action: action.to_owned() })
+    Some(finding(grade, what, action))
+}
+
+/// A brick whose tablets do not vote, and are not rebuilt now.
+fn of_waiting(name: &str, brick: &Found) -> Finding {
+    let status = brick.told.as_ref().ok().and_then(|status| status.brick.as_ref());
+    let awaited = status.map(awaited).unwrap_or_default();
+    let tablets = match status.map_or(0, |status| status.without_vote) {
+        1 => "1 tablet that does not vote".to_owned(),
+        count => format!("{count} tablets that do not vote"),
+    };
+    let (answer, it) = if awaited.len() == 1 { ("does not answer", "it") } else { ("do not answer", "them") };
+    if awaited.is_empty() {
+        let what = format!("{name} has {tablets}: too few of their other bricks have told their clocks");
+        let action = "nothing, if it or they have just been started; else start those that are silent";
+        return finding(Grade::Degraded, what, action);
+    }
+    let names = listed(awaited);
+    finding(
+        Grade::Degraded,
+        format!("{name} has {tablets}: {names} {answer}, and may have what is newer"),
+        format!(
+            "start {names} again; if the data is destroyed, 'ramhold brick accept-loss --help' says how to go on without \
+             {it}"
+        ),
+    )
 }
 
 fn of_device(brick: &Found) -> Option<Finding> {
@@ -139,12 +147,12 @@ fn of_device(brick: &Found) -> Option<Finding> {
         (None, None) => return None,
     };
     let what = format!("the device of {} at {} {}", brick.id, brick.address, bytes_for_eyes(why.as_bytes()));
-    Some(Finding { grade, what, action: action.to_owned() })
+    Some(finding(grade, what, action))
 }
 
 /// The word for all bricks, and the reason.
 pub fn verdict(survey: &Survey, findings: &[Finding]) -> (Grade, String) {
-    let grade = findings.first().map_or(Grade::Healthy, |finding| finding.grade);
+    let grade = gravest(findings);
     let serving = survey.bricks.iter().filter(|brick| Condition::of(brick) == Condition::Serving).count();
     let all = survey.bricks.len();
     let more = match findings.len() {
@@ -153,7 +161,7 @@ pub fn verdict(survey: &Survey, findings: &[Finding]) -> (Grade, String) {
         count => format!("; {count} findings, the gravest first"),
     };
     let bricks = if all == 1 { "brick serves" } else { "bricks serve" };
-    (grade, format!("{}: {serving} of {all} {bricks}{more}", grade.name()))
+    (grade, format!("{}: {serving} of {all} {bricks}{more}", grade.verdict()))
 }
 
 /// A time in one unit: `12 s`, `3 min`, `5 h`, `2 d`.

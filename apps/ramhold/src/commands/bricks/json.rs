@@ -11,7 +11,7 @@ pub fn survey(survey: &Survey) -> Value {
         .iter()
         .map(|finding| json!({ "grade": finding.grade.name(), "what": finding.what, "do": finding.action }));
     json!({
-        "verdict": verdict(survey, &findings).0.name(),
+        "verdict": verdict(survey, &findings).0.verdict(),
         "findings": told.collect::<Vec<_>>(),
         "coordinator_answers": survey.coordinator.is_none(),
         "bricks": survey.bricks.iter().map(brick).collect::<Vec<_>>(),
@@ -67,6 +67,7 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
     });
     let fields = json!({
         "tablets_without_vote": own.without_vote,
+        "waits_for": waits_for(own),
         "rebuilding": rebuilding,
         "siblings": own.siblings.iter().map(sibling).collect::<Vec<_>>(),
         "gets": asks(&own.gets),
@@ -82,6 +83,14 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
         "graves_gone": own.graves_gone,
     });
     fields.as_object().cloned().unwrap_or_default()
+}
+
+fn waits_for(own: &BrickStatus) -> Vec<u64> {
+    let mut awaited: Vec<u64> =
+        own.tablets.iter().flat_map(|tablet| &tablet.waits_for).map(|brick| brick.raw()).collect();
+    awaited.sort_unstable();
+    awaited.dedup();
+    awaited
 }
 
 fn sibling(sibling: &SiblingStatus) -> Value {

@@ -3,11 +3,12 @@
 //! The coordinator's list is complete, and names bricks that are dead. Bricks that it does not name are found through
 //! the bricks that are known: each tells the addresses of those that share a tablet with it.
 
+use super::reach::{self, Tablet};
 use crate::failure::{Failure, UNREACHABLE};
 use crate::global::Global;
 use ramhold_client::{
-    BrickReport, Client, Error, Label, Operation, OperationId, ProcessStatus, Reply, ServerId, SiblingStatus,
-    parse_addresses,
+    BrickReport, BrickStatus, Client, Error, Label, Operation, OperationId, ProcessStatus, Reply, ServerId,
+    SiblingStatus, parse_addresses,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -30,6 +31,8 @@ pub struct Survey {
     /// Why the coordinator named no bricks. `None`: it did.
     pub coordinator: Option<String>,
     pub bricks: Vec<Found>,
+    /// Tablets of quorum tables: none while all bricks vote.
+    pub tablets: Vec<Tablet>,
 }
 
 /// A brick that answers or that others know.
@@ -47,6 +50,22 @@ pub struct Found {
     pub heard_millis: Option<u64>,
     /// Its own words, or the reason why there are none.
     pub told: Result<Box<ProcessStatus>, String>,
+}
+
+impl Found {
+    /// A brick as the coordinator and itself tell of it.
+    pub fn of(report: &BrickReport, told: Result<Box<ProcessStatus>, String>) -> Found {
+        let life = told.as_ref().ok().and_then(|status| status.brick.as_ref()).map_or(0, |brick| brick.life);
+        Found {
+            id: report.brick,
+            address: report.address.0,
+            labels: report.labels.clone(),
+            life: life.max(report.life),
+            tablets: told.as_ref().map_or(Some(u64::from(report.tablets)), |status| Some(status.tablets)),
+            heard_millis: report.heard_millis,
+            told,
+        }
+    }
 }
 
 impl Source {
@@ -140,7 +159,23 @@ impl Source {
                 format!("neither the coordinator nor a brick answers: {why}; name a brick with --bricks");
             return Err(Failure::new(UNREACHABLE, text));
         }
-        Ok(Survey { coordinator, bricks })
+        let tablets = self.tablets(coordinator.is_none(), &bricks);
+        Ok(Survey { coordinator, bricks, tablets })
+    }
+
+    /// The tablets, if perhaps not all of them have their quorum.
+    fn tablets(&mut self, has_coordinator: bool, bricks: &[Found]) -> Vec<Tablet> {
+        let votes = |status: &BrickStatus| status.is_serving && status.without_vote == 0;
+        let is_voting = |brick: &Found| {
+            let told = brick.told.as_ref().ok().and_then(|status| status.brick.as_ref());
+            told.is_some_and(votes)
+        };
+        if bricks.iter().all(is_voting) {
+            return Vec::new();
+        }
+        let described = has_coordinator.then(|| reach::described(&mut self.client).ok()).flatten();
+        let told = bricks.iter().filter_map(|brick| brick.told.as_ref().ok()?.brick.as_ref());
+        described.unwrap_or_else(|| reach::told(told))
     }
 
     /// Asks processes for their state, all at once.

@@ -1,7 +1,8 @@
 //! The bricks for people: a verdict, remedies, and a row for each brick, in 80 columns.
 
-use super::condition::{Condition, Grade, ago, findings, verdict};
+use super::condition::{Condition, ago, findings, verdict};
 use super::survey::{Found, Survey};
+use crate::findings::Grade;
 use crate::output::{Columns, bytes_for_eyes};
 use crate::screen::{Colour, Screen, WIDTH, wrap};
 use crate::size::bytes_text;
@@ -38,7 +39,7 @@ pub fn survey(survey: &Survey, breadth: Breadth, screen: Screen) -> String {
 
 fn colour(grade: Grade) -> Colour {
     match grade {
-        Grade::Healthy => Colour::Green,
+        Grade::Note => Colour::Green,
         Grade::Recovering | Grade::Degraded => Colour::Yellow,
         Grade::Critical => Colour::Red,
     }
@@ -176,53 +177,9 @@ fn percent(part: u64, of: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reach::tests::{address, status};
     use super::*;
-    use ramhold_client::{Label, RebuildStatus, ServerId, SweepStatus, TableId};
-    use std::net::SocketAddr;
-
-    fn status(rebuilt: Option<u32>) -> ProcessStatus {
-        let rebuilding = rebuilt.map(|permille| RebuildStatus {
-            table: TableId(1),
-            first: Default::default(),
-            last: Default::default(),
-            permille,
-        });
-        let brick = BrickStatus {
-            life: 12,
-            address: ramhold_wire::control::Address(address(1)),
-            labels: Vec::new(),
-            is_serving: true,
-            without_vote: u32::from(rebuilt.is_some()),
-            rebuilding,
-            siblings: Vec::new(),
-            gets: Default::default(),
-            puts: Default::default(),
-            stamps: Default::default(),
-            repairs: 0,
-            sweep: SweepStatus {
-                stored: 1,
-                whole: 2,
-                whole_millis: Some(61_000),
-                behind: 0,
-                behind_millis: None,
-            },
-            graves: 0,
-            graves_gone: 0,
-        };
-        ProcessStatus {
-            server: ServerId(4),
-            uptime_millis: 200_000,
-            log_bytes: 1 << 30,
-            log_used_bytes: 1 << 29,
-            tablets: 1,
-            brick: Some(brick),
-            ..ProcessStatus::default()
-        }
-    }
-
-    fn address(host: u8) -> SocketAddr {
-        ([192, 168, 100, host], 7501).into()
-    }
+    use ramhold_client::{KeyHash, Label, ServerId, SweepStatus, TableId, TabletStatus};
 
     fn found(id: u64, told: Result<ProcessStatus, &str>) -> Found {
         Found {
@@ -237,7 +194,7 @@ mod tests {
     }
 
     fn text(bricks: Vec<Found>, coordinator: Option<&str>) -> String {
-        let survey = Survey { coordinator: coordinator.map(str::to_owned), bricks };
+        let survey = Survey { coordinator: coordinator.map(str::to_owned), bricks, tablets: Vec::new() };
         super::survey(&survey, Breadth::Narrow, Screen::plain())
     }
 
@@ -262,7 +219,7 @@ mod tests {
             "- recovering: s4 at 192.168.100.104:7501 is rebuilt from the others, 42 % so far",
             "s5 at 192.168.100.105:7501 was last heard 12 s ago (connection refused)",
             "start it again on its directory",
-            "s6 at 192.168.100.106:7501 has tablets that do not vote",
+            "s6 at 192.168.100.106:7501 has 1 tablet that does not vote: too few of their other bricks have told",
             "the coordinator tells nothing: no answer within 1 s",
             " 0/1 ",
             "10000, 50 min",
@@ -280,6 +237,34 @@ mod tests {
         status.server = ServerId::NONE;
         status.brick.as_mut().unwrap().life = 0;
         status
+    }
+
+    // I6: the rebuilding goes on, and nothing is decided without the one that is lost.
+    #[test]
+    fn a_brick_that_waits_names_those_that_it_waits_for_and_the_way_out() {
+        let mut waiting = status(Some(0));
+        waiting.brick.as_mut().unwrap().tablets = vec![TabletStatus {
+            table: TableId(7),
+            name: "carts".into(),
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            epoch: 1,
+            bricks: [4, 5, 6].map(ServerId).to_vec(),
+            needed: 2,
+            votes: false,
+            waits_for: vec![ServerId(5)],
+        }];
+        let told = text(vec![found(4, Ok(waiting))], None);
+        let joined = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "degraded: 0 of 1 brick serves; 1 finding",
+            "s4 at 192.168.100.104:7501 has 1 tablet that does not vote: s5 does not answer, and may have what is newer",
+            "do: start s5 again; if the data is destroyed, 'ramhold brick accept-loss --help'",
+            " waiting ",
+        ] {
+            assert!(joined.contains(part), "no '{part}' in:\n{told}");
+        }
+        assert!(!joined.contains("rebuilt"), "{told}");
     }
 
     #[test]

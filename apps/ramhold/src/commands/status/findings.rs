@@ -4,8 +4,10 @@
 //! Every problem becomes a finding here, whatever its source: the coordinator's warnings and reports, or a
 //! server's figures. The verdict is the gravest finding.
 
-use super::picture::Picture;
+use super::picture::{Picture, is_silent};
+use crate::commands::bricks::{condition, reach};
 use crate::commands::recoveries::reports::away_text;
+use crate::findings::{Finding, Grade, finding, gravest};
 use crate::output::bytes_for_eyes;
 use crate::size::bytes_text;
 use ramhold_client::{
@@ -18,42 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Findings of one kind that are told one by one.
 const COUNT_MAX: usize = 8;
-
-/// How grave it is, rising.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Grade {
-    /// Good to know; nothing is wrong.
-    Note,
-    /// The cluster mends it by itself.
-    Recovering,
-    /// Everything is served, but the next failure may be worse.
-    Degraded,
-    /// Something is lost, or not served, or refused until somebody acts.
-    Critical,
-}
-
-impl Grade {
-    pub fn name(self) -> &'static str {
-        match self {
-            Grade::Note => "note",
-            Grade::Recovering => "recovering",
-            Grade::Degraded => "degraded",
-            Grade::Critical => "critical",
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct Finding {
-    pub grade: Grade,
-    pub what: String,
-    /// Empty: nothing.
-    pub action: String,
-}
-
-fn finding(grade: Grade, what: impl Into<String>, action: impl Into<String>) -> Finding {
-    Finding { grade, what: what.into(), action: action.into() }
-}
 
 /// The gravest first.
 pub fn findings(picture: &Picture) -> Vec<Finding> {
@@ -86,7 +52,8 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
         found.push(finding(Grade::Degraded, what, "'ramhold topology links' names all"));
     }
     found.extend(of_waiting(picture));
-    found.extend(cluster.bricks.iter().filter_map(of_brick).take(COUNT_MAX));
+    found.extend(of_tablets(picture).into_iter().take(COUNT_MAX));
+    found.extend(cluster.bricks.iter().filter_map(|brick| of_brick(picture, brick)).take(COUNT_MAX));
     for server in &cluster.servers {
         match picture.processes.get(&server.id) {
             Some(Err(why)) => found.push(finding(
@@ -115,34 +82,27 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
     found
 }
 
-/// A brick greets the coordinator four times a second.
-const BRICK_SILENCE_MILLIS: u64 = 3000;
-
-pub fn is_silent(brick: &BrickReport) -> bool {
-    brick.heard_millis.is_none_or(|millis| millis > BRICK_SILENCE_MILLIS)
-}
-
-/// A brick that is not heard or does not vote. A brick without tablets is missed by nobody.
-fn of_brick(brick: &BrickReport) -> Option<Finding> {
-    let (id, address) = (brick.brick, brick.address.0);
-    if brick.tablets == 0 {
-        return None;
-    }
-    if is_silent(brick) {
-        let since = match brick.heard_millis {
-            None => "since the coordinator's start".to_owned(),
+/// A brick that the coordinator does not hear, or that does not vote: it was asked itself.
+fn of_brick(picture: &Picture, report: &BrickReport) -> Option<Finding> {
+    let brick = picture.bricks.get(&report.brick)?;
+    condition::of_brick(brick).or_else(|| {
+        let since = match report.heard_millis {
+            None => "since its start".to_owned(),
             Some(millis) => format!("for {} s", millis / 1000),
         };
         let what =
-            format!("brick {id} at {address} has not been heard {since}; others go on with its tablets");
-        return Some(finding(Grade::Degraded, what, "start it again on its directory"));
-    }
-    (brick.rebuilding > 0).then(|| {
-        let what = format!(
-            "brick {id} at {address}: {} of {} tablets do not vote yet",
-            brick.rebuilding, brick.tablets
-        );
-        finding(Grade::Recovering, what, "its log says for whom it waits, if it takes long")
+            format!("{} at {} serves, and the coordinator has not heard it {since}", brick.id, brick.address);
+        let action = "check its --coordinator, and the network between the two";
+        is_silent(report).then(|| finding(Grade::Degraded, what, action))
+    })
+}
+
+/// Tables that are not served, because too few of their bricks vote.
+fn of_tablets(picture: &Picture) -> Vec<Finding> {
+    reach::findings(&picture.tablets, |brick, tablet| match picture.bricks.get(&brick) {
+        Some(asked) => asked.told.as_ref().is_ok_and(|status| reach::votes(status, tablet)),
+        // The coordinator hears it, and all its tablets vote.
+        None => picture.cluster.bricks.iter().any(|report| report.brick == brick),
     })
 }
 
@@ -309,7 +269,7 @@ pub fn verdict(picture: &Picture, findings: &[Finding]) -> (Grade, String) {
     let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up).count();
     let expected = cluster.expected.unwrap_or(cluster.servers.len() as u64);
     let servers = format!("{up} of {expected} servers up");
-    let grade = findings.first().map_or(Grade::Note, |finding| finding.grade);
+    let grade = gravest(findings);
     let serious = findings.iter().filter(|finding| finding.grade > Grade::Note).count();
     match serious {
         0 => (Grade::Note, format!("healthy: {servers}")),

@@ -1,8 +1,9 @@
 //! The cluster's state for programs. Names are stable. Ids of 64 random bits are text.
 
-use super::findings::{Finding, Grade, findings, verdict};
+use super::findings::{findings, verdict};
 use super::picture::Picture;
 use crate::commands::{recoveries, table};
+use crate::findings::Finding;
 use ramhold_client::{
     BackupStatus, BrickReport, CleaningStatus, ClearedReport, CopyingStatus, GoneReport, Label, LossReport,
     ProcessStatus, ReadLeaseStatus, ResultsStatus, ScrubStatus, ServerEntry, ServerState, StreamStatus,
@@ -13,12 +14,8 @@ pub fn picture(picture: &Picture) -> Value {
     let cluster = &picture.cluster;
     let servers = cluster.servers.iter().map(|entry| server(picture, entry));
     let findings = findings(picture);
-    let word = match verdict(picture, &findings).0 {
-        Grade::Note => "healthy",
-        grade => grade.name(),
-    };
     json!({
-        "verdict": word,
+        "verdict": verdict(picture, &findings).0.verdict(),
         "findings": findings.iter().map(finding).collect::<Vec<_>>(),
         "cluster": cluster.cluster.to_string(),
         "expected": cluster.expected,

@@ -1,9 +1,12 @@
 //! The state of the cluster at one time: the coordinator's view, and what each server says of itself.
 
+use crate::commands::bricks::reach::{self, Tablet};
+use crate::commands::bricks::survey::Found;
 use ramhold_client::{
-    Client, ClusterStatus, Error, Operation, OperationId, ProcessStatus, Reply, ServerId, ServerState,
-    TableSummary,
+    BrickReport, Client, ClusterStatus, Error, Operation, OperationId, ProcessStatus, Reply, ServerId,
+    ServerState, TableSummary,
 };
+use ramhold_wire::bricks::BRICK_SILENCE;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,6 +21,21 @@ pub struct Picture {
     pub tables: Vec<TableSummary>,
     /// The status of each server, or the reason why there is none.
     pub processes: BTreeMap<ServerId, Result<ProcessStatus, String>>,
+    /// Bricks with tablets that the coordinator does not hear, or of which it hears that they do not vote: they were asked
+    /// themselves. One that takes over a large log has not said anything yet.
+    pub bricks: BTreeMap<ServerId, Found>,
+    /// Tablets of quorum tables; none while all bricks vote.
+    pub tablets: Vec<Tablet>,
+}
+
+/// Whether the coordinator has not heard a brick lately.
+pub fn is_silent(brick: &BrickReport) -> bool {
+    brick.heard_millis.is_none_or(|millis| Duration::from_millis(millis) > BRICK_SILENCE)
+}
+
+/// Whether the coordinator cannot say that all tablets of a brick vote.
+fn is_unclear(brick: &BrickReport) -> bool {
+    brick.tablets > 0 && (is_silent(brick) || brick.rebuilding > 0 || brick.taken < brick.assigned)
 }
 
 /// Asks the coordinator and all servers that are up.
@@ -34,13 +52,17 @@ pub fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
     let mut asked: BTreeMap<OperationId, ServerId> = BTreeMap::new();
     let mut processes = BTreeMap::new();
     let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up);
-    let mut up = up.peekable();
+    let unclear = cluster.bricks.iter().filter(|brick| is_unclear(brick));
+    let mut up = up
+        .map(|server| (server.id, server.address))
+        .chain(unclear.clone().map(|brick| (brick.brick, brick.address)))
+        .peekable();
     while up.peek().is_some() || !asked.is_empty() {
         while asked.len() < ASKED_COUNT_MAX
-            && let Some(server) = up.next()
+            && let Some((id, address)) = up.next()
         {
-            let operation = Operation::ServerStatus { address: server.address.0 };
-            asked.insert(client.submit_within(operation, SERVER_TIMEOUT.min(timeout)), server.id);
+            let operation = Operation::ServerStatus { address: address.0 };
+            asked.insert(client.submit_within(operation, SERVER_TIMEOUT.min(timeout)), id);
         }
         let Some((id, outcome)) = client.wait_any() else { break };
         let Some(server) = asked.remove(&id) else { continue };
@@ -52,5 +74,11 @@ pub fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
         };
         processes.insert(server, process);
     }
-    Ok(Picture { cluster, tables, processes })
+    let mut bricks = BTreeMap::new();
+    for report in unclear {
+        let told = processes.remove(&report.brick).unwrap_or_else(|| Err("no answer".to_owned()));
+        bricks.insert(report.brick, Found::of(report, told.map(Box::new)));
+    }
+    let tablets = if bricks.is_empty() { Vec::new() } else { reach::described(client).unwrap_or_default() };
+    Ok(Picture { cluster, tables, processes, bricks, tablets })
 }

@@ -1,9 +1,11 @@
 //! The cluster's state for people: a verdict, remedies, and the servers, tables and recoveries in 80 columns.
 
-use super::findings::{self, Finding, Grade, findings, since_text, verdict};
-use super::picture::Picture;
+use super::findings::{findings, since_text, verdict};
+use super::picture::{Picture, is_silent};
+use crate::commands::bricks::condition::Condition;
 use crate::commands::recoveries::reports;
 use crate::commands::table::describe;
+use crate::findings::{Finding, Grade};
 use crate::output::{Columns, bytes_for_eyes};
 use crate::screen::{Colour, Screen, WIDTH, wrap};
 use crate::size::bytes_text;
@@ -134,7 +136,10 @@ fn bricks(picture: &Picture) -> Columns {
             brick.address.0.to_string(),
             match () {
                 () if brick.is_replaced => "replaced".to_owned(),
-                () if findings::is_silent(brick) => "silent".to_owned(),
+                () if is_silent(brick) => {
+                    let asked = picture.bricks.get(&brick.brick);
+                    asked.map_or("silent", |brick| Condition::of(brick).name()).to_owned()
+                }
                 () if brick.rebuilding > 0 => format!("{} without vote", brick.rebuilding),
                 () => "up".to_owned(),
             },
