@@ -11,7 +11,7 @@ use ramhold_client_core::{
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_wire::brick_status::BrickEventsTold;
 use ramhold_wire::copies::{StatePart, StatePosition};
-use ramhold_wire::quorum::{BrickReplace, BrickReplaced};
+use ramhold_wire::quorum::{BrickReplace, BrickReplaced, Obstacle};
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
 use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
@@ -423,6 +423,14 @@ impl Client {
     pub fn replace_brick(&mut self, message: BrickReplace) -> Result<BrickReplaced, Error> {
         match self.complete(Operation::ReplaceBrick(message))? {
             Reply::BrickReplaced(replaced) => Ok(replaced),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Removes the record of a brick that holds nothing and does not come back. Returns why it is kept.
+    pub fn forget_brick(&mut self, brick: ServerId) -> Result<Option<Obstacle>, Error> {
+        match self.complete(Operation::ForgetBrick { brick })? {
+            Reply::BrickReplaced(replaced) => Ok(replaced.obstacle),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -13,7 +13,7 @@ use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::quorum::BrickReplace;
+use ramhold_wire::quorum::{BrickForget, BrickReplace};
 use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAccept, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
@@ -170,6 +170,10 @@ pub enum Operation {
     },
     /// A brick does not come back: another one takes its place, or its data is taken for lost.
     ReplaceBrick(BrickReplace),
+    /// A brick that holds nothing is gone for good, and is not listed any more.
+    ForgetBrick {
+        brick: ServerId,
+    },
     /// The servers that this recovery waits for are switched off and are given up. All servers that it
     /// reports as away must be named.
     AcceptLoss {
@@ -287,6 +291,7 @@ impl Operation {
             | Operation::AcknowledgeLoss { .. }
             | Operation::ForgetServer { .. }
             | Operation::ReplaceBrick(_)
+            | Operation::ForgetBrick { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
@@ -311,7 +316,8 @@ impl Operation {
             | Operation::AlterTable { .. }
             | Operation::AcknowledgeLoss { .. }
             | Operation::ForgetServer { .. }
-            | Operation::ReplaceBrick(_) => Repeat::Numbered,
+            | Operation::ReplaceBrick(_)
+            | Operation::ForgetBrick { .. } => Repeat::Numbered,
             Operation::Resume { .. } => Repeat::Stamped,
             Operation::Read { .. }
             | Operation::ReadStale { .. }
@@ -355,6 +361,7 @@ impl Operation {
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
             Operation::ForgetServer { .. } => ServerForget::OPCODE,
             Operation::ReplaceBrick(_) => BrickReplace::OPCODE,
+            Operation::ForgetBrick { .. } => BrickForget::OPCODE,
             Operation::AcceptLoss { .. } => LossAccept::OPCODE,
             Operation::ReadState { .. } => StateRead::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
@@ -408,6 +415,7 @@ impl Operation {
             | Operation::BrickEvents { .. }
             | Operation::ForgetServer { .. }
             | Operation::ReplaceBrick(_)
+            | Operation::ForgetBrick { .. }
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
@@ -487,6 +495,7 @@ impl Operation {
             Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
             Operation::ForgetServer { server } => encode_into(out, &ServerForget { server: *server }),
             Operation::ReplaceBrick(message) => encode_into(out, message),
+            Operation::ForgetBrick { brick } => encode_into(out, &BrickForget { brick: *brick }),
             Operation::AcceptLoss { recovery, directories } => {
                 let (recovery, directories) = (*recovery, directories.clone());
                 encode_into(out, &LossAccept { recovery, directories });

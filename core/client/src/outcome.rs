@@ -185,7 +185,7 @@ impl Reply {
             Operation::BrickEvents { .. } => Reply::BrickEvents(decode(body)?),
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
             Operation::ForgetServer { .. } => empty(body, Reply::ServerForgotten)?,
-            Operation::ReplaceBrick(_) => Reply::BrickReplaced(decode(body)?),
+            Operation::ReplaceBrick(_) | Operation::ForgetBrick { .. } => Reply::BrickReplaced(decode(body)?),
             Operation::AcceptLoss { .. } => Reply::LossAccepted(decode(body)?),
             Operation::ReadState { .. } => Reply::State(decode(body)?),
             Operation::Ping { .. } => Reply::Pong(decode(body)?),

@@ -44,8 +44,6 @@ pub(crate) struct Heard {
     pub taken: u64,
     pub rebuilding: u32,
     pub used_bytes: u64,
-    /// The port of the process that restarts it.
-    pub supervisor: Option<u16>,
     near: Near,
 }
 
@@ -111,6 +109,11 @@ impl Bricks {
         self.heard.get(&brick).is_some_and(|heard| now < heard.at + BRICK_SILENCE)
     }
 
+    /// An operator says that a brick does not come back.
+    pub fn forget(&mut self, brick: ServerId) {
+        self.heard.remove(&brick);
+    }
+
     /// Whether a brick has told that it has this version of its assignment on its device.
     pub fn has_taken(&self, brick: ServerId, version: u64) -> bool {
         self.heard.get(&brick).is_some_and(|heard| heard.taken >= version)
@@ -151,6 +154,7 @@ impl Bricks {
             assigned: 0,
             weight: message.weight,
             is_replaced: false,
+            supervisor: message.supervisor,
         };
         let before = told_bricks(&desk.state);
         desk.state.bricks.insert(id, record);
@@ -186,15 +190,16 @@ impl Bricks {
         if is_elsewhere && before.is_some_and(|before| now < before.at + BRICK_SILENCE) {
             return Err(Status::Retry);
         }
-        let told = (message.address, &message.labels, message.log_bytes, message.weight);
+        let told = (message.address, &message.labels, message.log_bytes, message.weight, message.supervisor);
         let assigned = record.assigned;
-        if (record.address, &record.labels, record.log_bytes, record.weight) != told {
+        if (record.address, &record.labels, record.log_bytes, record.weight, record.supervisor) != told {
             let before = told_bricks(&desk.state);
             let record = desk.state.bricks.get_mut(&id).expect("it was just found");
             record.address = message.address;
             record.labels.clone_from(&message.labels);
             record.log_bytes = message.log_bytes;
             record.weight = message.weight;
+            record.supervisor = message.supervisor;
             desk.outbox.touch(Key::Brick(id));
             desk.bricks_changed(before);
         }
@@ -226,7 +231,6 @@ impl Bricks {
             rebuilding: message.rebuilding,
             used_bytes: message.used_bytes,
             near,
-            supervisor: message.supervisor,
         };
         self.heard.insert(id, heard);
         Ok(())

@@ -44,6 +44,7 @@ mod streams;
 mod timeline;
 
 mod confirmed;
+mod forgetting;
 mod full;
 mod leases;
 mod links;

@@ -7,7 +7,9 @@
 use crate::desk::Desk;
 use crate::parts::{Parts, surroundings};
 use crate::streams::{self, Registration};
-use crate::{copies, enlist, gone, losses, quorum_tables, reclassing, replacing, status, tables, updates};
+use crate::{
+    copies, enlist, forgetting, gone, losses, quorum_tables, reclassing, replacing, status, tables, updates,
+};
 use ramhold_base::{ConnId, Instant, Peer, Status};
 use ramhold_wire::table::{TableCreate, TableDrop, TableTruncate};
 use ramhold_wire::{Addressee, ForCoordinator, ForProcess, Gate, Header, Opcode, decode};
@@ -154,6 +156,15 @@ impl Parts {
                 }
                 updates::on_update(desk, leases, progress, from, header, |desk, _| {
                     replacing::replace_brick(now, desk, bricks, &message)
+                })
+            }
+            ForCoordinator::BrickForget => {
+                let message = decode(body)?;
+                if updates::is_first(desk, header) && quorum_tables::is_too_early(now, desk, bricks) {
+                    return Err(Status::NotReady);
+                }
+                updates::on_update(desk, leases, progress, from, header, |desk, progress| {
+                    forgetting::forget_brick(now, desk, progress, bricks, &message)
                 })
             }
             ForCoordinator::LossAccept => {

@@ -131,7 +131,7 @@ impl Sight<'_> {
                 is_replaced: record.is_replaced,
                 assigned: record.assigned,
                 taken: heard.map_or(0, |heard| heard.taken),
-                supervisor: heard.and_then(|heard| heard.supervisor),
+                supervisor: record.supervisor,
             }
         };
         self.desk.state.bricks.values().map(report).collect()

@@ -217,6 +217,8 @@ opcodes! {
         BrickHello = 85, "brick", LeaderOfStrangers;
         /// A brick does not come back: another one takes its place (I6).
         BrickReplace = 86, "client", Leader;
+        /// A brick that holds nothing is not expected to come back (I6).
+        BrickForget = 92, "client", Leader;
     }
 }
 

@@ -118,7 +118,20 @@ impl Message for BrickReplace {
     type Reply = BrickReplaced;
 }
 
-/// The reason why a brick is not replaced.
+/// Operator to coordinator: a brick that holds no tablet and is not heard does not come back. Its record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickForget {
+    #[n(0)]
+    pub brick: ServerId,
+}
+
+impl Message for BrickForget {
+    const OPCODE: Opcode = Opcode::BrickForget;
+    /// With no tablets, or with an obstacle.
+    type Reply = BrickReplaced;
+}
+
+/// The reason why a brick is not replaced, or not forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Obstacle {
     #[n(0)]
@@ -167,6 +180,9 @@ pub enum ObstacleKind {
     /// No other brick has the keys of the old one's tablets.
     #[n(10)]
     OnlyBrick,
+    /// The brick that is to be forgotten holds tablets of this table, or has not taken that it is dropped.
+    #[n(11)]
+    HoldsTablets,
 }
 
 /// A brick and where it listens.

@@ -439,8 +439,7 @@ pub struct BrickReport {
     #[n(11)]
     #[cbor(default)]
     pub taken: u64,
-    /// The port of the process that restarts it, at the host of `address`. Absent: nobody does, or it was not heard since the
-    /// coordinator's start.
+    /// The port of the process that restarts it, at the host of `address`, as it told last. Absent: nobody does.
     #[n(12)]
     pub supervisor: Option<u16>,
 }

@@ -3,6 +3,7 @@
 //! Not here: what a supervisor does (core/supervisor). Protocol: docs/protocols/quorum.md, rule 46. Catalogue: I6.
 
 mod fleet;
+mod forget;
 pub mod id;
 mod replace;
 mod restart;
@@ -11,6 +12,7 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::size::parse_duration;
 use clap::{Args, Subcommand};
+use forget::Forget;
 use id::parse_brick;
 use ramhold_client::ServerId;
 use replace::{AcceptLoss, Replace};
@@ -24,6 +26,7 @@ Examples:
   ramhold brick rolling-restart --interval 30s
   ramhold brick replace s3 --by s7
   ramhold brick accept-loss s3
+  ramhold brick forget s3
 
 A brick that died is started again on its directory, and that is all: it serves
 at once. 'replace' and 'accept-loss' are for a disk or a machine that is lost.")]
@@ -38,6 +41,7 @@ enum BrickCommand {
     RollingRestart(RollingRestart),
     Replace(Replace),
     AcceptLoss(AcceptLoss),
+    Forget(Forget),
 }
 
 /// Stop a brick and start it again.
@@ -76,6 +80,9 @@ Examples:
   ramhold brick rolling-restart
   ramhold brick rolling-restart --interval 30s --within 10m
 
+Bricks that hold nothing and do not answer are left out, and named. If a brick
+has no supervisor that answers, nothing is restarted.
+
 Ctrl-C ends it between two restarts; a restart under way is completed by the
 brick's supervisor.
 
@@ -106,6 +113,7 @@ impl Brick {
             }
             BrickCommand::Replace(replace) => replace.run(global),
             BrickCommand::AcceptLoss(accept) => accept.run(global),
+            BrickCommand::Forget(forget) => forget.run(global),
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct BrickRecord {
     #[n(8)]
     #[cbor(default)]
     pub is_replaced: bool,
+    /// The port of the process that restarts it, at the host of `address`: also of a brick that hangs or is offline.
+    #[n(9)]
+    pub supervisor: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -8,6 +8,7 @@ mod brick_rig;
 mod bricks;
 mod copies;
 mod divisions;
+mod forgetting;
 mod full;
 mod gone;
 mod leases;

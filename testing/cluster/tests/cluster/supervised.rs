@@ -166,6 +166,44 @@ fn a_rolling_restart_takes_one_brick_after_the_other_and_fails_nothing() -> Resu
     lives(&bricks, 2, 2).map_err(Failure)
 }
 
+// I6: a brick that is gone for good has no place among those that are restarted.
+#[test]
+fn a_replaced_brick_is_left_out_of_a_rolling_restart_and_forgotten() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut bricks = Bricks::start_supervised(4, BRICK_MEMORY_MIN, "3/10m")?;
+    bricks.create_table("carts", 3)?;
+    let mut client = bricks.cluster.client(PATIENCE)?;
+    let held = bricks.places(&mut client, "carts")?;
+    let is_member = |brick: &usize| held.iter().any(|place| place.address.0 == bricks.address(*brick));
+    let (Some(old), Some(spare)) = ((1..=4).find(is_member), (1..=4).find(|brick| !is_member(brick))) else {
+        return Err(Failure(format!("{held:?}")));
+    };
+    let (old_id, new_id) = (id_of(&bricks, old)?.to_string(), id_of(&bricks, spare)?.to_string());
+    // With its supervisor the brick stops, too.
+    bricks.kill(old);
+    wait_for("the end of the brick", PATIENCE, || match TcpStream::connect(bricks.address(old)) {
+        Ok(_) => Ok(Err("it listens".to_owned())),
+        Err(_) => Ok(Ok(())),
+    })?;
+    let refused = bricks.run(&["brick", "forget", &old_id]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let replaced = bricks.run(&["brick", "replace", &old_id, "--by", &new_id]);
+    assert_eq!(replaced.status.code(), Some(0), "{replaced:?}");
+    let rolled = bricks.run(&["brick", "rolling-restart", "--interval", "500ms", "--within", "60s"]);
+    assert_eq!(rolled.status.code(), Some(0), "{rolled:?}");
+    let text = String::from_utf8_lossy(&rolled.stdout).into_owned();
+    let told = format!("3 bricks were restarted, one at a time; {old_id} left out");
+    assert!(text.contains(&told), "{text}");
+    // It counts as heard for three seconds.
+    wait_for("the brick to be forgotten", PATIENCE, || {
+        let forgotten = bricks.run(&["brick", "forget", &old_id]);
+        Ok(if forgotten.status.success() { Ok(()) } else { Err(format!("{forgotten:?}")) })
+    })?;
+    let listed: Vec<String> = bricks.cluster.status()?.bricks.iter().map(|it| it.brick.to_string()).collect();
+    assert!(listed.len() == 3 && !listed.contains(&old_id), "{listed:?}");
+    Ok(())
+}
+
 /// Asks one process one question.
 fn ask<M: Message>(to: SocketAddr, header: Header, message: &M) -> Result<(Status, Vec<u8>), Failure> {
     let failed = |error: std::io::Error| Failure(format!("{to}: {error}"));

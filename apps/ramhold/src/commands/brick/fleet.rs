@@ -10,7 +10,7 @@ use ramhold_client::{BrickReport, Client, ServerId};
 use ramhold_wire::Header;
 use ramhold_wire::restart::{BrickProbe, BrickProbed, BrickRestart, RestartAnswer};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A brick that does not answer sooner does not vote, as far as an operator is concerned.
@@ -92,22 +92,42 @@ impl Fleet {
         }
     }
 
+    /// The bricks to restart, and those that hold nothing and do not answer: they are gone, or offline, and nobody misses
+    /// them. An error if one of the former has no supervisor that answers, before anything is restarted.
+    pub fn to_restart(&self) -> Result<(Vec<ServerId>, Vec<ServerId>), Failure> {
+        let is_left_out = |report: &&BrickReport| report.tablets == 0 && probe(report.address.0).is_err();
+        let (left_out, wanted): (Vec<&BrickReport>, Vec<&BrickReport>) =
+            self.bricks.iter().partition(is_left_out);
+        let trouble = |report: &&BrickReport| match supervisor_of(report) {
+            None => Some(format!("{} was started without one", report.brick)),
+            Some(address) => {
+                let why = TcpStream::connect_timeout(&address, PROBE_WITHIN).err()?;
+                Some(format!("that of {} at {address} does not answer ({why})", report.brick))
+            }
+        };
+        let troubles: Vec<String> = wanted.iter().filter_map(trouble).collect();
+        if !troubles.is_empty() {
+            let text =
+                format!("nothing is restarted: each brick needs a supervisor, and {}", troubles.join(", "));
+            return Err(Failure::new(NOT_FOUND, text));
+        }
+        let ids = |reports: Vec<&BrickReport>| reports.into_iter().map(|report| report.brick).collect();
+        Ok((ids(wanted), ids(left_out)))
+    }
+
     /// Tells the supervisor of a brick to restart it. The life that ends.
     pub fn restart(&self, brick: ServerId) -> Result<u64, Failure> {
         let report = self.find(brick)?;
         let told = probe(report.address.0).ok().filter(|told| told.brick == brick);
         // The coordinator may not have heard the newest life. Any life of a brick that does not answer is meant.
         let life = told.as_ref().map_or(report.life, |told| told.life);
-        let Some(port) = report.supervisor else {
-            return Err(Failure::new(
-                NOT_FOUND,
-                format!(
-                    "{brick} has no supervisor that the coordinator knows; start it with 'ramhold supervise -- server --brick \
-                     ...', or restart its process by hand"
-                ),
-            ));
-        };
-        let supervisor = SocketAddr::new(report.address.0.ip(), port);
+        let supervisor = supervisor_of(report).ok_or_else(|| {
+            let text = format!(
+                "{brick} was started without a supervisor: restart its process by hand, or end it and start it with 'ramhold \
+                 supervise -- server --brick ...'"
+            );
+            Failure::new(NOT_FOUND, text)
+        })?;
         let header = Header { cluster: self.cluster, target: brick, ..Header::default() };
         let message = BrickRestart { brick, life: told.map_or(0, |told| told.life) };
         match ask::<BrickRestart>(supervisor, &header, &message, RESTART_WITHIN) {
@@ -120,6 +140,10 @@ impl Fleet {
             )),
         }
     }
+}
+
+fn supervisor_of(report: &BrickReport) -> Option<SocketAddr> {
+    Some(SocketAddr::new(report.address.0.ip(), report.supervisor?))
 }
 
 fn probe(address: SocketAddr) -> Result<BrickProbed, NoAnswer> {
@@ -182,6 +206,39 @@ mod tests {
             taken,
             supervisor: None,
         }
+    }
+
+    // I6: what is gone keeps nothing from being restarted, and what cannot be restarted is known before the first restart.
+    #[test]
+    fn a_brick_that_is_gone_is_left_out_and_one_without_a_supervisor_stops_all() {
+        let nobody = || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let supervisor = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = supervisor.local_addr().unwrap().port();
+        let with = |brick, address, tablets, supervisor| BrickReport {
+            tablets,
+            supervisor,
+            ..report(brick, address, (5, 5))
+        };
+        let answering = |brick| brick_that_says(probed(brick, 0));
+        let fleet = |bricks| Fleet { cluster: ClusterId(1), bricks, tablets: Vec::new() };
+        let all = vec![
+            with(1, answering(1), 1, Some(port)),
+            // Its tablets make it one that is missed.
+            with(2, nobody(), 1, Some(port)),
+            with(3, nobody(), 0, None),
+            with(4, answering(4), 0, Some(port)),
+        ];
+        let (wanted, left_out) = fleet(all.clone()).to_restart().unwrap();
+        assert_eq!((wanted, left_out), ([1, 2, 4].map(ServerId).to_vec(), vec![ServerId(3)]));
+        let without =
+            [all, vec![with(5, answering(5), 1, None), with(6, answering(6), 1, Some(nobody().port()))]];
+        let failure = fleet(without.concat()).to_restart().unwrap_err();
+        let text = failure.text();
+        assert!(text.starts_with("nothing is restarted: "), "{text}");
+        assert!(text.contains("s5 was started without one, that of s6 at 127.0.0.1:"), "{text}");
     }
 
     // I6: it has not heard yet that it has a tablet, so it does not know that it does not vote.

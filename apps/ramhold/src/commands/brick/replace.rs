@@ -164,6 +164,8 @@ fn obstacle_text(obstacle: &Obstacle, message: &BrickReplace) -> String {
             "{old} is the only brick of {table}: start it again on its directory; if that is destroyed, its keys are lost, \
              and 'brick replace' with --destroyed --accept-loss gives the empty table to another brick"
         ),
+        // Only of a brick that is to be forgotten.
+        ObstacleKind::HoldsTablets => format!("{brick} holds tablets of {table}"),
         ObstacleKind::NotLost => {
             format!(
                 "{brick} is heard, so nothing of it is lost; 'brick replace' puts another one in its place"

@@ -43,14 +43,19 @@ pub fn one(global: &Global, brick: ServerId, force: bool, within: Duration) -> R
 pub fn all(global: &Global, interval: Duration, within: Duration) -> Result<(), Failure> {
     let mut client = global.connect()?;
     interrupt::watch()?;
-    let bricks: Vec<ServerId> = Fleet::of(&mut client)?.bricks.iter().map(|report| report.brick).collect();
-    if bricks.is_empty() {
+    let (bricks, left_out) = Fleet::of(&mut client)?.to_restart()?;
+    if bricks.is_empty() && left_out.is_empty() {
         return Err(Failure::new(
             NOT_FOUND,
             "the cluster has no bricks; start some with 'ramhold supervise'",
         ));
     }
     let mut progress = Progress::new("rolling restart:", global.json);
+    let left_out: Vec<String> = left_out.iter().map(ServerId::to_string).collect();
+    if !left_out.is_empty() && !global.json {
+        progress
+            .tell(&format!("left out, since without tablets and without an answer: {}", left_out.join(", ")));
+    }
     let mut done = Vec::new();
     for (index, brick) in bricks.iter().enumerate() {
         if index > 0 {
@@ -67,9 +72,18 @@ pub fn all(global: &Global, interval: Duration, within: Duration) -> Result<(), 
     }
     progress.finish();
     if global.json {
-        output::print_json(&json!({ "restarted": done }))
+        output::print_json(&json!({ "restarted": done, "left_out": left_out }))
     } else {
-        output::print(&format!("{} bricks were restarted, one at a time\n", bricks.len()))
+        let bricks = if bricks.len() == 1 {
+            "1 brick was".to_owned()
+        } else {
+            format!("{} bricks were", bricks.len())
+        };
+        let left_out = match left_out.len() {
+            0 => String::new(),
+            _ => format!("; {} left out: 'ramhold brick forget' removes what is gone", left_out.join(", ")),
+        };
+        output::print(&format!("{bricks} restarted, one at a time{left_out}\n"))
     }
 }
 
