@@ -41,6 +41,9 @@ const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a life must have been silent before a later one at another address counts.
 const SILENCE: Duration = Duration::from_secs(2);
 
+/// The most refused lives that are noted.
+const REFUSED_COUNT_MAX: usize = 64;
+
 /// Where a brick that announces is reached, and the port of its supervisor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
@@ -217,14 +220,20 @@ impl Brick {
         let known = state.lives.iter().find(|known| known.brick == brick);
         let (known_life, known_mark) = known.map_or((0, 0), |known| (known.life, known.mark));
         let is_twin = life == known_life && mark != known_mark && !planted(Defect::QuorumTwinsHeard);
-        if life < known_life || is_twin {
-            return Err(Refusal::OldLife);
-        }
         let address = told.map(|told| told.address);
         let moved = address.filter(|address| self.address(brick).is_some_and(|before| before != address.0));
+        if life < known_life || is_twin {
+            // A frame of the life before may come late, from where the brick still is.
+            let since = self.siblings.life_since.get(&brick);
+            let is_late = !is_twin && moved.is_none() && since.is_some_and(|at| *at + SILENCE > step.now);
+            if !is_late {
+                self.note_outlived(step.now, brick, (life, mark), known_life);
+            }
+            return Err(Refusal::OldLife);
+        }
         // A question tells no address, and a copy that is rebuilt asks, too: only an announcement begins a later life.
         let is_elsewhere = address.is_none() || moved.is_some();
-        let is_silent = self.siblings.heard.get(&brick).is_none_or(|heard| *heard + SILENCE <= step.now);
+        let is_silent = self.siblings.may_be_heard(brick).is_none_or(|heard| heard + SILENCE <= step.now);
         if life > known_life && is_elsewhere && !is_silent && !planted(Defect::QuorumCopyEndsOriginal) {
             return Err(Refusal::Retry);
         }
@@ -241,12 +250,32 @@ impl Brick {
             self.state_file.want(next, step.effects);
             self.tables.hear_of(number(brick), Life(life));
         }
+        if life > known_life {
+            self.siblings.life_since.insert(brick, step.now);
+        }
         if known_life > 0 && life > known_life {
             let indicator = format!("{} began life {life}", self.name_of(brick));
             let treatment = format!("its answers of life {known_life} count no more");
             self.note(step.now, EventKind::SiblingRestarted, brick, (indicator, treatment));
         }
         Ok(())
+    }
+
+    /// Notes that a life of a sibling was refused: its process ends, and its own events with it.
+    fn note_outlived(&mut self, now: Instant, brick: ServerId, (life, mark): (u64, u64), known: u64) {
+        if self.siblings.refused.len() >= REFUSED_COUNT_MAX
+            || !self.siblings.refused.insert((brick, life, mark))
+        {
+            return;
+        }
+        let indicator = match life == known {
+            true => format!("a second process has life {life} of {}", self.name_of(brick)),
+            false => {
+                format!("a process has life {life} of {}, and life {known} is known", self.name_of(brick))
+            }
+        };
+        let treatment = "refused: it ends, and nothing votes there; its directory was copied or restored";
+        self.note(now, EventKind::Outlived, brick, (indicator, treatment));
     }
 
     /// The answer to an announcement.
@@ -295,7 +324,7 @@ impl Brick {
         let mut next = state.clone();
         // A sibling that is heard says itself where it listens.
         let is_silent =
-            |brick| self.siblings.heard.get(&brick).is_none_or(|heard: &Instant| *heard + SILENCE <= now);
+            |brick| self.siblings.may_be_heard(brick).is_none_or(|heard: Instant| heard + SILENCE <= now);
         let moved = places.iter().filter(|place| is_silent(place.brick));
         moved.for_each(|place| set_address(&mut next, place.brick, place.address));
         let has_moved = next.tablets != state.tablets;

@@ -355,7 +355,7 @@ impl Brick {
         }
         let lives = self.state_file.durable().map(|state| state.lives.clone()).unwrap_or_default();
         // Siblings that were heard in the life before may still be there.
-        self.siblings.heard.extend(lives.iter().map(|known| (known.brick, step.now)));
+        self.siblings.assumed.extend(lives.iter().map(|known| (known.brick, step.now)));
         self.note_life(step.now);
         self.phase = Phase::Serving;
         self.advance(step);

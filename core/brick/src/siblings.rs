@@ -34,6 +34,13 @@ pub(crate) struct Siblings {
     pub held: Vec<(FlushWish, TabletPageTold, Asker)>,
     /// When each sibling's newest life was last announced.
     pub heard: BTreeMap<ServerId, Instant>,
+    /// When siblings of the life before were last heard, as far as this one knows: when it began to serve. A copy of
+    /// theirs is not believed while they may still be there. They do not count as heard otherwise.
+    pub assumed: BTreeMap<ServerId, Instant>,
+    /// When each sibling's present life was first heard.
+    pub life_since: BTreeMap<ServerId, Instant>,
+    /// Lives that were refused, by brick, life and mark: they were noted.
+    pub refused: BTreeSet<(ServerId, u64, u64)>,
     pub silence: Silence,
     /// When each sibling last answered an announcement.
     pub answered: BTreeMap<ServerId, Instant>,
@@ -61,6 +68,11 @@ pub(crate) struct Siblings {
 }
 
 impl Siblings {
+    /// When a sibling was heard last, or may have been.
+    pub fn may_be_heard(&self, sibling: ServerId) -> Option<Instant> {
+        self.heard.get(&sibling).or(self.assumed.get(&sibling)).copied()
+    }
+
     /// Whether a sibling has answered lately.
     pub fn answers(&self, now: Instant, sibling: ServerId) -> bool {
         self.answered.get(&sibling).is_some_and(|at| *at + ANSWERS_WITHIN > now)

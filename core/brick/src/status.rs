@@ -62,6 +62,7 @@ impl Brick {
                 whole_millis: sweeping.whole_at.map(|at| millis(now, at)),
                 behind: sweeping.behind.count() as u64,
                 behind_millis: sweeping.behind.since().map(|since| millis(now, since)),
+                ended: sweeping.ended_count,
             },
             graves: self.store.as_ref().map_or(0, |store| store.graves.count() as u64),
             graves_gone: self.store.as_ref().map_or(0, |store| store.graves.gone_count),

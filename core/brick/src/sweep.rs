@@ -94,8 +94,10 @@ pub(crate) struct Sweeping {
     pub next_at: Instant,
     pub round_began: Instant,
     pub number: u64,
-    /// Values and tombstones that sweeps have stored here, since the start.
+    /// Values and tombstones that sweeps have fetched from siblings and stored here, since the start.
     pub stored_count: u64,
+    /// Values that had ended, and that sweeps have overwritten here.
+    pub ended_count: u64,
     /// When the last sweep ended that reached all siblings of all tablets, and how many have.
     pub whole_at: Option<Instant>,
     pub whole_count: u64,

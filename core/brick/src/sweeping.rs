@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl Brick {
-    /// The number of values and tombstones that sweeps have stored here, and the end of the last whole sweep.
+    /// The number of values and tombstones that sweeps have fetched and stored here, and the end of the last whole sweep.
     pub fn swept(&self) -> (u64, Option<Instant>) {
         (self.siblings.sweeping.stored_count, self.siblings.sweeping.whole_at)
     }
@@ -143,7 +143,8 @@ impl Brick {
         stretch.pages.clear();
         stretch.stage = Stage::Fetching { behind, next, graves, end: store.everything(stream) };
         let range = stretch.range;
-        self.store_told(step, range, ended);
+        let ended = self.store_told(step, range, ended).len();
+        self.siblings.sweeping.ended_count += ended as u64;
         true
     }
 
@@ -174,6 +175,7 @@ impl Brick {
         let positions: Vec<u64> = self.store_told(step, range, records);
         let sweeping = &mut self.siblings.sweeping;
         sweeping.caught_up += positions.len() as u64;
+        sweeping.stored_count += positions.len() as u64;
         positions.into_iter().for_each(|position| sweeping.behind.stored(range, position));
         let life = self.state_file.durable().map_or((0, 0), |state| (state.life, state.mark));
         let mut calls = Vec::new();
@@ -200,7 +202,6 @@ impl Brick {
             let ask = Ask::Write(Write { stamp, value, begun, is_repair: true });
             // A refusal leaves the key behind until the next sweep.
             if self.ask_register(step, (range.table, hash), &key, ask, Asker::NOBODY).is_ok() {
-                self.siblings.sweeping.stored_count += 1;
                 stored.push(position);
             }
         }

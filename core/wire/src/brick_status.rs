@@ -139,7 +139,7 @@ pub struct AsksStatus {
 /// The background sweep: the comparison of this brick's keys with its siblings'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct SweepStatus {
-    /// Values and tombstones that it stored here.
+    /// Values and tombstones that it fetched from siblings and stored here.
     #[n(0)]
     pub stored: u64,
     /// Sweeps that reached all siblings of all tablets.
@@ -154,6 +154,10 @@ pub struct SweepStatus {
     /// Time since the first of them was found to be so. Absent: there is none.
     #[n(4)]
     pub behind_millis: Option<u64>,
+    /// Values that had ended, and that it overwrote here with their tombstones.
+    #[n(5)]
+    #[cbor(default)]
+    pub ended: u64,
 }
 
 /// Anybody to brick: which events have you noted after this number?

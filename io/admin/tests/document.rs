@@ -136,6 +136,7 @@ fn brick() -> BrickSeen {
             whole_millis: Some(61_500),
             behind: 7,
             behind_millis: Some(250),
+            ended: 5,
         },
         graves: 10,
         graves_gone: 20,

@@ -131,6 +131,11 @@ fn write_sweep(page: &mut Page, sweep: &SweepStatus) {
         sweep.stored,
     );
     page.counter(
+        "ramhold_brick_sweep_ended_total",
+        "Values that had ended, and that the background sweep overwrote with their tombstones.",
+        sweep.ended,
+    );
+    page.counter(
         "ramhold_brick_sweeps_total",
         "Sweeps that compared all tablets with all their siblings.",
         sweep.whole,

@@ -4,6 +4,7 @@ use crate::host::Host;
 use crate::network::address;
 use crate::rig::{MILLI, Rig};
 use crate::runs::{BUFFERED, SYNCED, seeds};
+use crate::seen::kinds;
 use ramhold_base::TableId;
 
 /// The host that a copy of host 0's directory is brought to.
@@ -91,6 +92,11 @@ fn of_two_processes_with_one_life_the_second_ends() {
         rig.run_for(1500 * MILLI);
         let why = rig.hosts[0].exit.take().expect("it has ended");
         assert!(why.contains("later life of this brick") && why.contains("copied"), "{why}");
+        // Its own events are gone with it. Each of the siblings that it asked has noted it once.
+        let noted: Vec<usize> = (1..3)
+            .map(|host| kinds(&rig, host, rig.hosts[0].id).iter().filter(|it| *it == "outlived").count())
+            .collect();
+        assert!(noted.contains(&1) && noted.iter().all(|count| *count <= 1), "{noted:?}");
         assert!(!votes(&rig, 0));
         // Its next life is a later one than the copy's. It lacks what the copy has acknowledged.
         rig.run_for(3000 * MILLI);

@@ -1,12 +1,13 @@
 //! The state that a brick tells operators, and the events that it notes (docs/protocols/quorum.md, rules 47, 48).
 
-use crate::network::{Party, request};
+use crate::network::{CLUSTER, Party, request};
 use crate::rig::{MILLI, Rig, TABLE};
 use crate::runs::{BUFFERED, SYNCED, seeds};
-use ramhold_base::{ServerId, Status, TableId};
+use ramhold_base::{ClusterTime, RpcId, ServerId, Stamp, Status, TableId};
 use ramhold_node::BrickNode;
+use ramhold_wire::ask::{AskRequest, AskWhat, AskedWrite, StampedValue};
 use ramhold_wire::brick_status::{BrickEvent, BrickEvents, BrickEventsTold, BrickStatus};
-use ramhold_wire::decode;
+use ramhold_wire::{Header, Opcode, decode, frame};
 
 const SECOND: u64 = 1000 * MILLI;
 
@@ -183,6 +184,54 @@ fn tablets_that_wait_for_days_are_noted_once_and_leave_room_for_the_causes() {
     }
     rig.start(2);
     rig.run_until(Rig::all_vote);
+}
+
+// I6
+#[test]
+fn a_brick_that_has_just_started_does_not_say_that_it_has_heard_the_dead() {
+    let mut rig = loaded(1);
+    rig.kill(2);
+    rig.run_for(60 * SECOND);
+    rig.restart(1);
+    rig.run_for(SECOND);
+    let heard = |host: usize| {
+        let siblings = status(&rig, host).siblings;
+        siblings.iter().find(|it| it.brick == rig.hosts[2].id).unwrap().heard_millis
+    };
+    assert_eq!(heard(1), None);
+    assert!(heard(0).unwrap() >= 60_000);
+}
+
+// J5, A12: a value that has ended here is not one that was missed.
+#[test]
+fn values_that_a_sweep_overwrites_because_they_have_ended_are_counted_apart() {
+    const KEYS: u64 = 10;
+    let mut rig = Rig::new(1, BUFFERED);
+    rig.run_for(SECOND);
+    let begun = node(&rig, 0).brick.time(rig.instant());
+    let expires = Some(ClusterTime(begun / 1000 + 5000));
+    for number in 0..3 * KEYS {
+        let (host, key) = ((number % 3) as usize, number / 3);
+        let value = Some(StampedValue { bytes: b"value", expires });
+        let stamp = Stamp { time: begun + key, session: 2 };
+        let what = AskWhat::Write(AskedWrite { stamp, begun, is_repair: false, value });
+        let header = Header {
+            cluster: CLUSTER,
+            target: rig.hosts[host].id,
+            ..Header::request(Opcode::Ask, RpcId(number + 1))
+        };
+        let name = format!("ends{key}");
+        let request = AskRequest { table: TABLE, key: name.as_bytes(), what };
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &header, |out| request.encode(out));
+        rig.send(Party::Test, Party::Host(host), bytes);
+    }
+    rig.run_for(180 * SECOND);
+    let sweeps: Vec<(u64, u64)> =
+        (0..3).map(|host| status(&rig, host).sweep).map(|sweep| (sweep.stored, sweep.ended)).collect();
+    assert!(sweeps.iter().all(|(stored, ended)| stored + ended == KEYS), "{sweeps:?}");
+    // The first one to sweep finds that all have the value, and the others fetch its tombstone.
+    assert!(sweeps.iter().map(|(_, ended)| ended).sum::<u64>() >= KEYS, "{sweeps:?}");
 }
 
 // I6

@@ -75,6 +75,7 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
         "stamps": asks(&own.stamps),
         "repairs": own.repairs,
         "swept_keys": own.sweep.stored,
+        "ended_keys": own.sweep.ended,
         "sweeps": own.sweep.whole,
         "last_sweep_millis": own.sweep.whole_millis,
         "keys_behind": own.sweep.behind,

@@ -145,6 +145,7 @@ pub mod tests {
                 whole_millis: Some(61_000),
                 behind: 0,
                 behind_millis: None,
+                ended: 0,
             },
             graves: 0,
             graves_gone: 0,
