@@ -44,6 +44,8 @@ The columns:
   swept   time since it has last compared all its keys with all other bricks
   up      time since its start; 'life' counts the starts
 
+A brick is waited for 1 s, or as long as --timeout says.
+
 The exit code is 0 also if something is wrong. With --json, the field 'verdict'
 has it: healthy, recovering, degraded or critical.")]
 pub struct Bricks {

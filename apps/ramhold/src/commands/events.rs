@@ -5,7 +5,8 @@
 //!
 //! Not here: which events there are (core/brick). Catalogue: I6, J5.
 
-use super::bricks::survey::Source;
+use super::brick::id::parse_brick;
+use super::bricks::survey::{Source, reason};
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::{self, bytes_for_eyes};
@@ -13,7 +14,7 @@ use crate::screen::wrap;
 use clap::Args;
 use ramhold_client::{BrickEvent, BrickEventsTold, ServerId};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,6 @@ use std::time::{Duration, Instant};
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 /// How often bricks are looked for.
 const SURVEY_INTERVAL: Duration = Duration::from_secs(5);
-/// A brick that does not answer within this is asked again later.
-const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Show what bricks noticed and did on their own.
 #[derive(Args, Debug)]
@@ -37,7 +36,8 @@ Examples:
 An event has three parts: the indicator (what was noticed), the monitor (which
 part of which brick noticed it), and the treatment (what was done). Each event
 is a line with the first and one with the other two; with --wide, one line.
-A brick keeps its newest 1024 events until it ends.")]
+A brick keeps its newest 1024 events until it ends. One that does not answer
+within 1 s, or within --timeout, is named on the standard error.")]
 pub struct Events {
     /// Addresses of bricks to ask besides those that the coordinator names.
     #[arg(long, value_name = "ADDR,...")]
@@ -53,13 +53,6 @@ pub struct Events {
     wide: bool,
 }
 
-fn parse_brick(text: &str) -> Result<ServerId, String> {
-    let number = text.strip_prefix('s').unwrap_or(text).parse().ok().filter(|number| *number > 0);
-    number
-        .map(ServerId)
-        .ok_or_else(|| format!("'{text}' is not a brick like s5; 'ramhold bricks' shows them"))
-}
-
 /// An event, and the brick that noticed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Noticed {
@@ -68,30 +61,50 @@ struct Noticed {
     event: BrickEvent,
 }
 
-/// The events that were shown already: of each brick its life, and the number of the last one.
+/// A brick and its life. Another brick may come to an address, with the same number of a life.
+type Process = (ServerId, u64);
+
+/// The events that were shown already.
 #[derive(Default)]
 struct Shown {
-    by_brick: BTreeMap<SocketAddr, (u64, u64)>,
+    /// The number of the last event of each process at an address.
+    numbers: BTreeMap<(SocketAddr, Process), u64>,
+    /// Who answered last at an address.
+    last: BTreeMap<SocketAddr, Process>,
+    /// Those that did not tell the last time: it was said.
+    silent: BTreeSet<SocketAddr>,
 }
 
 impl Shown {
-    fn after(&self, brick: SocketAddr) -> u64 {
-        self.by_brick.get(&brick).map_or(0, |(_, number)| *number)
+    fn after(&self, address: SocketAddr) -> u64 {
+        let last = self.last.get(&address).and_then(|process| self.numbers.get(&(address, *process)));
+        last.copied().unwrap_or(0)
     }
 
-    /// Takes an answer. Events of another life than before count anew. Returns whether there is more to ask for now.
-    fn take(&mut self, brick: SocketAddr, told: BrickEventsTold, noticed: &mut Vec<Noticed>) -> bool {
-        let known = self.by_brick.entry(brick).or_insert((told.life, 0));
-        if known.0 != told.life {
-            *known = (told.life, 0);
+    /// Takes an answer to a question for what is after `self.after`. Returns whether there is more to ask for now.
+    fn take(&mut self, address: SocketAddr, told: BrickEventsTold, noticed: &mut Vec<Noticed>) -> bool {
+        let asked_after = self.after(address);
+        let process = (told.brick, told.life);
+        self.last.insert(address, process);
+        let number = self.numbers.entry((address, process)).or_insert(0);
+        if *number != asked_after {
+            // The question was for the events of another process.
             return true;
         }
-        let (by, life) = (told.brick, told.life);
+        let (by, life) = process;
         for event in told.events {
-            known.1 = known.1.max(event.number);
+            *number = event.number.max(*number);
             noticed.push(Noticed { by, life, event });
         }
-        known.1 < told.newest
+        *number > asked_after && *number < told.newest
+    }
+
+    /// Says once that a brick does not tell its events. None: it is not known which one.
+    fn complain(&mut self, address: SocketAddr, brick: ServerId, why: &str) {
+        let name = if brick.is_none() { String::new() } else { format!("{brick} at ") };
+        if self.silent.insert(address) {
+            output::tell(&format!("ramhold: no events of {name}{address}: {why}"));
+        }
     }
 }
 
@@ -99,22 +112,30 @@ impl Events {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let mut source = Source::connect(global, self.bricks.as_deref())?;
         let mut shown = Shown::default();
-        let mut addresses = Vec::new();
+        let mut bricks = Vec::new();
         let mut surveyed: Option<Instant> = None;
         let mut day = String::new();
         loop {
             if surveyed.is_none_or(|at| at.elapsed() >= SURVEY_INTERVAL) {
                 match source.survey() {
                     Ok(survey) => {
-                        let answering = survey.bricks.into_iter().filter(|brick| brick.told.is_ok());
-                        addresses = answering.map(|brick| brick.address).collect();
+                        bricks.clear();
+                        for brick in survey.bricks {
+                            match brick.told {
+                                Ok(_) => bricks.push((brick.address, brick.id)),
+                                Err(why) => shown.complain(brick.address, brick.id, &why),
+                            }
+                        }
+                        for (address, why) in survey.strange {
+                            shown.complain(address, ServerId::NONE, &why);
+                        }
                     }
                     Err(failure) if surveyed.is_none() => return Err(failure),
                     Err(failure) => output::tell(&format!("ramhold: {}", failure.text())),
                 }
                 surveyed = Some(Instant::now());
             }
-            self.show(collect(&mut source, &addresses, &mut shown), &mut day, global)?;
+            self.show(collect(&mut source, &bricks, &mut shown), &mut day, global)?;
             if !self.follow {
                 return Ok(());
             }
@@ -139,13 +160,22 @@ impl Events {
 }
 
 /// The new events of all bricks. A brick that does not answer is asked again the next time.
-fn collect(source: &mut Source, bricks: &[SocketAddr], shown: &mut Shown) -> Vec<Noticed> {
-    source.client.set_deadline(TIMEOUT);
+fn collect(source: &mut Source, bricks: &[(SocketAddr, ServerId)], shown: &mut Shown) -> Vec<Noticed> {
+    source.client.set_deadline(source.within);
     let mut noticed = Vec::new();
-    for brick in bricks {
-        while let Ok(told) = source.client.brick_events(*brick, shown.after(*brick)) {
-            if !shown.take(*brick, told, &mut noticed) {
-                break;
+    for (address, id) in bricks {
+        loop {
+            match source.client.brick_events(*address, shown.after(*address)) {
+                Ok(told) => {
+                    shown.silent.remove(address);
+                    if !shown.take(*address, told, &mut noticed) {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    shown.complain(*address, *id, &reason(error));
+                    break;
+                }
             }
         }
     }
@@ -239,6 +269,27 @@ mod tests {
         assert_eq!(numbers, [(3, 1), (3, 2), (3, 3), (3, 4), (4, 1), (4, 2), (4, 3), (4, 4), (4, 5), (4, 6)]);
     }
 
+    // J5: the directory at an address was wiped, and its brick is another one.
+    #[test]
+    fn events_of_another_brick_at_an_address_count_anew_and_an_empty_page_ends_the_questions() {
+        let (mut shown, mut noticed) = (Shown::default(), Vec::new());
+        let address = "127.0.0.1:7501".parse().unwrap();
+        let of = |brick, numbers: std::ops::Range<u64>, newest| BrickEventsTold {
+            brick: ServerId(brick),
+            ..told(1, numbers, newest)
+        };
+        assert!(!shown.take(address, of(5, 1..58, 57), &mut noticed));
+        assert!(shown.take(address, of(8, 58..60, 59), &mut noticed), "its first events were not asked for");
+        assert_eq!((shown.after(address), noticed.len()), (0, 57));
+        assert!(!shown.take(address, of(8, 1..60, 59), &mut noticed));
+        assert_eq!((shown.after(address), noticed.len()), (59, 57 + 59));
+        // The first one is back: nothing of it is shown twice.
+        assert!(shown.take(address, of(5, 60..60, 57), &mut noticed));
+        assert_eq!(shown.after(address), 57);
+        assert!(!shown.take(address, of(5, 58..58, 60), &mut noticed), "a page without progress is the last");
+        assert_eq!(noticed.len(), 57 + 59);
+    }
+
     // J5
     #[test]
     fn an_event_fits_the_screen_and_cannot_forge_lines() {
@@ -254,12 +305,5 @@ mod tests {
         assert!(text.contains("a\\nb"));
         assert_eq!(line(&noticed).lines().count(), 1);
         assert_eq!(json(&noticed)["monitor"]["part"], "announcements");
-    }
-
-    #[test]
-    fn bricks_are_named_with_and_without_their_letter() {
-        assert_eq!(parse_brick("s5"), Ok(ServerId(5)));
-        assert_eq!(parse_brick("5"), Ok(ServerId(5)));
-        assert!(["", "s", "0", "b5", "s-1"].iter().all(|text| parse_brick(text).is_err()));
     }
 }

@@ -66,6 +66,10 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
     found.extend(reach::findings(&survey.tablets, |brick, tablet| {
         status_of(brick).is_some_and(|status| reach::votes(status, tablet))
     }));
+    found.extend(survey.strange.iter().map(|(address, why)| {
+        let what = format!("no brick that is known is at {address}: {}", bytes_for_eyes(why.as_bytes()));
+        finding(Grade::Degraded, what, "check the address that --bricks gives, or start the brick there")
+    }));
     if let Some(why) = &survey.coordinator {
         found.push(finding(
             Grade::Degraded,

@@ -194,7 +194,12 @@ mod tests {
     }
 
     fn text(bricks: Vec<Found>, coordinator: Option<&str>) -> String {
-        let survey = Survey { coordinator: coordinator.map(str::to_owned), bricks, tablets: Vec::new() };
+        let survey = Survey {
+            coordinator: coordinator.map(str::to_owned),
+            bricks,
+            tablets: Vec::new(),
+            strange: Vec::new(),
+        };
         super::survey(&survey, Breadth::Narrow, Screen::plain())
     }
 

@@ -281,6 +281,123 @@ pub fn verdict(picture: &Picture, findings: &[Finding]) -> (Grade, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::bricks::reach::tests::{address, status};
+    use crate::commands::bricks::survey::Found;
+    use ramhold_base::{ClusterId, Term};
+    use ramhold_client::{ClusterStatus, KeyHash, TableId, TabletStatus};
+    use ramhold_wire::control::Address;
+
+    fn report(brick: u64, heard_millis: Option<u64>) -> BrickReport {
+        BrickReport {
+            brick: ServerId(brick),
+            address: Address(address(100)),
+            labels: Vec::new(),
+            life: 1,
+            heard_millis,
+            tablets: 1,
+            rebuilding: 0,
+            log_bytes: 1,
+            used_bytes: 0,
+            is_replaced: false,
+            assigned: 1,
+            taken: 1,
+            supervisor: None,
+        }
+    }
+
+    /// Three bricks of one table. Those of which something is told here were asked themselves.
+    fn picture(told: Vec<(BrickReport, Result<ProcessStatus, String>)>) -> Picture {
+        let own = TabletStatus {
+            table: TableId(7),
+            name: "carts".into(),
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            epoch: 1,
+            bricks: [1, 2, 3].map(ServerId).to_vec(),
+            needed: 2,
+            votes: true,
+            waits_for: Vec::new(),
+        };
+        let mut bricks = BTreeMap::new();
+        let mut reports: Vec<BrickReport> = (1..=3).map(|brick| report(brick, Some(100))).collect();
+        for (report, told) in told {
+            let with_own = |mut status: ProcessStatus| {
+                status.server = report.brick;
+                status.brick.as_mut().unwrap().tablets = vec![own.clone()];
+                Box::new(status)
+            };
+            bricks.insert(report.brick, Found::of(&report, told.map(with_own)));
+            let place = report.brick.raw() as usize - 1;
+            reports[place] = report;
+        }
+        Picture {
+            cluster: ClusterStatus {
+                cluster: ClusterId(1),
+                term: Term(1),
+                time: ClusterTime(0),
+                servers: Vec::new(),
+                tables: 1,
+                tablets: 1,
+                tablets_recovering: 0,
+                recoveries: Vec::new(),
+                losses: Vec::new(),
+                warnings: Vec::new(),
+                version: String::new(),
+                cleared: Vec::new(),
+                outages: None,
+                copyset_rings: None,
+                placement: None,
+                topology: Default::default(),
+                expected: None,
+                gone: None,
+                bricks: reports,
+            },
+            tables: Vec::new(),
+            processes: BTreeMap::new(),
+            bricks,
+            tablets: reach::told([status_with(&own)].iter().filter_map(|it| it.brick.as_ref())),
+        }
+    }
+
+    fn status_with(own: &TabletStatus) -> ProcessStatus {
+        let mut told = status(None);
+        told.brick.as_mut().unwrap().tablets = vec![own.clone()];
+        told
+    }
+
+    fn told(picture: &Picture) -> Vec<String> {
+        let findings = findings(picture).into_iter().filter(|it| it.grade > Grade::Note);
+        findings.map(|it| format!("{}: {}; do: {}", it.grade.name(), it.what, it.action)).collect()
+    }
+
+    // I6: it says nothing to the coordinator before it serves.
+    #[test]
+    fn a_brick_that_takes_over_a_large_log_is_not_to_be_started() {
+        let mut starting = status(None);
+        starting.brick.as_mut().unwrap().is_serving = false;
+        let told = told(&picture(vec![(report(2, Some(9000)), Ok(starting))]));
+        let wanted =
+            "recovering: s2 at 192.168.100.100:7501 takes over its log; do: nothing, it serves when it has";
+        assert_eq!(told, [wanted]);
+    }
+
+    // I6
+    #[test]
+    fn a_lost_quorum_is_critical_and_a_brick_that_only_the_coordinator_misses_votes() {
+        let silent = |brick| (report(brick, Some(9000)), Err("connection refused".to_owned()));
+        let one = told(&picture(vec![silent(3)]));
+        assert_eq!(one.len(), 1, "{one:?}");
+        assert!(
+            one[0].starts_with("degraded: s3 at") && one[0].contains("was last heard 9 s ago"),
+            "{one:?}"
+        );
+        let two = told(&picture(vec![silent(1), silent(3)]));
+        assert!(two[0].starts_with("critical: table 'carts' is neither read nor written: 1 of 3"), "{two:?}");
+        assert_eq!(two.len(), 3);
+        let unheard = told(&picture(vec![silent(3), (report(2, Some(9000)), Ok(status(None)))]));
+        assert_eq!(unheard.len(), 2, "{unheard:?}");
+        assert!(unheard.iter().any(|it| it.contains("s2 at") && it.contains("check its --coordinator")));
+    }
 
     #[test]
     fn times_are_told_as_people_do() {
