@@ -24,6 +24,7 @@ mod screen;
 mod size;
 mod supervising;
 mod walk;
+mod watch;
 
 use failure::Failure;
 use ramhold_base::processor;

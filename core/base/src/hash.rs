@@ -18,6 +18,21 @@ const SLOT_BITS: u32 = 14;
 /// The bits of a placement hash below its slot.
 const BELOW_SLOT_BITS: u32 = u64::BITS - SLOT_BITS;
 
+/// Whether ranges in order, each told by its first and its last hash, cover another one without a gap and without more.
+pub fn covers(
+    pieces: impl IntoIterator<Item = (KeyHash, KeyHash)>,
+    (first, last): (KeyHash, KeyHash),
+) -> bool {
+    let mut next = Some(first.0);
+    for (from, to) in pieces {
+        if next != Some(from.0) || to < from {
+            return false;
+        }
+        next = to.0.checked_add(1);
+    }
+    next == last.0.checked_add(1)
+}
+
 /// A table's seed for the placement hash; random, made with the table, sent to clients with its tablets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, minicbor::Encode, minicbor::Decode)]
 #[cbor(transparent)]
@@ -136,6 +151,25 @@ fn fold(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // I4
+    #[test]
+    fn ranges_cover_another_one_without_gaps_overlaps_and_more() {
+        let all = (0, u64::MAX);
+        let half = u64::MAX / 2;
+        let is_covered = |pieces: &[(u64, u64)], range: (u64, u64)| {
+            let hashes = |(first, last)| (KeyHash(first), KeyHash(last));
+            covers(pieces.iter().copied().map(hashes), hashes(range))
+        };
+        assert!(is_covered(&[all], all) && is_covered(&[(0, half), (half + 1, u64::MAX)], all));
+        assert!(is_covered(&[(5, 6), (7, 9)], (5, 9)));
+        assert!(!is_covered(&[], all) && !is_covered(&[], (5, 9)));
+        assert!(!is_covered(&[(0, half)], all) && !is_covered(&[(half + 1, u64::MAX)], all));
+        assert!(!is_covered(&[(0, half), (half + 2, u64::MAX)], all), "a gap");
+        assert!(!is_covered(&[(0, half), (half, u64::MAX)], all), "one is there twice");
+        assert!(!is_covered(&[all, all], all) && !is_covered(&[(5, 10)], (5, 9)));
+        assert!(!is_covered(&[(5, 4), (5, 9)], (5, 9)), "an empty range is none");
+    }
 
     /// B3: clients of any version and language must agree on the owner of a key.
     #[test]

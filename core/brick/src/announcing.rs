@@ -168,10 +168,10 @@ impl Brick {
             unheard.extend(tablet.siblings.iter().filter(is_missing).copied());
         }
         if waiting == 0 {
-            self.siblings.silent_since = None;
+            self.siblings.unvoting_since = None;
             return;
         }
-        let since = *self.siblings.silent_since.get_or_insert(step.now);
+        let since = *self.siblings.unvoting_since.get_or_insert(step.now);
         if step.now.since(since) < COMPLAIN_AFTER || self.siblings.complain_at > step.now {
             return;
         }

@@ -10,10 +10,11 @@
 use crate::tables::meets;
 use ramhold_base::{Instant, KeyHash, TableId};
 use ramhold_log::HashRange;
+use ramhold_wire::brick_status::KEYS_BEHIND_MAX;
 use std::collections::BTreeMap;
 
 /// The most keys that are remembered. Each takes some 60 bytes. A brick that is further behind says at least that.
-const BEHIND_KEYS_MAX: usize = 10_000;
+const BEHIND_KEYS_MAX: usize = KEYS_BEHIND_MAX as usize;
 
 /// A tablet, and a position in the order of its walks. Keys that share a position count as one.
 type Place = (TableId, KeyHash, u64);

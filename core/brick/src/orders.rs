@@ -29,7 +29,7 @@ impl Brick {
             life: state.map_or(0, |state| state.life),
             mark: state.map_or(0, |state| state.mark),
             serves: self.is_serving(),
-            silent: u32::try_from(self.silent_count()).unwrap_or(u32::MAX),
+            silent: u32::try_from(self.without_vote_count()).unwrap_or(u32::MAX),
             siblings: self.siblings().into_iter().collect(),
         }
     }

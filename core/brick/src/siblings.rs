@@ -5,7 +5,7 @@
 use crate::question::Asker;
 use crate::rebuild::Rebuilding;
 use crate::restarting::Restarting;
-use crate::silence::Silence;
+use crate::silence::Missed;
 use crate::sweep::Sweeping;
 use crate::tables::meets;
 use ramhold_base::time::earliest;
@@ -41,7 +41,7 @@ pub(crate) struct Siblings {
     pub life_since: BTreeMap<ServerId, Instant>,
     /// Lives that were refused, by brick, life and mark: they were noted.
     pub refused: BTreeSet<(ServerId, u64, u64)>,
-    pub silence: Silence,
+    pub silence: Missed,
     /// When each sibling last answered an announcement.
     pub answered: BTreeMap<ServerId, Instant>,
     /// The fingerprint that each sibling told last of the tablets that it shares with this brick.
@@ -57,7 +57,7 @@ pub(crate) struct Siblings {
     /// Siblings that are silent, and orders to their supervisors.
     pub restarting: Restarting,
     /// Since when tablets do not vote, and when that is said next.
-    pub silent_since: Option<Instant>,
+    pub unvoting_since: Option<Instant>,
     pub complain_at: Instant,
     pub announce_at: Instant,
     pub announced_at: Instant,

@@ -22,14 +22,14 @@ pub(crate) enum Change {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Silence {
+pub(crate) struct Missed {
     /// Siblings, and when each was heard last, or was first looked for.
     watched: BTreeMap<ServerId, Instant>,
     silent: BTreeSet<ServerId>,
     looked_at: Option<Instant>,
 }
 
-impl Silence {
+impl Missed {
     /// Looks at all siblings, with each announcement. `heard`: when each was heard last.
     pub fn look(
         &mut self,
@@ -69,7 +69,7 @@ mod tests {
     const B: ServerId = ServerId(5);
 
     struct Watch {
-        silence: Silence,
+        silence: Missed,
         heard: BTreeMap<ServerId, Instant>,
         now: Instant,
     }
@@ -82,7 +82,7 @@ mod tests {
         }
 
         fn new() -> Watch {
-            Watch { silence: Silence::default(), heard: BTreeMap::new(), now: Instant(5) }
+            Watch { silence: Missed::default(), heard: BTreeMap::new(), now: Instant(5) }
         }
     }
 

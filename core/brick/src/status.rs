@@ -44,7 +44,7 @@ impl Brick {
             address: self.config.address,
             labels: labels.to_vec(),
             is_serving: self.is_serving(),
-            without_vote: u32::try_from(self.silent_count()).unwrap_or(u32::MAX),
+            without_vote: u32::try_from(self.without_vote_count()).unwrap_or(u32::MAX),
             rebuilding: self.siblings.rebuilding.as_ref().map(|rebuilding| RebuildStatus {
                 table: rebuilding.range.table,
                 first: rebuilding.range.first,
@@ -96,7 +96,7 @@ impl Brick {
 
     /// The siblings without which a tablet does not vote. None while it may still be decided by the others.
     fn waits_for(&self, now: Instant, tablet: &TabletState) -> Vec<ServerId> {
-        let Some(since) = self.siblings.silent_since else { return Vec::new() };
+        let Some(since) = self.siblings.unvoting_since else { return Vec::new() };
         let is_recent = since.max(self.siblings.decided_at) + STUCK_AFTER > now;
         // Everything is decided: only the device is awaited.
         let is_closing = self.siblings.rebuilding.as_ref().is_some_and(Rebuilding::is_closing);

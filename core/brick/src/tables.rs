@@ -5,7 +5,7 @@
 use crate::Value;
 use crate::question::{Asker, Key};
 use crate::state::{BrickState, TableState, TabletState};
-use ramhold_base::hash::PlacementHasher;
+use ramhold_base::hash::{self, PlacementHasher};
 use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::HashRange;
 use ramhold_quorum::{Brick as Register, BrickId, Life};
@@ -31,11 +31,7 @@ impl Tablet {
 
 /// Whether ranges in order cover another one without a gap; they are within it.
 pub(crate) fn covers(pieces: &[HashRange], range: HashRange) -> bool {
-    let is_gapless = pieces.windows(2).all(|pair| pair[0].last.0.checked_add(1) == Some(pair[1].first.0));
-    let (first, last) = (pieces.first(), pieces.last());
-    is_gapless
-        && first.is_some_and(|piece| piece.first == range.first)
-        && last.is_some_and(|piece| piece.last == range.last)
+    hash::covers(pieces.iter().map(|piece| (piece.first, piece.last)), (range.first, range.last))
 }
 
 #[derive(Default)]

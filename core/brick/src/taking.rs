@@ -52,7 +52,7 @@ impl Brick {
 
     /// The number of tablets that do not vote: they are being rebuilt, are not served yet, or too few siblings have told
     /// their time.
-    pub fn silent_count(&self) -> usize {
+    pub fn without_vote_count(&self) -> usize {
         let Some(state) = self.state_file.durable() else { return 0 };
         if self.entered == self.state_file.durable_count() {
             return self.tables.all().filter(|tablet| !self.is_vote(tablet)).count();

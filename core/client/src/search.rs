@@ -16,6 +16,7 @@
 
 use crate::operation::WhichTable;
 use ramhold_base::KeyHash;
+use ramhold_base::hash::covers;
 use ramhold_base::limits::{BRICKS_TOLD_MAX, SEARCH_COUNT_MAX, TABLET_COUNT_MAX};
 use ramhold_wire::quorum::BrickTablet;
 use ramhold_wire::table::{TableDescription, TableHint};
@@ -157,14 +158,8 @@ impl Search {
 
     /// The table, if its tablets are known.
     pub fn whole(&self) -> Option<TableDescription> {
-        let mut next = Some(0);
-        for tablet in self.tablets.values() {
-            if next != Some(tablet.first.0) {
-                return None;
-            }
-            next = tablet.last.0.checked_add(1);
-        }
-        let table = self.table.clone().filter(|_| next.is_none() && !self.tablets.is_empty())?;
+        let ranges = self.tablets.values().map(|tablet| (tablet.first, tablet.last));
+        let table = self.table.clone().filter(|_| covers(ranges, (KeyHash(0), KeyHash(u64::MAX))))?;
         let quorum: Vec<BrickTablet> = self.tablets.values().cloned().collect();
         let mut options = table.options;
         options.tablets = u32::try_from(quorum.len()).unwrap_or(u32::MAX);

@@ -10,6 +10,9 @@ use crate::membership::Label;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterTime, KeyHash, ServerId, TableId};
 
+/// The most keys that a brick counts as behind.
+pub const KEYS_BEHIND_MAX: u64 = 10_000;
+
 /// A brick, as part of its `ProcessStatus`. Counts are since its start.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BrickStatus {
@@ -148,7 +151,7 @@ pub struct SweepStatus {
     /// Time since the last of them ended. Absent: there was none.
     #[n(2)]
     pub whole_millis: Option<u64>,
-    /// Keys of which siblings have something newer, as far as is known.
+    /// Keys of which siblings have something newer, as far as is known; at most `KEYS_BEHIND_MAX` are counted.
     #[n(3)]
     pub behind: u64,
     /// Time since the first of them was found to be so. Absent: there is none.

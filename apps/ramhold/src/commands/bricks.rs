@@ -15,13 +15,10 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::output;
 use crate::screen::Screen;
+use crate::watch::watch;
 use clap::Args;
-use std::io::IsTerminal;
-use std::time::Duration;
 use survey::{Source, Survey};
 use text::Breadth;
-
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Show the state of each brick of quorum tables.
 #[derive(Args, Debug)]
@@ -63,18 +60,7 @@ pub struct Bricks {
 impl Bricks {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let mut source = Source::connect(global, self.bricks.as_deref())?;
-        if !self.watch {
-            return self.show(&source.survey()?, global, "");
-        }
-        let clear = if std::io::stdout().is_terminal() && !global.json { "\x1b[H\x1b[2J" } else { "" };
-        loop {
-            match source.survey() {
-                Ok(survey) => self.show(&survey, global, clear)?,
-                // Watching matters most while something is wrong, so an error does not end it.
-                Err(failure) => output::tell(&format!("ramhold: {}", failure.text())),
-            }
-            std::thread::sleep(WATCH_INTERVAL);
-        }
+        watch(self.watch, global.json, || source.survey(), |survey, before| self.show(survey, global, before))
     }
 
     fn show(&self, survey: &Survey, global: &Global, before: &str) -> Result<(), Failure> {

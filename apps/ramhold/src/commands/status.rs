@@ -9,13 +9,10 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::output;
 use crate::screen::Screen;
+use crate::watch::watch;
 use clap::Args;
 use picture::{Picture, take};
-use std::io::IsTerminal;
-use std::time::Duration;
 use text::Breadth;
-
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Show the cluster's health, and what to do about problems.
 #[derive(Args, Debug)]
@@ -47,18 +44,12 @@ pub struct Status {
 impl Status {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let mut client = global.connect()?;
-        if !self.watch {
-            return self.show(&take(&mut client, global.timeout())?, global, "");
-        }
-        let clear = if std::io::stdout().is_terminal() && !global.json { "\x1b[H\x1b[2J" } else { "" };
-        loop {
-            match take(&mut client, global.timeout()) {
-                Ok(picture) => self.show(&picture, global, clear)?,
-                // Watching matters most while something is wrong, so an error does not end it.
-                Err(error) => crate::output::tell(&format!("ramhold: {}", Failure::from(error).text())),
-            }
-            std::thread::sleep(WATCH_INTERVAL);
-        }
+        watch(
+            self.watch,
+            global.json,
+            || take(&mut client, global.timeout()).map_err(Failure::from),
+            |picture, before| self.show(picture, global, before),
+        )
     }
 
     fn show(&self, picture: &Picture, global: &Global, before: &str) -> Result<(), Failure> {

@@ -24,7 +24,7 @@ impl BrickNode {
     }
 
     fn to_tell(&self) -> (u64, u32) {
-        (self.brick.taken(), u32::try_from(self.brick.silent_count()).unwrap_or(u32::MAX))
+        (self.brick.taken(), u32::try_from(self.brick.without_vote_count()).unwrap_or(u32::MAX))
     }
 
     pub(super) fn hello_deadline(&self) -> Option<Instant> {

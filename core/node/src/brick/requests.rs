@@ -6,7 +6,8 @@
 //! Not here: questions about keys (core/brick). Catalogue: I1, I4.
 
 use crate::BrickNode;
-use ramhold_base::{ConnId, Effects, Instant, Peer, Status};
+use ramhold_base::hash::covers;
+use ramhold_base::{ConnId, Effects, Instant, KeyHash, Peer, Status};
 use ramhold_brick::TableState;
 use ramhold_placement::zone_of;
 use ramhold_wire::control::decode;
@@ -171,12 +172,5 @@ impl BrickNode {
 /// Whether the tablets, in order of hashes, cover all hashes.
 fn is_whole(description: &TableDescription) -> bool {
     let tablets = description.quorum.as_deref().unwrap_or_default();
-    let mut next = Some(0);
-    for tablet in tablets {
-        if next != Some(tablet.first.0) {
-            return false;
-        }
-        next = tablet.last.0.checked_add(1);
-    }
-    !tablets.is_empty() && next.is_none()
+    covers(tablets.iter().map(|tablet| (tablet.first, tablet.last)), (KeyHash(0), KeyHash(u64::MAX)))
 }

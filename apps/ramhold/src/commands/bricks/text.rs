@@ -7,6 +7,7 @@ use crate::output::{Columns, bytes_for_eyes};
 use crate::screen::{Colour, Screen, WIDTH, wrap};
 use crate::size::bytes_text;
 use ramhold_client::{BrickStatus, ProcessStatus};
+use ramhold_wire::brick_status::KEYS_BEHIND_MAX;
 
 /// How much is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,9 +94,10 @@ fn votes(brick: &Found, own: Option<&BrickStatus>) -> String {
 }
 
 fn behind(own: &BrickStatus) -> String {
+    let bound = if own.sweep.behind >= KEYS_BEHIND_MAX { "+" } else { "" };
     match own.sweep.behind_millis {
-        Some(millis) => format!("{}, {}", own.sweep.behind, ago(millis)),
-        None => own.sweep.behind.to_string(),
+        Some(millis) => format!("{}{bound}, {}", own.sweep.behind, ago(millis)),
+        None => format!("{}{bound}", own.sweep.behind),
     }
 }
 
@@ -227,7 +229,7 @@ mod tests {
             "s6 at 192.168.100.106:7501 has 1 tablet that does not vote: too few of their other bricks have told",
             "the coordinator tells nothing: no answer within 1 s",
             " 0/1 ",
-            "10000, 50 min",
+            "10000+, 50 min",
             "never",
         ] {
             let joined = told.split_whitespace().collect::<Vec<_>>().join(" ");
