@@ -1,8 +1,11 @@
 //! How a command reports its failure: one line, and an exit code.
 
 use ramhold_client::{Error, Status};
-use std::io;
-use std::path::Path;
+use serde_json::json;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 pub const NOT_FOUND: u8 = 1;
 pub const USAGE: u8 = 2;
@@ -10,19 +13,23 @@ pub const REFUSED: u8 = 3;
 pub const UNKNOWN: u8 = 4;
 pub const UNREACHABLE: u8 = 5;
 
-/// A token up to this length is an argument of a command. Linux takes 128 KiB.
-const TOKEN_ARGUMENT_BYTES_MAX: usize = 100 * 1024;
+/// A token up to this length is shown. A longer one goes to a file: it would fill the screen.
+const TOKEN_SHOWN_BYTES_MAX: usize = 4 * 1024;
+/// So many names are tried for the file of a token.
+const TOKEN_FILE_TRIES: u32 = 16;
 
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
     /// Empty: there is nothing more to say.
     text: String,
+    /// Settles an operation whose outcome is unknown.
+    token: Option<String>,
 }
 
 impl Failure {
     pub fn new(code: u8, text: impl Into<String>) -> Failure {
-        Failure { code, text: text.into() }
+        Failure { code, text: text.into(), token: None }
     }
 
     pub fn usage(text: impl Into<String>) -> Failure {
@@ -43,7 +50,7 @@ impl Failure {
     #[must_use]
     pub fn about(self, what: &str) -> Failure {
         let text = if self.text.is_empty() { self.text } else { format!("{what}: {}", self.text) };
-        Failure { code: self.code, text }
+        Failure { text, ..self }
     }
 
     pub fn text(&self) -> &str {
@@ -53,6 +60,50 @@ impl Failure {
     pub fn code(&self) -> u8 {
         self.code
     }
+
+    /// For programs: the text, and the token that settles an unknown outcome.
+    pub fn json(&self) -> serde_json::Value {
+        match &self.token {
+            None => json!({ "error": self.text }),
+            Some(token) => json!({ "error": self.text, "token": token }),
+        }
+    }
+
+    /// The text with the way to settle an unknown outcome. A long token is written to a file in `folder`.
+    pub fn told(&self, folder: &Path) -> String {
+        let Some(token) = &self.token else { return self.text.clone() };
+        let way_out = if token.len() <= TOKEN_SHOWN_BYTES_MAX {
+            format!("settle it with 'ramhold resume {token}'")
+        } else {
+            match write_token(folder, token) {
+                Ok(path) => format!("settle it with 'ramhold resume - < {}'", path.display()),
+                Err(error) => format!(
+                    "its token cannot be written to a file in {} ({error}); settle it with 'ramhold resume -', which \
+                     reads this token from stdin: {token}",
+                    folder.display()
+                ),
+            }
+        };
+        format!("{}; {way_out}", self.text)
+    }
+}
+
+/// Writes a token, which holds the value, to a new file that only its owner reads.
+fn write_token(folder: &Path, token: &str) -> io::Result<PathBuf> {
+    let process = std::process::id();
+    for number in 1..=TOKEN_FILE_TRIES {
+        let path = folder.join(format!("ramhold-token-{process}-{number}"));
+        match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(mut file) => {
+                file.write_all(token.as_bytes())?;
+                file.sync_all()?;
+                return Ok(path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 impl From<Error> for Failure {
@@ -77,13 +128,8 @@ impl From<Error> for Failure {
             }
             Error::Refused { status, .. } => way_out(*status),
             Error::Unknown { token: Some(token), .. } => {
-                let token = token.to_string();
-                let way_out = if token.len() <= TOKEN_ARGUMENT_BYTES_MAX {
-                    format!("settle it with 'ramhold resume {token}'")
-                } else {
-                    format!("settle it with 'ramhold resume -', which reads this token from stdin: {token}")
-                };
-                return Failure::new(code, format!("{error}; {way_out}"));
+                let token = Some(token.to_string());
+                return Failure { token, ..Failure::new(code, error.to_string()) };
             }
             Error::TableDiffers { .. } => {
                 "choose another name, or change durability and replicas with 'ramhold table alter'"
@@ -147,6 +193,37 @@ mod tests {
         assert_eq!(Failure::from(Error::Unknown { detail: String::new(), token: None }).code, UNKNOWN);
         assert_eq!(Failure::from(Error::Unreachable { detail: String::new() }).code, UNREACHABLE);
         assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).code, 0);
+    }
+
+    // I3
+    #[test]
+    fn a_long_token_goes_to_a_file_of_its_own_and_a_short_one_is_shown() {
+        let folder = std::env::temp_dir().join(format!("ramhold-failure-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder for the test");
+        let unknown = |bytes| Failure {
+            token: Some("a".repeat(bytes)),
+            ..Failure::new(UNKNOWN, "whether it took effect is unknown")
+        };
+        let short = unknown(20).about("k").told(&folder);
+        assert_eq!(
+            short,
+            format!(
+                "k: whether it took effect is unknown; settle it with 'ramhold resume {}'",
+                "a".repeat(20)
+            )
+        );
+        let long = unknown(600_000);
+        for number in 1..=2 {
+            let told = long.told(&folder);
+            assert!(told.len() < 300, "{} bytes", told.len());
+            let (_, path) = told.split_once("'ramhold resume - < ").expect("the way out");
+            let path = Path::new(path.trim_end_matches('\''));
+            assert!(path.ends_with(format!("ramhold-token-{}-{number}", std::process::id())));
+            assert_eq!(fs::read_to_string(path).expect("the token"), "a".repeat(600_000));
+        }
+        fs::remove_dir_all(&folder).expect("it was made here");
+        let told = long.told(&folder);
+        assert!(told.contains("cannot be written") && told.ends_with("aaa"), "without a folder it is shown");
     }
 
     #[test]

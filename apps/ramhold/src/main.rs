@@ -34,24 +34,32 @@ const _: () = assert!(!ramhold_base::planted::BUILT_IN, "a program for users has
 
 fn main() -> ExitCode {
     ramhold_runtime::give_back_freed_memory();
-    match run() {
+    let (is_json, ended) = match parse() {
+        Ok(cli) => (cli.global.json, cli.run()),
+        Err(failure) => (false, Err(failure)),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => report(&failure),
+        Err(failure) => report(&failure, is_json),
     }
 }
 
-fn run() -> Result<(), Failure> {
+fn parse() -> Result<cli::Cli, Failure> {
     let cap = std::env::var_os(processor::VARIABLE);
     processor::limit(cap.as_deref()).map_err(|refused| Failure::usage(refused.to_string()))?;
     let arguments = std::env::args_os().collect();
-    config_file::parse(cli::command(), arguments).and_then(cli::Cli::run)
+    config_file::parse(cli::command(), arguments)
 }
 
 /// One line on stderr; none if the output has told the failure already.
-fn report(failure: &Failure) -> ExitCode {
+fn report(failure: &Failure, is_json: bool) -> ExitCode {
     if !failure.text().is_empty() {
-        let text = failure.text().replace(['\n', '\r'], " ");
-        output::tell(&format!("ramhold: {text}"));
+        output::tell(&match is_json {
+            true => failure.json().to_string(),
+            false => {
+                format!("ramhold: {}", failure.told(&std::env::temp_dir()).replace(['\n', '\r'], " "))
+            }
+        });
     }
     ExitCode::from(failure.code())
 }

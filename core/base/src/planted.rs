@@ -316,6 +316,10 @@ defects! {
     QuorumWindowOfOldLife;
     /// A put that waited for a window and was refused still goes out when the window opens.
     QuorumRefusedStillSent;
+    /// A put that every brick has refused for want of memory ends as unknown.
+    QuorumRefusedIsUnknown;
+    /// Repairs of reads get no more of a brick's memory than puts.
+    QuorumRepairWithoutReserve;
     /// A supervisor carries out an order for a life that is over.
     QuorumLateOrder;
     /// A supervisor ends its brick on the word of a sibling, without a question of its own.

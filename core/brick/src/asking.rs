@@ -7,8 +7,9 @@ use crate::question::{Answered, Asker, Key, Refusal};
 use crate::store::{LogShelf, Owns};
 use crate::{Brick, Value};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Status, TableId};
-use ramhold_log::{AppendRefusal, QuorumRecord, Unreadable};
+use ramhold_log::{AppendRefusal, Purpose, QuorumRecord, Unreadable};
 use ramhold_quorum::Ask;
 use ramhold_shard::{Found, LogSegments};
 use ramhold_wire::Step;
@@ -75,10 +76,13 @@ impl Brick {
             }
             let stream = tablet.stream;
             let stored_before = store.stored_count();
-            let mut shelf = LogShelf { store, table, stream, hash, refusal: None };
+            let purpose = Purpose::Ordinary;
+            let mut shelf = LogShelf { store, table, stream, hash, purpose, refusal: None };
             if let Err(unreadable) = shelf.check(key) {
                 return Err(self.unreadable(step, unreadable));
             }
+            shelf.purpose = purpose_of(&ask, asker, shelf.value_bytes(key) > 0);
+            let is_ordinary = shelf.purpose == Purpose::Ordinary;
             if matches!(ask, Ask::Value) && tablet.register.is_open(key) {
                 // The answer waits together with the value.
                 asker.load.bytes = u32::try_from(key.len() + shelf.value_bytes(key)).unwrap_or(u32::MAX);
@@ -95,15 +99,20 @@ impl Brick {
             let is_repair = matches!(&ask, Ask::Write(write) if write.is_repair) && asker != Asker::NOBODY;
             self.counts.repairs += u64::from(is_repair && store.stored_count() > stored_before);
             self.answers.extend(answers.into_iter().map(|(asker, answer)| Answered { asker, answer }));
+            if is_ordinary && store.stored_count() > stored_before {
+                store.shard.cleaning.has_refused = false;
+            }
             match refusal {
                 None => return Ok(()),
                 Some(AppendRefusal::HeadFull) => {
                     if store.roll(step, &self.tables, stream).is_none() {
+                        store.shard.cleaning.has_refused = true;
                         return Err(Refusal::OutOfMemory);
                     }
                 }
                 Some(AppendRefusal::OutOfMemory) => {
-                    if !store.clean_for_room(step, &self.tables) {
+                    store.shard.cleaning.has_refused = !store.clean_for_room(step, &self.tables);
+                    if store.shard.cleaning.has_refused {
                         return Err(Refusal::OutOfMemory);
                     }
                 }
@@ -169,6 +178,21 @@ impl Brick {
                 }
             }
         }
+    }
+}
+
+/// How much of the log's reserve a write may use. A tombstone over a value frees memory. A session's repair stores what
+/// another brick has stored already, and so does a removal of a key that only others have: without room for them nobody
+/// could read or remove the keys that were half stored when memory ran out. The sweep waits for room instead, or it would
+/// take the room of the repairs.
+fn purpose_of(ask: &Ask<Value>, asker: Asker, has_value: bool) -> Purpose {
+    match ask {
+        _ if planted(Defect::QuorumRepairWithoutReserve) => Purpose::Ordinary,
+        Ask::Write(write) if write.value.is_none() && has_value => Purpose::Freeing,
+        Ask::Write(write) if asker != Asker::NOBODY && (write.is_repair || write.value.is_none()) => {
+            Purpose::Recovery
+        }
+        Ask::Value | Ask::Stamp | Ask::Write(_) => Purpose::Ordinary,
     }
 }
 

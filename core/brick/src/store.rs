@@ -213,6 +213,8 @@ pub(crate) struct LogShelf<'a> {
     pub table: TableId,
     pub stream: StreamId,
     pub hash: KeyHash,
+    /// How much of the reserve a value may use.
+    pub purpose: Purpose,
     /// Why the last value was not stored.
     pub refusal: Option<AppendRefusal>,
 }
@@ -263,7 +265,7 @@ impl Shelf<Key, Value> for LogShelf<'_> {
         };
         let replaces = before.map(|(at, _)| at);
         let log = &mut self.store.shard.log;
-        let written = match log.store(self.stream, Purpose::Ordinary, self.hash, &record, replaces) {
+        let written = match log.store(self.stream, self.purpose, self.hash, &record, replaces) {
             Ok(written) => written,
             Err(refusal) => {
                 self.refusal = Some(refusal);

@@ -35,7 +35,7 @@ pub use order::Value;
 use order::{Open, Order, What, answer};
 use paging::Paging;
 use post::{Post, Question};
-use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Status, TableId};
+use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Stamp, Status, TableId};
 use ramhold_quorum::{Ask, BrickId, Class, Out, Phases, Said, Sending, SessionClock, SessionId};
 use ramhold_wire::ask::AskReply;
 use ramhold_wire::quorum::WriteProtocol;
@@ -84,6 +84,8 @@ struct Call {
     class: Class,
     /// Its place in the window, until the question has ended there.
     sending: Option<Sending>,
+    /// The stamp of the put that it writes.
+    written: Option<Stamp>,
 }
 
 #[derive(Clone, Copy)]
@@ -301,7 +303,11 @@ impl Quorum {
             Question::Key { attempt, .. } => Called::Key { attempt: *attempt },
             Question::Page(request) => Called::Page { position: request.position },
         };
-        self.calls.insert(rpc, Call { operation, brick, addr, round, called, class, sending });
+        let written = match &post.question {
+            Question::Key { ask: Ask::Write(write), .. } if !write.is_repair => Some(write.stamp),
+            Question::Key { .. } | Question::Page(_) => None,
+        };
+        self.calls.insert(rpc, Call { operation, brick, addr, round, called, class, sending, written });
         self.recent.push_back((now + PATIENCE, rpc));
     }
 
@@ -370,6 +376,12 @@ impl Quorum {
             )
         };
         let is_contradicted = !matches!(what, Problem::Answered(status) if is_busy(status));
+        // A refusal for want of room or time is the only answer to a question, and nothing was stored for it.
+        if let (Some(stamp), Problem::Answered(Status::OutOfMemory | Status::TooMany)) = (call.written, what)
+            && let Some(it) = self.under_way.get_mut(&call.operation)
+        {
+            it.note_not_stored(stamp);
+        }
         let progress = match call.called {
             Called::Page { .. } => self.on_page_trouble(call, what)?,
             Called::Key { .. } => {

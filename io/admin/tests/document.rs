@@ -14,7 +14,7 @@ use ramhold_wire::brick_status::{AsksStatus, BrickStatus, RebuildStatus, Sibling
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::outage::{Outage, OutageKind, StandingOutage};
-use ramhold_wire::status::{BackupStatus, DiskFull, GoneReport, ProcessStatus, StreamStatus};
+use ramhold_wire::status::{BackupStatus, CleaningStatus, DiskFull, GoneReport, ProcessStatus, StreamStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -30,7 +30,7 @@ What is not a loopback address needs `--insecure-network`: there is no encryptio
 `/metrics` answers in the text format of Prometheus.
 `/health` answers `200 serving` while the process serves, `200 serving, degraded: REASON` when it serves and an operator should do something (the device of a server's backup is full or has failed, the coordinator's store finds no room), and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
 A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
-A brick answers 503 while none of its tablets votes: `unnamed` (it has no id yet), `starting`, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
+A brick answers 503 while none of its tablets votes: `unnamed` (it has no id yet), `starting`, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote, and while its log memory is full, it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
 A coordinator tells below `serving` how many of the expected servers are up, and a line for each server that is gone: `gone: ID at ADDRESS since TIME: CAUSE`.
 
 Only GET and HEAD are answered, one request for each connection, 16 at a time, with at most 16 KiB of headers that come within 3 seconds.
@@ -421,6 +421,11 @@ fn a_brick_is_ready_when_a_tablet_votes_and_tells_who_is_silent() {
     assert_eq!(brick().trouble(), None);
     assert_eq!(brick().degraded().as_deref(), Some("1 of 2 tablets do not vote yet"));
     assert_eq!(brick().notes(), ["silent: s6 at 10.0.0.1:7500"]);
+    let mut full = brick();
+    let cleaning = full.status.cleaning.unwrap_or_default();
+    full.status.cleaning = Some(CleaningStatus { is_full: true, ..cleaning });
+    assert!(full.degraded().is_some_and(|why| why.contains("memory is full")));
+    assert!(self::page(&full).contains("ramhold_memory_full 1\n"));
     let rebuilt = BrickSeen { trouble: Some(("rebuilding", "42 % are rebuilt".into())), ..brick() };
     assert!(page(&rebuilt).contains("\nramhold_serving 0\n"));
     let page = page(&brick());

@@ -72,8 +72,8 @@ Examples:
   ramhold bench kv --rate 20000 --pipeline 512
       latency at a given load
 
-All objects are written once. Then operations choose objects at random, evenly,
-for the given time. Latency is the time from the start of an operation to its
+All objects are written once; the first write that fails ends the command. Then
+operations choose objects at random, evenly, for the given time. Latency is the time from the start of an operation to its
 outcome. 'steal' is processor time that the host took from this virtual machine.
 With more than a few percent of steal, the results describe the host rather than
 the cluster.")]
@@ -165,8 +165,14 @@ impl KeyValue {
             seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id())),
             rate: self.rate,
         };
-        let filled =
+        let mut filled =
             if self.no_fill { load::Measured::new() } else { load::fill(&load, global, self.clients)? };
+        if let Some(failed) = filled.failed.take() {
+            let (done, all) = (filled.done(), self.objects);
+            return Err(
+                failed.about(&format!("filling '{}': {done} of {all} objects were written", self.table))
+            );
+        }
         let machine_before = machine::Times::now();
         let measured = load::measure(&load, global, self.clients, Duration::from_secs(self.seconds))?;
         let steal = machine::steal_percent(machine_before, machine::Times::now());

@@ -8,6 +8,7 @@
 pub mod condition;
 mod json;
 pub mod reach;
+mod memory;
 pub mod survey;
 pub mod text;
 

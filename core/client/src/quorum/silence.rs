@@ -30,13 +30,21 @@ impl Silence {
     }
 
     /// The status of an operation of which so many bricks must answer, and these were silent. With so many of them
-    /// overloaded that the others are too few, the overload is the reason.
+    /// overloaded, or without memory, that the others are too few, this is the reason.
     pub fn status(&self, bricks: &Bricks, silent: &[BrickId], needed: usize) -> Status {
-        let is_overloaded = |brick: &&BrickId| {
-            matches!(self.troubles.get(brick), Some(What::WindowFull | What::Answered(Status::TooMany)))
+        let count = |is_it: fn(&What) -> bool| {
+            silent.iter().filter(|brick| self.troubles.get(brick).is_some_and(is_it)).count()
         };
-        let overloaded = silent.iter().filter(is_overloaded).count();
-        if overloaded + needed > bricks.thresholds.bricks() { Status::TooMany } else { Status::NoQuorum }
+        let overloaded = count(|what| matches!(what, What::WindowFull | What::Answered(Status::TooMany)));
+        let full = count(|what| *what == What::Answered(Status::OutOfMemory));
+        let is_reason = |count: usize| count + needed > bricks.thresholds.bricks();
+        if is_reason(overloaded) {
+            Status::TooMany
+        } else if full > 0 && is_reason(overloaded + full) {
+            Status::OutOfMemory
+        } else {
+            Status::NoQuorum
+        }
     }
 
     /// That too few of some bricks have answered, with the silent ones by name. `of`: what they are bricks of.

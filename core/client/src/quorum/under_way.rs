@@ -15,6 +15,7 @@ use crate::bricks::Bricks;
 use crate::outcome::{Cause, Outcome, Reply};
 use crate::token::Token;
 use crate::trouble::{Trouble, What as Problem, Who};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
 use ramhold_quorum::{
     AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, StaleGet,
@@ -49,6 +50,9 @@ pub struct UnderWay {
     is_next_due: bool,
     /// The stamp of the last put that was sent to any brick.
     written: Stamp,
+    /// Writes of this stamp that were sent, but for those that were refused without being stored. With none the put has
+    /// surely had no effect.
+    writes: u32,
     silence: Silence,
     /// The brick that told the last value.
     value_from: ServerId,
@@ -60,6 +64,8 @@ enum Machine {
     /// Too few bricks have told their time: all are asked.
     Greeting {
         again_at: Instant,
+        /// Bricks that have answered.
+        heard: Vec<BrickId>,
     },
     Put {
         put: Put<Value>,
@@ -97,6 +103,7 @@ impl UnderWay {
         let (round, silence) = (0, Silence::default());
         // That of a token was sent by another session.
         let written = open.as_ref().map_or(Stamp::NONE, |open| open.stamp);
+        let writes = u32::from(open.is_some());
         let (settled, is_next_due) = (None, false);
         UnderWay {
             order,
@@ -108,6 +115,7 @@ impl UnderWay {
             settled,
             is_next_due,
             written,
+            writes,
             silence,
             value_from,
         }
@@ -197,7 +205,15 @@ impl UnderWay {
         let again_at = now + AGAIN;
         outs.extend(bricks.iter().map(|to| Out::Send { to: *to, attempt: 0, ask: Ask::Stamp }));
         outs.push(Out::WakeAt(again_at.min(self.deadline)));
-        self.machine = Machine::Greeting { again_at };
+        let heard = match &mut self.machine {
+            Machine::Greeting { heard, .. } => std::mem::take(heard),
+            Machine::Waiting
+            | Machine::Put { .. }
+            | Machine::Get(_)
+            | Machine::Stale(_)
+            | Machine::Settling(_) => Vec::new(),
+        };
+        self.machine = Machine::Greeting { again_at, heard };
     }
 
     /// Whether bricks deny the table that must have had it.
@@ -263,7 +279,11 @@ impl UnderWay {
             self.value_from = ServerId(answer.from.0);
         }
         let end = match &mut self.machine {
-            Machine::Waiting | Machine::Greeting { .. } => None,
+            Machine::Waiting => None,
+            Machine::Greeting { heard, .. } => {
+                heard.push(answer.from);
+                None
+            }
             Machine::Put { put, .. } => put.on_answer(now, attempt, answer, clock, outs).map(End::Put),
             Machine::Get(get) | Machine::Settling(get) => {
                 get.on_answer(now, attempt, answer, clock, outs).map(End::Got)
@@ -305,18 +325,34 @@ impl UnderWay {
     /// A write goes out: from now on it may take effect.
     pub fn note_written(&mut self, write: &Write<Value>) {
         if !write.is_repair {
+            let is_new = write.stamp != self.written;
             self.written = write.stamp;
+            self.writes = if is_new { 1 } else { self.writes.saturating_add(1) };
         }
+    }
+
+    /// A write of this stamp, which went out, was refused by its brick, which has not stored it.
+    pub fn note_not_stored(&mut self, stamp: Stamp) {
+        if stamp == self.written {
+            self.writes = self.writes.saturating_sub(1);
+        }
+    }
+
+    /// Whether this stamp may be stored anywhere.
+    fn may_be_stored(&self, stamp: Stamp) -> bool {
+        stamp == self.written && (self.writes > 0 || planted(Defect::QuorumRefusedIsUnknown))
     }
 
     pub fn on_time(&mut self, now: Instant, clock: &mut SessionClock, outs: &mut Vec<Out<Value>>) -> Next {
         let end = match &mut self.machine {
             Machine::Waiting => None,
-            Machine::Greeting { again_at } => {
+            Machine::Greeting { again_at, heard } => {
                 let is_due = now >= *again_at;
                 if now >= self.deadline {
-                    let ids = self.ids();
-                    return Next::End(self.too_few(&ids, self.needed()));
+                    let heard = std::mem::take(heard);
+                    let mut silent = self.ids();
+                    silent.retain(|brick| !heard.contains(brick));
+                    return Next::End(self.too_few(&silent, self.needed()));
                 }
                 if is_due {
                     let ids = self.ids();
@@ -342,7 +378,7 @@ impl UnderWay {
         match &self.machine {
             Machine::Put { put, value } => {
                 let begun = put.begun();
-                let stamp = put.open().filter(|stamp| *stamp == self.written);
+                let stamp = put.open().filter(|stamp| self.may_be_stored(*stamp));
                 stamp.map(|stamp| Open { stamp, value: value.clone(), begun })
             }
             Machine::Waiting
@@ -374,9 +410,9 @@ impl UnderWay {
                 Next::End(written(stamp, is_removal))
             }
             End::Put(Written::Unknown(stamp)) => {
-                // Without a brick that was sent the stamp, the put has surely had no effect.
                 let needed = self.needed();
-                let silent = self.stop_writing(Some(stamp).filter(|stamp| *stamp == self.written));
+                // Without a brick that may have stored the stamp, the put has surely had no effect.
+                let silent = self.stop_writing(Some(stamp).filter(|stamp| self.may_be_stored(*stamp)));
                 Next::End(self.too_few(&silent, needed))
             }
             End::Put(Written::WrongOwner(stamp)) => {

@@ -12,6 +12,8 @@ mod fake;
 #[cfg(test)]
 mod leases;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod own_puts;
 #[cfg(test)]
 mod packing;

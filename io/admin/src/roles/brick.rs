@@ -22,6 +22,9 @@ impl Role for BrickSeen {
         if let Some(full) = backup.and_then(|backup| backup.full.as_ref()) {
             return Some(format!("disk full: {full}"));
         }
+        if self.status.cleaning.is_some_and(|cleaning| cleaning.is_full) {
+            return Some("log memory is full: puts are refused, reads and removals go on".to_owned());
+        }
         let without_vote = self.status.brick.as_ref().map_or(0, |brick| brick.without_vote);
         let all = self.status.tablets;
         (without_vote > 0).then(|| format!("{without_vote} of {all} tablets do not vote yet"))

@@ -10,6 +10,7 @@
 mod background;
 mod copies;
 mod drops;
+mod full;
 mod history;
 mod host;
 mod network;

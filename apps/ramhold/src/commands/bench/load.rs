@@ -5,8 +5,9 @@ use crate::global::Global;
 use crate::pipeline::Pipeline;
 use hdrhistogram::Histogram;
 use ramhold_base::Rng;
-use ramhold_client::{Operation, Outcome, RejectRules, TableId};
+use ramhold_client::{Error, Operation, Outcome, RejectRules, TableId};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The task of each thread.
@@ -35,6 +36,8 @@ pub struct Measured {
     pub writes: Histogram<u64>,
     /// By the text of the status, or "unknown".
     pub errors: BTreeMap<String, u64>,
+    /// The first operation that failed.
+    pub failed: Option<Failure>,
     pub elapsed: Duration,
 }
 
@@ -48,7 +51,13 @@ impl Measured {
             Histogram::new_with_bounds(1, NANOS_MAX, 3)
                 .expect("these bounds are in order and three digits are allowed")
         };
-        Measured { reads: histogram(), writes: histogram(), errors: BTreeMap::new(), elapsed: Duration::ZERO }
+        Measured {
+            reads: histogram(),
+            writes: histogram(),
+            errors: BTreeMap::new(),
+            failed: None,
+            elapsed: Duration::ZERO,
+        }
     }
 
     fn take(&mut self, kind: Kind, began: Instant, outcome: Outcome) {
@@ -58,17 +67,27 @@ impl Measured {
                 Kind::Read => self.reads.saturating_record(nanos),
                 Kind::Write => self.writes.saturating_record(nanos),
             },
-            Outcome::Refused { status, .. } => *self.errors.entry(status.to_string()).or_default() += 1,
-            Outcome::Unknown { .. } => *self.errors.entry("unknown".to_owned()).or_default() += 1,
+            Outcome::Refused { status, .. } => self.note_failed(status.to_string(), outcome),
+            Outcome::Unknown { .. } => self.note_failed("unknown".to_owned(), outcome),
         }
     }
 
-    fn add(&mut self, other: &Measured) {
+    fn note_failed(&mut self, name: String, outcome: Outcome) {
+        *self.errors.entry(name).or_default() += 1;
+        if self.failed.is_none() {
+            // Nobody settles a write of a benchmark, so its token is not told.
+            let failed = Error::check(outcome).err().map(Failure::from);
+            self.failed = failed.map(|failed| Failure::new(failed.code(), failed.text()));
+        }
+    }
+
+    fn add(&mut self, other: Measured) {
         self.reads.add(&other.reads).expect("both have the same bounds");
         self.writes.add(&other.writes).expect("both have the same bounds");
-        for (error, count) in &other.errors {
-            *self.errors.entry(error.clone()).or_default() += count;
+        for (error, count) in other.errors {
+            *self.errors.entry(error).or_default() += count;
         }
+        self.failed = self.failed.take().or(other.failed);
         self.elapsed = self.elapsed.max(other.elapsed);
     }
 
@@ -83,11 +102,20 @@ enum Kind {
     Write,
 }
 
-/// Writes every object once.
+/// Writes every object once. Ends with the first write that fails: each further one may take as long to fail, and a table
+/// without some of its objects is not the one that is to be measured.
 pub fn fill(load: &Load, global: &Global, clients: u16) -> Result<Measured, Failure> {
     let clients = u64::from(clients);
+    let has_failed = AtomicBool::new(false);
     on_threads(load, global, clients, |mut worker, number| {
         for object in (number..load.objects).step_by(clients as usize) {
+            if worker.measured.failed.is_some() {
+                // The flag guards no other data.
+                has_failed.store(true, Ordering::Relaxed);
+            }
+            if has_failed.load(Ordering::Relaxed) {
+                break;
+            }
             worker.submit(Kind::Write, object, Instant::now());
         }
         worker.finish()
@@ -138,7 +166,7 @@ fn on_threads(
         }
         for thread in threads {
             match thread.join() {
-                Ok(measured) => sum.add(&measured),
+                Ok(measured) => sum.add(measured),
                 Err(_) => return Err(Failure::usage("a thread of the benchmark has panicked")),
             }
         }

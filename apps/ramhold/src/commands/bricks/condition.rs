@@ -85,7 +85,10 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
 pub fn of_brick(brick: &Found) -> Option<Finding> {
     let name = format!("{} at {}", brick.id, brick.address);
     let (grade, what, action) = match Condition::of(brick) {
-        Condition::Serving => return None,
+        Condition::Serving => {
+            let (what, action) = super::memory::shortage(brick)?;
+            (Grade::Critical, what, action)
+        }
         Condition::Starting => {
             (Grade::Recovering, format!("{name} takes over its log"), "nothing, it serves when it has")
         }
