@@ -242,11 +242,15 @@ impl Brick {
             return;
         };
         (tablet.votes, tablet.is_joining) = (true, false);
+        let has_siblings = !tablet.siblings.is_empty();
         let HashRange { table, first, last } = range;
         let (level, text) = if is_complete {
             (Level::Info, format!("{table} {first:?} to {last:?} is rebuilt"))
         } else {
-            let lost = "too few siblings had everything: writes of the last moments before the power loss may be lost";
+            let lost = match has_siblings {
+                false => "no other brick has its keys: what is not here is lost",
+                true => "too few siblings had everything: writes that were acknowledged may be lost",
+            };
             (Level::Error, format!("{table} {first:?} to {last:?} is rebuilt from what is left; {lost}"))
         };
         step.effects.report(level, text);
@@ -255,7 +259,10 @@ impl Brick {
             true => (EventKind::Rebuilt, "it votes"),
             false => (
                 EventKind::RebuiltWithLoss,
-                "it votes with what is left: its last writes before the power loss may be lost",
+                match has_siblings {
+                    true => "it votes with what is left: writes that were acknowledged may be lost",
+                    false => "it votes with what is left here: no other brick has its keys",
+                },
             ),
         };
         self.note(step.now, kind, next.brick, (indicator, treatment));

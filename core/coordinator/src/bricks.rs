@@ -155,6 +155,7 @@ impl Bricks {
             weight: message.weight,
             is_replaced: false,
             supervisor: message.supervisor,
+            is_destroyed: false,
         };
         let before = told_bricks(&desk.state);
         desk.state.bricks.insert(id, record);

@@ -1,7 +1,7 @@
 //! Data that a recovery cannot bring back, and how that loss is told.
 //!
-//! There are two kinds: the end of a stream that was in lost buffers only, and tables that are kept in DRAM alone. Each
-//! loss is filed in the same commit as its consequences, and stays in the status until somebody has acknowledged it.
+//! There are three kinds: the end of a stream that was in lost buffers only, tables that are kept in DRAM alone, and
+//! bricks that an operator gives up though others may not have all that they had. Each loss is filed in the same commit as its consequences, and stays in the status until somebody has acknowledged it.
 //!
 //! Invariants: a loss is never silent; versions of what is lost are never handed out again.
 //!
@@ -71,6 +71,26 @@ pub(crate) fn file_losses(
         filed.push(file_loss(desk, report));
     }
     Some(filed)
+}
+
+/// Files what may be lost with a brick that an operator has given up. A report that says the same and was not
+/// acknowledged yet stands.
+pub(crate) fn file_brick_loss(
+    desk: &mut Desk,
+    brick: ServerId,
+    crash: ClusterTime,
+    (table, durability): (TableId, Durability),
+    reason: String,
+) {
+    let (tables, stream) = (vec![table], StreamId::default());
+    let is_same =
+        |known: &LossReport| (known.crashed, &known.tables, &known.reason) == (brick, &tables, &reason);
+    if !desk.state.losses.values().any(is_same) {
+        let certified = ClusterTime::default();
+        let report =
+            LossReport { id: 0, crashed: brick, stream, durability, tables, certified, crash, reason };
+        file_loss(desk, report);
+    }
 }
 
 fn file_loss(desk: &mut Desk, report: LossReport) -> u64 {

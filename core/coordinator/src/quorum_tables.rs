@@ -104,14 +104,20 @@ pub(crate) fn truncate_quorum_table(
     Ok(UpdateResult::TableTruncated(old, new))
 }
 
+/// Reports of lost writes to a table that nobody has acknowledged.
+fn losses_of(state: &State, table: TableId) -> u32 {
+    let losses = state.losses.values().filter(|loss| loss.tables.contains(&table));
+    u32::try_from(losses.count()).unwrap_or(u32::MAX)
+}
+
 pub(crate) fn summaries(state: &State) -> impl Iterator<Item = TableSummary> {
     let live = state.quorum_tables.values().filter(|table| !table.dropping);
-    live.map(|table| TableSummary {
+    live.map(move |table| TableSummary {
         table: table.id,
         name: table.name.clone(),
         options: table.options.clone(),
         tablets: u32::try_from(table.tablets.len()).unwrap_or(u32::MAX),
-        losses: 0,
+        losses: losses_of(state, table.id),
     })
 }
 

@@ -12,6 +12,7 @@
 use crate::assignment::{reassign, tablets_by_brick};
 use crate::bricks::Bricks;
 use crate::desk::Desk;
+use crate::losses;
 use crate::records::{BrickRecord, Key, QuorumTableRecord, QuorumTabletRecord, UpdateResult};
 use crate::state::State;
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
@@ -35,6 +36,7 @@ pub(crate) fn replace_brick(
     if let Some(obstacle) = obstacle(now, &desk.state, bricks, message, &held) {
         return Ok(UpdateResult::BrickKept(obstacle));
     }
+    file_losses(now, desk, bricks, message, &held);
     let mut changed = 0;
     for table in held {
         changed += change(desk, message, table);
@@ -42,6 +44,8 @@ pub(crate) fn replace_brick(
     if let Some(new) = message.new {
         set_replaced(desk, message.old, true);
         set_replaced(desk, new, false);
+        set_destroyed(desk, message.old, message.is_destroyed);
+        set_destroyed(desk, new, false);
     }
     let text = match message.new {
         Some(new) => format!("{new} takes the place of {} in {changed} tablets", message.old),
@@ -65,6 +69,40 @@ fn set_replaced(desk: &mut Desk, brick: ServerId, is_replaced: bool) {
     }
 }
 
+fn set_destroyed(desk: &mut Desk, brick: ServerId, is_destroyed: bool) {
+    if let Some(record) = desk.state.bricks.get_mut(&brick)
+        && record.is_destroyed != is_destroyed
+    {
+        record.is_destroyed = is_destroyed;
+        desk.outbox.touch(Key::Brick(brick));
+    }
+}
+
+/// Reports what may be lost with the old brick, if an operator accepts that: the tables of which the others may not have
+/// everything, and those of which it is the only brick.
+fn file_losses(now: Instant, desk: &mut Desk, bricks: &Bricks, message: &BrickReplace, held: &[TableId]) {
+    let strict = BrickReplace { accepts_loss: false, is_destroyed: true, ..*message };
+    let crash = desk.time(now);
+    for table in
+        held.iter().filter_map(|table| desk.state.quorum_tables.get(table)).cloned().collect::<Vec<_>>()
+    {
+        let hindered = hindered(now, &desk.state, bricks, &strict, &table);
+        let Some(obstacle) = hindered.filter(|_| message.accepts_loss) else { continue };
+        let reason = match obstacle.kind {
+            ObstacleKind::OnlyBrick => {
+                "it was the only brick of some of its tablets, and is given up: all their keys are lost"
+                    .to_owned()
+            }
+            _ => format!(
+                "it is given up, and too few of the other bricks of its tablets have everything ({} among them): the newest \
+                 of each key that is left counts",
+                obstacle.brick
+            ),
+        };
+        losses::file_brick_loss(desk, message.old, crash, (table.id, table.options.durability), reason);
+    }
+}
+
 /// The tables of which a brick has tablets.
 fn held_by(state: &State, brick: ServerId) -> Vec<TableId> {
     let live = state.quorum_tables.values().filter(|table| !table.dropping);
@@ -84,7 +122,8 @@ fn change(desk: &mut Desk, message: &BrickReplace, id: TableId) -> u32 {
         tablet.joined.retain(|joined| joined.brick != old && joined.brick != new);
         tablet.joined.push(Joined { brick: new, epoch, is_lost: old == new });
         tablet.former.retain(|former| *former != new && *former != old);
-        if old != new && !message.is_destroyed {
+        // Also one that is destroyed: should that be wrong, it is told to drop its tablets when it comes.
+        if old != new {
             tablet.former.push(old);
         }
         count += 1;
@@ -102,9 +141,13 @@ fn obstacle(
     held: &[TableId],
 ) -> Option<Obstacle> {
     let about = |kind, brick, table| Some(Obstacle { kind, brick, table });
-    let BrickReplace { old, new, is_destroyed, accepts_loss } = *message;
-    if !state.bricks.contains_key(&old) {
+    let BrickReplace { old, new, .. } = *message;
+    let Some(record) = state.bricks.get(&old) else {
         return about(ObstacleKind::Unknown, old, NO_TABLE);
+    };
+    // Perhaps old and new are swapped: the old one would never be given anything again.
+    if new.is_some() && held.is_empty() && bricks.is_heard(now, old) && !record.is_replaced {
+        return about(ObstacleKind::NotLost, old, NO_TABLE);
     }
     match new {
         Some(new) => match state.bricks.get(&new) {
@@ -119,25 +162,37 @@ fn obstacle(
         None if bricks.is_heard(now, old) => return about(ObstacleKind::NotLost, old, NO_TABLE),
         None => {}
     }
-    for table in held.iter().filter_map(|table| state.quorum_tables.get(table)) {
-        let (needed, may_be_read) = needed(table.quorum());
-        if may_be_read && !is_destroyed {
-            return about(ObstacleKind::MayBeRead, old, table.id);
-        }
-        if table.quorum().bricks == 1 && (new.is_none() || !accepts_loss) {
-            return about(ObstacleKind::OnlyBrick, old, table.id);
-        }
-        for tablet in tablets_of(table, old).filter(|_| !accepts_loss) {
-            let others = tablet.bricks.iter().copied().filter(|brick| *brick != old);
-            let hindered = others.filter_map(|brick| Some((hindrance(now, state, bricks, brick)?, brick)));
-            let hindered: Vec<(ObstacleKind, ServerId)> = hindered.collect();
-            let is_short = tablet.bricks.len() - 1 - hindered.len() < needed;
-            // One that has joined and may not have voted yet was never in the epoch before.
-            let has_joined = |brick: ServerId| tablet.joined.iter().any(|joined| joined.brick == brick);
-            let mut hindering = hindered.iter().filter(|(_, brick)| is_short || has_joined(*brick));
-            if let Some((kind, brick)) = hindering.next() {
-                return about(*kind, *brick, table.id);
-            }
+    let mut tables = held.iter().filter_map(|table| state.quorum_tables.get(table));
+    tables.find_map(|table| hindered(now, state, bricks, message, table))
+}
+
+/// The obstacle in one table: too few others have what the old brick has.
+fn hindered(
+    now: Instant,
+    state: &State,
+    bricks: &Bricks,
+    message: &BrickReplace,
+    table: &QuorumTableRecord,
+) -> Option<Obstacle> {
+    let about = |kind, brick| Some(Obstacle { kind, brick, table: table.id });
+    let BrickReplace { old, new, is_destroyed, accepts_loss } = *message;
+    let (needed, may_be_read) = needed(table.quorum());
+    if may_be_read && !is_destroyed {
+        return about(ObstacleKind::MayBeRead, old);
+    }
+    if table.quorum().bricks == 1 && (new.is_none() || !accepts_loss) {
+        return about(ObstacleKind::OnlyBrick, old);
+    }
+    for tablet in tablets_of(table, old).filter(|_| !accepts_loss) {
+        let others = tablet.bricks.iter().copied().filter(|brick| *brick != old);
+        let hindered = others.filter_map(|brick| Some((hindrance(now, state, bricks, brick)?, brick)));
+        let hindered: Vec<(ObstacleKind, ServerId)> = hindered.collect();
+        let is_short = tablet.bricks.len() - 1 - hindered.len() < needed;
+        // One that has joined and may not have voted yet was never in the epoch before.
+        let has_joined = |brick: ServerId| tablet.joined.iter().any(|joined| joined.brick == brick);
+        let mut hindering = hindered.iter().filter(|(_, brick)| is_short || has_joined(*brick));
+        if let Some((kind, brick)) = hindering.next() {
+            return about(*kind, *brick);
         }
     }
     None

@@ -82,7 +82,12 @@ impl Bricks {
 
     fn advance_drop(&mut self, now: Instant, desk: &mut Desk, progress: &mut Progress, id: TableId) {
         let Some(table) = desk.state.quorum_tables.get(&id) else { return };
-        let bricks: BTreeSet<ServerId> = table.concerned().collect();
+        // A brick that was replaced, and is destroyed, may never come.
+        let is_awaited = |brick: &ServerId| {
+            let is_destroyed = desk.state.bricks.get(brick).is_some_and(|record| record.is_destroyed);
+            !is_destroyed || self.is_heard(now, *brick) || table.bricks().any(|other| other == *brick)
+        };
+        let bricks: BTreeSet<ServerId> = table.concerned().filter(is_awaited).collect();
         let mut lagging =
             bricks.into_iter().filter(|brick| !self.has_taken(*brick, table.version)).peekable();
         if lagging.peek().is_none() {

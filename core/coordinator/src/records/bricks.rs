@@ -45,6 +45,10 @@ pub struct BrickRecord {
     /// The port of the process that restarts it, at the host of `address`: also of a brick that hangs or is offline.
     #[n(9)]
     pub supervisor: Option<u16>,
+    /// Its data is destroyed, an operator said when it was replaced: no drop of a table waits for it unless it is heard.
+    #[n(12)]
+    #[cbor(default)]
+    pub is_destroyed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

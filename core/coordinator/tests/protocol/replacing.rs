@@ -103,6 +103,8 @@ fn what_stands_in_the_way_is_named_and_nothing_is_changed() {
     refused(order(2, 4), ObstacleKind::SameDomain, 1);
     refused(order(1, 6), ObstacleKind::TooSmall, 6);
     refused(order(1, 0), ObstacleKind::NotLost, 1);
+    // Old and new are swapped: it is heard, and holds nothing.
+    refused(order(5, 2), ObstacleKind::NotLost, 5);
     assert_eq!(world.client_anew(&order(1, 1)), Some(Err(Status::BadRequest)));
     // Others that cannot tell what they have.
     all[1].message.rebuilding = 1;
@@ -197,4 +199,64 @@ fn a_dropped_table_waits_for_the_brick_that_was_replaced() {
     old.take(&mut world);
     assert_eq!(old.assignment.dropped, [id]);
     assert!(!world.state().quorum_tables.contains_key(&id));
+}
+
+// A1, I6: a brick that is destroyed is told what it has given up all the same, should it come; no drop waits for it.
+#[test]
+fn a_destroyed_brick_is_told_what_it_gave_up_and_is_not_waited_for() {
+    for comes_back in [true, false] {
+        let mut world = World::new();
+        let mut all = bricks(&mut world, 4);
+        let id = made(&mut world, &mut all[..], "t", quorum(3, 2, 2));
+        let held: Vec<u64> = world.state().quorum_tables[&id].bricks().map(|it| it.raw()).collect();
+        let spare = (1..=4).find(|id| !held.contains(id)).unwrap();
+        let destroyed = BrickReplace { is_destroyed: true, ..order(held[0], spare) };
+        assert_eq!(obstacle(&mut world, destroyed), None);
+        let old = all.iter().position(|brick| brick.id().raw() == held[0]).unwrap();
+        if comes_back {
+            all[old].take(&mut world);
+            assert_eq!(all[old].assignment.given_up.len(), 1);
+            assert!(all[old].assignment.tables.is_empty());
+            continue;
+        }
+        world.run(Duration::from_secs(4));
+        let mut others = all.clone();
+        others.remove(old);
+        name_heard(&mut world, &mut others);
+        assert_eq!(world.client(&TableDrop { table: id }), None);
+        take_all(&mut world, &mut others);
+        assert!(!world.state().quorum_tables.contains_key(&id), "it may never come");
+    }
+}
+
+// D2, I6: an accepted loss stays in the status until somebody has acknowledged it.
+#[test]
+fn an_accepted_loss_is_reported_if_something_may_be_lost() {
+    let mut world = World::new();
+    let mut all = bricks(&mut world, 4);
+    let alone = made(&mut world, &mut all, "alone", quorum(1, 1, 1));
+    let old = world.state().quorum_tables[&alone].tablets[0].bricks[0];
+    let new = if old.raw() == 1 { 2 } else { 1 };
+    let accepted = BrickReplace { is_destroyed: true, accepts_loss: true, ..order(old.raw(), new) };
+    assert_eq!(obstacle(&mut world, accepted), None);
+    let losses = |world: &mut World| world.status().losses;
+    let reports = losses(&mut world);
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert_eq!((reports[0].crashed, &reports[0].tables), (old, &vec![alone]));
+    assert!(reports[0].reason.contains("it was the only brick"), "{}", reports[0].reason);
+    // Nothing is lost where enough others have everything.
+    let mut world = World::new();
+    let mut all = bricks(&mut world, 4);
+    let held = made(&mut world, &mut all, "t", quorum(3, 2, 2));
+    let of_t: Vec<u64> = world.state().quorum_tables[&held].bricks().map(|it| it.raw()).collect();
+    let spare = (1..=4).find(|id| !of_t.contains(id)).unwrap();
+    let accepted = BrickReplace { accepts_loss: true, ..order(of_t[0], spare) };
+    assert_eq!(obstacle(&mut world, accepted), None);
+    assert!(losses(&mut world).is_empty());
+    // One of the others has forgotten something, and so the next loss may be one.
+    let lost = BrickReplace { accepts_loss: true, ..order(of_t[1], of_t[0]) };
+    assert_eq!(obstacle(&mut world, lost), None);
+    let reports = losses(&mut world);
+    assert_eq!((reports.len(), reports[0].crashed), (1, ServerId(of_t[1])), "{reports:?}");
+    assert!(reports[0].reason.contains("too few of the other bricks"), "{}", reports[0].reason);
 }

@@ -6,7 +6,7 @@ use crate::global::Global;
 use crate::output;
 use crate::progress::Progress;
 use clap::Args;
-use ramhold_client::{BrickReplace, BrickReplaced, Client, Obstacle, ObstacleKind, ServerId};
+use ramhold_client::{BrickReplace, BrickReplaced, Client, LossReport, Obstacle, ObstacleKind, ServerId};
 use serde_json::json;
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ Examples:
   ramhold brick replace s3 --by s7 --accept-loss
 
 Start the new brick first, on an empty directory:
-  ramhold server --brick --dir DIR --listen HOST:PORT
+  ramhold server --brick --dir DIR --bind HOST:PORT --coordinator HOST:PORT \\
+      --insecure-network
 The old brick's data is not used. Should it ever run again, it drops its tablets.
 
 Exit codes: 0 replaced, 1 no such brick, 3 something stands in the way, which is
@@ -70,6 +71,11 @@ pub struct AcceptLoss {
 
 impl Replace {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if self.old == self.by {
+            let text = "a brick cannot take its own place; if its data is destroyed, start it on an empty directory, which \
+                        makes it a new brick, and give that one's id with --by";
+            return Err(Failure::usage(text));
+        }
         let mut client = global.connect()?;
         let message = BrickReplace {
             old: self.old,
@@ -78,12 +84,14 @@ impl Replace {
             accepts_loss: self.accept_loss,
         };
         let tablets = ask(&mut client, message)?;
+        let losses = losses_of(&mut client, &message)?;
         if !self.no_wait && tablets > 0 {
             wait(&mut client, self.by, global.json)?;
         }
         if global.json {
             return output::print_json(&json!({
                 "old": self.old.to_string(), "new": self.by.to_string(), "tablets": tablets,
+                "losses": losses.iter().map(|loss| loss.id).collect::<Vec<_>>(),
             }));
         }
         let (old, new) = (self.old, self.by);
@@ -93,7 +101,8 @@ impl Replace {
                 format!("{new} takes the place of {old} in {}, and is being rebuilt\n", counted(tablets))
             }
             (_, false) => format!("{new} has taken the place of {old} in {}\n", counted(tablets)),
-        })
+        })?;
+        output::print(&losses_text(&losses))
     }
 }
 
@@ -102,15 +111,39 @@ impl AcceptLoss {
         let mut client = global.connect()?;
         let message = BrickReplace { old: self.brick, new: None, is_destroyed: true, accepts_loss: true };
         let tablets = ask(&mut client, message)?;
+        let losses = losses_of(&mut client, &message)?;
         let brick = self.brick;
         if global.json {
-            return output::print_json(&json!({ "brick": brick.to_string(), "tablets": tablets }));
+            let losses: Vec<u64> = losses.iter().map(|loss| loss.id).collect();
+            return output::print_json(
+                &json!({ "brick": brick.to_string(), "tablets": tablets, "losses": losses }),
+            );
         }
         output::print(&format!(
             "{} without the data of {brick}; their bricks log what may be lost\n",
             if tablets == 1 { "1 tablet goes on".to_owned() } else { format!("{tablets} tablets go on") }
-        ))
+        ))?;
+        output::print(&losses_text(&losses))
     }
+}
+
+/// What may be lost with the old brick, as the coordinator has noted it.
+fn losses_of(client: &mut Client, message: &BrickReplace) -> Result<Vec<LossReport>, Failure> {
+    if !message.accepts_loss {
+        return Ok(Vec::new());
+    }
+    let mut losses = client.cluster_status()?.losses;
+    losses.retain(|loss| loss.crashed == message.old);
+    Ok(losses)
+}
+
+fn losses_text(losses: &[LossReport]) -> String {
+    let lines = losses.iter().map(|loss| {
+        let tables: Vec<String> = loss.tables.iter().map(ToString::to_string).collect();
+        let (id, tables, reason) = (loss.id, tables.join(", "), &loss.reason);
+        format!("loss {id}: writes to {tables} may be gone: {reason}\n")
+    });
+    lines.collect()
 }
 
 fn counted(tablets: u32) -> String {
@@ -124,7 +157,13 @@ fn ask(client: &mut Client, message: BrickReplace) -> Result<u32, Failure> {
         None => Ok(tablets),
         Some(obstacle) => {
             let exit = if obstacle.kind == ObstacleKind::Unknown { NOT_FOUND } else { REFUSED };
-            Err(Failure::new(exit, obstacle_text(&obstacle, &message)))
+            let mut text = obstacle_text(&obstacle, &message);
+            let tables = client.tables().unwrap_or_default();
+            if let Some(table) = tables.iter().find(|table| table.table == obstacle.table) {
+                text = text.replace(&format!(" {} ", table.table), &format!(" '{}' ", table.name));
+                text = text.replace(&format!(" {}:", table.table), &format!(" '{}':", table.name));
+            }
+            Err(Failure::new(exit, text))
         }
     }
 }
@@ -166,6 +205,13 @@ fn obstacle_text(obstacle: &Obstacle, message: &BrickReplace) -> String {
         ),
         // Only of a brick that is to be forgotten.
         ObstacleKind::HoldsTablets => format!("{brick} holds tablets of {table}"),
+        ObstacleKind::NotLost if message.new.is_some() => {
+            let new = message.new.unwrap_or_default();
+            format!(
+                "{brick} is heard and has no tablets, so there is nothing to replace; did you mean 'ramhold brick replace \
+                 {new} --by {brick}'?"
+            )
+        }
         ObstacleKind::NotLost => {
             format!(
                 "{brick} is heard, so nothing of it is lost; 'brick replace' puts another one in its place"
