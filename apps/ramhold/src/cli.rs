@@ -25,7 +25,8 @@ Exit codes:
   5  the cluster cannot be reached
 The help of a command lists its exit codes where they differ.
 
-Errors are one line on stderr. 'ramhold COMMAND --help' shows examples.
+Errors are one line on stderr; with --json it is an object with 'error', and
+with 'token' if the outcome is unknown. 'ramhold COMMAND --help' shows examples.
 
 To begin:
   ramhold dev --dir ./cluster --detach

@@ -32,7 +32,7 @@ impl Global {
 
     /// A client, and the id of a table.
     pub fn connect_to_table(&self, name: &str) -> Result<(Client, TableId), Failure> {
-        let mut client = self.connect()?;
+        let mut client = self.connect().map_err(Failure::of_objects)?;
         let table = client.table(name);
         let table = table.map_err(|error| about_table(&mut client, name, error))?;
         Ok((client, table))

@@ -46,6 +46,14 @@ impl Failure {
         Failure::new(USAGE, format!("{}: {error}", path.display()))
     }
 
+    /// The same for a command that needs no coordinator where bricks hold the table.
+    #[must_use]
+    pub fn of_objects(self) -> Failure {
+        let way_out = "; for a quorum table, --cluster may also name any brick or server";
+        let more = if self.code == UNREACHABLE { way_out } else { "" };
+        Failure { text: format!("{}{more}", self.text), ..self }
+    }
+
     /// Says in front what was being done.
     #[must_use]
     pub fn about(self, what: &str) -> Failure {
@@ -115,6 +123,7 @@ impl From<Error> for Failure {
                 | Status::WrongVersion
                 | Status::NotANumber
                 | Status::OutOfRange => NOT_FOUND,
+                Status::NotCoordinator => UNREACHABLE,
                 _ => REFUSED,
             },
             Error::Unknown { .. } | Error::UnexpectedReply => UNKNOWN,
@@ -150,6 +159,7 @@ fn way_out(status: Status) -> &'static str {
         Status::TableExists => "choose another name, or give --if-absent",
         Status::TooFewBackups => "start more servers, or use a table with fewer replicas",
         Status::NoQuorum => "start the bricks that are down, or try again when they answer",
+        Status::NotCoordinator => "name the coordinator with --cluster",
         Status::Recovering => "'ramhold recoveries' shows the progress; try again later",
         Status::WrongCluster => {
             "the servers belong to another cluster than the coordinator of --cluster; check --cluster"

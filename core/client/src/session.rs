@@ -60,6 +60,8 @@ pub struct Session {
     rpc_base: u64,
     /// The coordinator to ask next, an index into the configured ones.
     coordinator: usize,
+    /// Configured addresses where a brick or a server has answered last.
+    strangers: BTreeSet<SocketAddr>,
     cache: TabletCache,
     /// Bricks that may describe tables while the coordinator is away.
     bricks: Vec<SocketAddr>,
@@ -97,6 +99,7 @@ impl Session {
             attempt_last: 0,
             rpc_base,
             coordinator: 0,
+            strangers: BTreeSet::new(),
             cache: TabletCache::default(),
             bricks: Vec::new(),
             quorum,

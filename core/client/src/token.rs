@@ -99,7 +99,9 @@ impl Token {
         let mut head = Reader::new(bytes);
         let version = head.u8().ok_or(NoToken::Cut)?;
         if version != VERSION {
-            return Err(NoToken::Version(version));
+            // A token of any version tells its length there; other text is none.
+            let is_token = head.u32().is_some_and(|bytes| head.rest().len() == bytes as usize);
+            return Err(if is_token { NoToken::Version(version) } else { NoToken::Corrupt });
         }
         let rest_bytes = head.u32().ok_or(NoToken::Cut)? as usize;
         let rest = head.rest();

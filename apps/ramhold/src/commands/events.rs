@@ -7,7 +7,7 @@
 
 use super::brick::id::parse_brick;
 use super::bricks::survey::{Source, reason};
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_FOUND};
 use crate::global::Global;
 use crate::output::{self, bytes_for_eyes};
 use crate::screen::wrap;
@@ -119,6 +119,12 @@ impl Events {
             if surveyed.is_none_or(|at| at.elapsed() >= SURVEY_INTERVAL) {
                 match source.survey() {
                     Ok(survey) => {
+                        let is_there = |id: ServerId| survey.bricks.iter().any(|brick| brick.id == id);
+                        if let Some(id) = self.brick.filter(|id| surveyed.is_none() && !is_there(*id)) {
+                            let text =
+                                format!("there is no brick {id} that is known; 'ramhold bricks' shows them");
+                            return Err(Failure::new(NOT_FOUND, text));
+                        }
                         bricks.clear();
                         for brick in survey.bricks {
                             match brick.told {

@@ -52,6 +52,10 @@ impl Session {
         self.attempts.remove(&attempt.id);
         running.heard = true;
         let is_for_coordinator = matches!(running.operation.place(), Place::Coordinator);
+        if attempt.who == Who::Coordinator {
+            // Another process may be there by now.
+            _ = self.strangers.remove(&attempt.addr);
+        }
         if is_for_coordinator && self.cluster.is_none() {
             self.cluster = header.cluster;
         }
@@ -124,6 +128,10 @@ impl Session {
                     self.leave_coordinator(attempt.addr);
                 }
                 self.set_back(now, id, trouble(What::Answered(header.status())));
+                let is_stranger = header.status() == Status::NotCoordinator && !header.sender.is_none();
+                if attempt.who == Who::Coordinator && is_stranger {
+                    self.note_stranger(now, attempt.addr, header.sender);
+                }
             }
             Verdict::Unreadable => {
                 running.fate_unknown = true;

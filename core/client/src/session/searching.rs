@@ -6,12 +6,12 @@
 //! Not here: what is known of the table (`search`). Protocol: docs/protocols/quorum.md, rule 36. Catalogue: I1, I4.
 
 use super::Session;
-use super::running::Attempt;
-use crate::operation::{Operation, OperationId};
-use crate::outcome::{Outcome, Reply};
+use super::running::{Attempt, Purpose, Running};
+use crate::operation::{Operation, OperationId, Place};
+use crate::outcome::{Cause, Outcome, Reply};
 use crate::trouble::{Trouble, What, Who};
 use ramhold_base::limits::BRICKS_TOLD_MAX;
-use ramhold_base::{Instant, Status};
+use ramhold_base::{Instant, ServerId, Status};
 use ramhold_wire::decode;
 use ramhold_wire::table::{TableDescription, TableHint};
 use std::net::SocketAddr;
@@ -69,6 +69,27 @@ impl Session {
             self.on_bricks_described(now, table.table);
         }
         self.end(now, id, Outcome::Done(Reply::Table(table)));
+    }
+
+    /// A brick or a server is where a coordinator was looked for. If none of the addresses may be a coordinator's, nothing
+    /// that needs one is waited for. Descriptions of tables are: bricks may give them.
+    pub(super) fn note_stranger(&mut self, now: Instant, addr: SocketAddr, who: ServerId) {
+        self.strangers.insert(addr);
+        if !self.config.coordinators.iter().all(|addr| self.strangers.contains(addr)) {
+            return;
+        }
+        let is_over = |running: &Running| {
+            let is_of_caller = matches!(running.purpose, Purpose::Caller);
+            let is_description = matches!(running.operation, Operation::DescribeTable { .. });
+            is_of_caller && !is_description && matches!(running.operation.place(), Place::Coordinator)
+        };
+        let over: Vec<OperationId> =
+            self.running.iter().filter(|(_, running)| is_over(running)).map(|(id, _)| *id).collect();
+        let detail = format!("{who} at {addr} is a brick or a server, and this needs the coordinator");
+        for id in over {
+            let outcome = Outcome::refused(Status::NotCoordinator, Cause::Answered, detail.clone());
+            self.end_for_good(now, id, outcome);
+        }
     }
 
     /// The next process to ask for the table that an operation wants, if any was named.

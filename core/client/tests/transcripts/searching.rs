@@ -3,7 +3,7 @@
 use crate::bricks::*;
 use crate::fake::*;
 use ramhold_base::limits::BRICKS_TOLD_MAX;
-use ramhold_base::{Instant, KeyHash, Lost, Status, TableId};
+use ramhold_base::{Instant, KeyHash, Lost, ServerId, Status, TableId};
 use ramhold_client_core::{Operation, Outcome, Reply, WhichTable};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::{Address, encode_into};
@@ -317,4 +317,36 @@ fn one_answer_names_a_bounded_number_of_bricks() {
     }
     assert_eq!(asked, BRICKS_TOLD_MAX);
     assert_eq!(fake.session.cluster(), CLUSTER);
+}
+
+// J5: bricks and servers are told from a coordinator that does not reign by their ids.
+#[test]
+fn a_command_for_the_coordinator_ends_at_once_where_a_brick_answers() {
+    let mut fake = Fake::new();
+    fake.start(Operation::ClusterStatus);
+    let mut sent = fake.request();
+    // A coordinator that does not reign has no id: the session goes on.
+    fake.answer(&sent, Status::NotCoordinator, b"");
+    assert_eq!(fake.session.under_way_count(), 1);
+    fake.wait(millis(2000));
+    sent = fake.request();
+    sent.header.target = ServerId(4);
+    fake.answer(&sent, Status::NotCoordinator, b"");
+    let detail = fake.expect_refused(Status::NotCoordinator);
+    assert!(detail.contains("s4 at ") && detail.contains("is a brick or a server"), "{detail}");
+    fake.expect_silence();
+}
+
+#[test]
+fn an_address_of_a_coordinator_beside_that_of_a_brick_is_still_tried() {
+    let mut fake = Fake::with(|config| config.coordinators = vec![coordinator(0), coordinator(1)]);
+    fake.start(Operation::ClusterStatus);
+    let mut sent = fake.request();
+    sent.header.target = ServerId(4);
+    fake.answer(&sent, Status::NotCoordinator, b"");
+    assert_eq!(fake.session.under_way_count(), 1);
+    if fake.sent.is_empty() {
+        fake.wait(millis(2000));
+    }
+    assert_eq!(fake.request().to, coordinator(1));
 }

@@ -88,7 +88,12 @@ impl Source {
         let client = global.connect_to(&all).map_err(|failure| match failure.code() {
             UNREACHABLE => Failure::new(
                 UNREACHABLE,
-                format!("{}; without a coordinator, name a brick with --bricks", failure.text()),
+                match bricks {
+                    None => format!("{}; without a coordinator, name a brick with --bricks", failure.text()),
+                    Some(named) => {
+                        format!("{}; nor does {named}: name another brick with --bricks", failure.text())
+                    }
+                },
             ),
             _ => failure,
         })?;

@@ -9,7 +9,7 @@ use crate::memory::MemoryPlan;
 use crate::size::bytes_text;
 use ramhold_backup::Buffers;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
-use ramhold_runtime::{BufferRoom, try_reserve_buffers};
+use ramhold_runtime::{BufferRoom, StartError, try_reserve_buffers};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -28,6 +28,8 @@ const RAMFS: u64 = 0x8584_58f6;
 
 pub struct BufferPlace {
     path: PathBuf,
+    /// The data directory, without links.
+    dir: PathBuf,
     /// Chosen by this program, so that it may also be removed by it.
     is_default: bool,
 }
@@ -63,7 +65,18 @@ impl BufferPlace {
                 path.display()
             )));
         }
-        Ok(BufferPlace { path, is_default })
+        Ok(BufferPlace { path, dir: dir.to_owned(), is_default })
+    }
+
+    /// Why this process does not start. Its data directory is named: its user may never have heard of that of the buffers.
+    pub fn start_failed(&self, error: &StartError) -> Failure {
+        match error {
+            StartError::InUse { path } if self.is_default && *path != self.dir => {
+                let error = StartError::InUse { path: self.dir.clone() };
+                Failure::usage(format!("{error} (its buffers are in {})", path.display()))
+            }
+            error => Failure::usage(error.to_string()),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -93,7 +106,7 @@ impl BufferPlace {
                 ));
                 Ok(Buffers::InFrames)
             }
-            Err(error) => Err(Failure::usage(error.to_string())),
+            Err(error) => Err(self.start_failed(&error)),
         }
     }
 

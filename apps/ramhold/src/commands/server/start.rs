@@ -130,7 +130,7 @@ impl Prepared {
                 Ok(runtime) => return Ok(runtime),
                 Err(StartError::Listen { .. })
                     if arguments.bind.port() == 0 && attempt < PORT_ATTEMPT_COUNT => {}
-                Err(error) => return Err(Failure::usage(error.to_string())),
+                Err(error) => return Err(self.buffers.start_failed(&error)),
             }
         }
     }

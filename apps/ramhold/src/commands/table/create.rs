@@ -52,9 +52,9 @@ impl Create {
             wish.create(&mut client, &self.name)
         };
         let table = if self.if_absent {
-            or_existing(&mut client, &self.name, &wish, created)?
+            or_existing(&mut client, &self.name, &wish, (created, self.wait))?
         } else {
-            created.map_err(|error| refused(&mut client, &self.name, &wish, error))?
+            created.map_err(|error| refused(&mut client, &self.name, &wish, (error, self.wait)))?
         };
         // Only the cluster knows the options that were left open, and those of a table that exists already.
         let described =
@@ -101,24 +101,30 @@ impl Create {
 /// The table of this name, made if there is none. One with other options than were given is refused.
 pub fn create_if_absent(client: &mut Client, name: &str, wish: &Wish) -> Result<TableId, Failure> {
     let created = wish.create(client, name);
-    or_existing(client, name, wish, created)
+    or_existing(client, name, wish, (created, false))
 }
 
 fn or_existing(
     client: &mut Client,
     name: &str,
     wish: &Wish,
-    created: Result<TableId, Error>,
+    (created, has_waited): (Result<TableId, Error>, bool),
 ) -> Result<TableId, Failure> {
     let Err(Error::Refused { status: Status::TableExists, .. }) = created else {
-        return created.map_err(|error| refused(client, name, wish, error));
+        return created.map_err(|error| refused(client, name, wish, (error, has_waited)));
     };
     let table = client.describe_table(name).map_err(|error| table_failure(name, error))?;
     let differences = wish.differences(&table);
     if differences.is_empty() {
         return Ok(table.table);
     }
-    Err(table_failure(name, Error::TableDiffers { table: table.table, differences }))
+    let is_fixed = wish.quorum().is_some() || table.options.quorum.is_some();
+    let error = Error::TableDiffers { table: table.table, differences };
+    if is_fixed {
+        let text = format!("{error}; choose another name: what a quorum table is created with stays");
+        return Err(Failure::new(REFUSED, text).about(&format!("table '{name}'")));
+    }
+    Err(table_failure(name, error))
 }
 
 /// How often it is looked whether enough servers are up for a table.
@@ -152,7 +158,7 @@ fn create_when_possible(
 }
 
 /// Why a table could not be made.
-fn refused(client: &mut Client, name: &str, wish: &Wish, error: Error) -> Failure {
+fn refused(client: &mut Client, name: &str, wish: &Wish, (error, has_waited): (Error, bool)) -> Failure {
     if let (Error::Refused { status: Status::UnknownZone, .. }, Some(zone)) = (&error, wish.zone()) {
         return unknown_zone(client, name, zone);
     }
@@ -161,20 +167,21 @@ fn refused(client: &mut Client, name: &str, wish: &Wish, error: Error) -> Failur
         let text = "this cluster gives tables no replicas by default; give their number with --replicas";
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
+    let wait = if has_waited { "wait longer with --timeout" } else { "wait with --wait" };
     if let Error::Refused { shortage: Some(shortage), .. } = error {
         if wish.quorum().is_some() {
             let fewer = match shortage.up {
                 0 => String::new(),
                 up => format!(", or give --quorum {up}"),
             };
-            let text = format!("not created: {shortage}; {}, wait with --wait{fewer}", shortage.remedy());
+            let text = format!("not created: {shortage}; {}, {wait}{fewer}", shortage.remedy());
             return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
         }
         let fewer = match shortage.up {
             0 => "give --replicas 0 to keep the table in one server's memory alone".to_owned(),
             up => format!("give --replicas {up}"),
         };
-        let text = format!("not created: {shortage}; {}, wait with --wait, or {fewer}", shortage.remedy());
+        let text = format!("not created: {shortage}; {}, {wait}, or {fewer}", shortage.remedy());
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     table_failure(name, error)
