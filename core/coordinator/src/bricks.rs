@@ -91,7 +91,15 @@ impl Bricks {
         }
         let id = match message.brick {
             Some(id) => {
-                self.note(now, desk, header, id, message)?;
+                let noted = self.note(now, desk, header, id, message);
+                let record = desk.state.bricks.get(&id);
+                if let (Err(Status::Retry), Some(record)) = (noted, record) {
+                    // Another process is heard there under this name.
+                    let address = record.address;
+                    desk.outbox.refuse_with(to, header, Status::Retry, &address);
+                    return Ok(());
+                }
+                noted?;
                 id
             }
             None => self.name(desk, message)?,

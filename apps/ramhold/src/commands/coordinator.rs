@@ -2,6 +2,7 @@
 
 mod backup;
 
+use super::server::device::{Kind, check_kind};
 use crate::admin::{self, Admin, parse_admin};
 use crate::failure::Failure;
 use crate::global::Global;
@@ -166,6 +167,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
     if !dir.is_dir() {
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
     }
+    check_kind(&dir, Kind::Coordinator)?;
     if let Some(file) = &arguments.restore {
         restore(&dir, file)?;
     }

@@ -8,6 +8,7 @@ use crate::BrickNode;
 use ramhold_base::{Effects, Instant, Level, Peer, Status};
 use ramhold_brick::NotTaken;
 use ramhold_wire::bricks::{BRICK_WEIGHT, BrickHello, BrickWelcome};
+use ramhold_wire::control::Address;
 use ramhold_wire::{Header, decode, request};
 use std::time::Duration;
 
@@ -78,8 +79,8 @@ impl BrickNode {
         }
         self.hello.complained = Some(now);
         let (to, since) = (self.config.coordinator, silent.as_secs());
-        let why = match self.hello.refusal {
-            Some(status) => format!("the coordinator at {to} has refused this brick for {since} s: {status}"),
+        let why = match &self.hello.refusal {
+            Some(why) => format!("the coordinator at {to} has refused this brick for {since} s: {why}"),
             None => format!("no answer from the coordinator at {to} for {since} s"),
         };
         let then = if self.brick.is_serving() {
@@ -90,6 +91,24 @@ impl BrickNode {
         effects.report(Level::Warn, format!("{why}; {then}"));
     }
 
+    /// The reason of a refusal, and the way out where there is one.
+    fn refusal(&self, status: Status, header: &Header, body: &[u8]) -> String {
+        let Some(state) = self.brick.state() else { return status.to_string() };
+        match (status, decode::<Address>(body)) {
+            (Status::Retry, Ok(Address(other))) => format!(
+                "another process of {} runs at {other}; one of the two directories is a copy of the other one: stop one of \
+                 the processes",
+                state.brick
+            ),
+            (Status::WrongCluster, _) => format!(
+                "it belongs to cluster {}, and this directory to cluster {}; give the --coordinator of that one, or another \
+                 --dir",
+                header.cluster, state.cluster
+            ),
+            _ => status.to_string(),
+        }
+    }
+
     pub(super) fn on_welcome(&mut self, now: Instant, header: &Header, body: &[u8], effects: &mut Effects) {
         if self.hello.calls.answered(header.rpc).is_none() {
             return;
@@ -97,7 +116,7 @@ impl BrickNode {
         let welcome = match (header.status(), decode::<BrickWelcome>(body)) {
             (Status::Ok, Ok(welcome)) => welcome,
             (status, _) => {
-                self.hello.refusal = Some(status);
+                self.hello.refusal = Some(self.refusal(status, header, body));
                 return;
             }
         };

@@ -4,7 +4,7 @@
 //!
 //! Not here: the words (`greeting`), what an assignment changes (core/brick). Protocol: docs/protocols/quorum.md, rule 17. Catalogue: I4.
 
-use ramhold_base::{Instant, Status};
+use ramhold_base::Instant;
 use ramhold_wire::{CallRole, Calls};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub(super) struct Hello {
     /// The last good answer, or the start.
     pub heard: Instant,
     pub complained: Option<Instant>,
-    pub refusal: Option<Status>,
+    /// Why it refuses this brick, since its last good answer.
+    pub refusal: Option<String>,
     /// The version of an assignment that cannot be taken.
     pub untaken: Option<u64>,
 }

@@ -40,7 +40,7 @@ impl BrickNode {
         if self.brick.is_unnamed() {
             let since = now.since(self.hello.heard.max(self.started)).as_secs();
             let to = self.config.coordinator;
-            let why = match self.hello.refusal {
+            let why = match &self.hello.refusal {
                 Some(refusal) => format!("refuses it for {since} s: {refusal}"),
                 None => format!("has not answered for {since} s"),
             };

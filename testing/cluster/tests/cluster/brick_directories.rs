@@ -172,6 +172,10 @@ fn a_copy_of_a_brick_that_runs_does_not_take_its_place() -> Result<(), Failure> 
         Ok(if printed.contains("has refused this brick for") { Ok(()) } else { Err(printed) })
     })?;
     check_no_vote(&bricks, &copy);
+    let known = bricks.cluster.status()?.bricks;
+    let id = known.iter().find(|it| it.address.0 == bricks.address(3)).expect("it is known").brick;
+    let told = format!("another process of {id} runs at {}", bricks.address(3));
+    assert!(copy.printed().contains(&told), "{}", copy.printed());
     // The original's vote is needed here.
     bricks.signal(&[2], Signal::STOP);
     write_and_read(&mut client, table, "key", "with the original")?;

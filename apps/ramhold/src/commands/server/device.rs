@@ -26,16 +26,34 @@ pub fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
     dir.canonicalize().map_err(failed)
 }
 
-/// The two kinds of data directories. A directory is of one kind for ever.
+/// The kinds of data directories. A directory is of one kind for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Server,
     Brick,
+    Coordinator,
 }
 
-/// Refuses a directory of a brick for a server. A brick finds a directory of a server by itself.
+/// Refuses a directory of a brick for a server, one of a coordinator for both, and theirs for a coordinator. A brick finds a
+/// directory of a server by itself. A directory that has been both goes on as what it was.
 pub fn check_kind(dir: &Path, wanted: Kind) -> Result<(), Failure> {
+    let has_store = dir.join("store").exists();
+    if wanted == Kind::Coordinator {
+        return match dir.join("superblock").exists() && !has_store {
+            true => Err(Failure::usage(format!(
+                "{} is the data directory of a server or a brick; a coordinator needs one of its own: give another --dir",
+                dir.display()
+            ))),
+            false => Ok(()),
+        };
+    }
     let bytes = match File::open(dir.join("superblock")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_store => {
+            return Err(Failure::usage(format!(
+                "{} is the directory of a coordinator's state; give another --dir",
+                dir.display()
+            )));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Failure::local(dir, &error).about("--dir")),
         Ok(file) => {
@@ -179,6 +197,32 @@ fn write_and_read(probe: &Path) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // I6
+    #[test]
+    fn a_directory_is_of_one_kind() {
+        let dir = std::env::temp_dir().join(format!("ramhold-kinds-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let refused = |kind| check_kind(&dir, kind).err().map(|failure| failure.text().to_owned());
+        let all = [Kind::Server, Kind::Brick, Kind::Coordinator];
+        assert!(all.into_iter().all(|kind| refused(kind).is_none()), "an empty one may become anything");
+        fs::create_dir(dir.join("store")).unwrap();
+        for kind in [Kind::Server, Kind::Brick] {
+            let text = refused(kind).unwrap();
+            assert!(
+                text.ends_with("is the directory of a coordinator's state; give another --dir"),
+                "{text}"
+            );
+        }
+        assert_eq!(refused(Kind::Coordinator), None);
+        // A directory that has been both since before goes on.
+        fs::write(dir.join("superblock"), b"").unwrap();
+        assert!(all.into_iter().all(|kind| refused(kind).is_none()));
+        fs::remove_dir(dir.join("store")).unwrap();
+        let text = refused(Kind::Coordinator).unwrap();
+        assert!(text.contains("is the data directory of a server or a brick"), "{text}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn a_device_is_measured_once() {
