@@ -100,7 +100,7 @@ statuses! {
     UnknownOpcode = 62, "no such operation";
     BadRequest = 63, "the request is malformed";
     FrameTooLarge = 64, "the frame is larger than allowed";
-    Unsupported = 65, "not built yet";
+    Unsupported = 65, "not supported";
     NotAllowed = 66, "not allowed in the present state";
     /// A server's labels give it no place in the topology. The body of the answer is a `LabelRefusal`.
     LabelRefused = 67, "the server's labels give it no place in the cluster's topology";

@@ -166,7 +166,8 @@ impl Brick {
         }
         let left = tables.leave(state);
         if !left.is_empty() {
-            let indicator = format!("{} here are assigned to it no more", counted(left.len(), "tablet"));
+            let are = if left.len() == 1 { "is" } else { "are" };
+            let indicator = format!("{} here {are} assigned to it no more", counted(left.len(), "tablet"));
             let text = (indicator, "they are not served any more, and their keys leave the memory");
             events.note(clock.own_millis(step.now), EventKind::TabletsDropped, state.brick, text);
         }

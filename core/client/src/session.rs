@@ -290,9 +290,9 @@ impl Session {
                 Route::To { .. } | Route::NoOwner { .. }
                     if matches!(running.operation, Operation::ReadStale { .. }) =>
                 {
-                    let detail = format!(
-                        "table {table} is no quorum table: the owner of a key alone answers, and never with an old value"
-                    );
+                    let detail = "the table is no quorum table: the owner of a key alone answers, and never with an old value; \
+                                  read it in the usual way"
+                        .to_owned();
                     self.end(now, id, Outcome::refused(Status::Unsupported, Cause::Unsent, detail));
                 }
                 Route::To { .. } if matches!(running.operation, Operation::Resume { .. }) => {

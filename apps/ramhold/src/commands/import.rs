@@ -68,7 +68,7 @@ pub struct Import {
     #[arg(required_unless_present_any = ["rdb", "aof"])]
     table: Option<String>,
     /// Import the files below this directory.
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["jsonl", "rdb", "aof"], conflicts_with = "jsonl")]
+    #[arg(long, value_name = "DIR", conflicts_with = "jsonl")]
     dir: Option<PathBuf>,
     /// Name every skipped file on stderr, not only the first ones in the summary.
     #[arg(long, requires = "dir")]
@@ -163,6 +163,10 @@ impl Import {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         if self.rdb.is_some() || self.aof.is_some() {
             return self.run_redis(global);
+        }
+        if self.dir.is_none() && self.jsonl.is_none() {
+            let text = "nothing to import is named; give --dir DIR or --jsonl FILE, or without a table --rdb FILE or --aof FILE";
+            return Err(Failure::usage(text));
         }
         // Errors on this side are reported before the cluster is contacted.
         let walk = match &self.dir {

@@ -116,7 +116,9 @@ Examples:
   ramhold del users alice
   ramhold del users alice --if-version 12
 
-Exit code 1: the object does not exist, or has another version.")]
+Exit code 1: the object does not exist, or has another version. A quorum table
+takes a removal without a look at what is there: the exit code is 0 also if the
+object does not exist.")]
 pub struct Delete {
     /// Name of the table.
     table: String,

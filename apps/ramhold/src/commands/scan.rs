@@ -194,15 +194,32 @@ impl Scan {
 impl Export {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let (mut client, table) = global.connect_to_table(&self.table)?;
-        let path = self.out.as_deref().filter(|path| *path != Path::new("-"));
-        let failed = |error| match path {
-            Some(path) => Failure::local(path, &error),
-            None => Failure::from(error),
+        let Some(path) = self.out.as_deref().filter(|path| *path != Path::new("-")) else {
+            let mut out = BufWriter::new(std::io::stdout().lock());
+            return self.write(
+                &mut client,
+                table,
+                global,
+                (&mut out, &<Failure as From<std::io::Error>>::from),
+            );
         };
-        let mut out: Box<dyn Write> = match path {
-            Some(path) => Box::new(BufWriter::new(File::create_new(path).map_err(failed)?)),
-            None => Box::new(BufWriter::new(std::io::stdout().lock())),
-        };
+        let failed = |error: std::io::Error| Failure::local(path, &error);
+        let mut out = BufWriter::new(File::create_new(path).map_err(failed)?);
+        let written = self.write(&mut client, table, global, (&mut out, &failed));
+        if written.is_err() {
+            // A part of a table looks like a whole one, and the next try needs the name.
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        written
+    }
+
+    fn write(
+        &self,
+        client: &mut Client,
+        table: TableId,
+        global: &Global,
+        (out, failed): (&mut dyn Write, &dyn Fn(std::io::Error) -> Failure),
+    ) -> Result<(), Failure> {
         let limits = PageLimits { pass_lost: self.pass_lost, ..PageLimits::default() };
         let mut progress = Progress::new("exported", global.json);
         let (mut objects, mut bytes) = (0, 0);

@@ -54,8 +54,7 @@ impl Order {
         cluster: ClusterId,
         operation: &mut Operation,
     ) -> Result<(Order, Option<Open>), &'static str> {
-        const NO_CONDITIONS: &str =
-            "quorum tables take no conditions: only plain reads, writes and removes are possible";
+        const NO_CONDITIONS: &str = "quorum tables take no conditions, only plain reads, writes and removes; use an ordinary table for this";
         let has_rules = match operation {
             Operation::Read { rules, .. }
             | Operation::Write { rules, .. }
@@ -79,8 +78,14 @@ impl Order {
                 let value = bytes.map(|bytes| Value { bytes: Arc::new(bytes), expires });
                 (table, token.key.clone(), What::Resume, Some(Open { stamp, value, begun }))
             }
-            Operation::Increment { .. } => return Err("quorum tables cannot increment: that is a condition"),
-            Operation::Commit { .. } => return Err("quorum tables take part in no commit"),
+            Operation::Increment { .. } => {
+                return Err(
+                    "quorum tables cannot increment, which is a condition; use an ordinary table for this",
+                );
+            }
+            Operation::Commit { .. } => {
+                return Err("quorum tables take part in no commit; use ordinary tables for this");
+            }
             Operation::Count { .. } => {
                 return Err("bricks of quorum tables do not count objects: a scan of the keys does");
             }

@@ -3,6 +3,7 @@
 
 mod admin;
 mod brick_directories;
+mod brick_errors;
 mod bricks;
 mod bricks_seen;
 mod coordinator;

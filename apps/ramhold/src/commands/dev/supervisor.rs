@@ -212,16 +212,25 @@ pub fn banner(plan: &Plan) -> String {
         Some(port) => format!("redis-cli -p {port} set hello world"),
         None => format!("redis-cli -p {first} set hello world   (6379 is in use)"),
     };
+    let shared = match plan.resp_port {
+        Some(port) => format!("127.0.0.1:{port} (all clients), "),
+        None => String::new(),
+    };
+    let databases: String = plan
+        .resp_tables
+        .iter()
+        .map(|(number, table)| format!("  database     {number} of Redis clients is table '{table}'\n"))
+        .collect();
     let redis_cluster = match plan.resp_cluster_port {
         Some(port) => format!(
-            "127.0.0.1:{port} to {} (clients in cluster mode)",
+            "{shared}127.0.0.1:{port} to {} (clients in\n               cluster mode)",
             usize::from(port) + plan.server_count() - 1
         ),
         None => "no ports for cluster mode: the usual ones are in use; give --resp-cluster-port".to_owned(),
     };
     let admin = match plan.admin_port {
         Some(port) => format!(
-            "http://127.0.0.1:{port}/metrics and /health (coordinator), {} to {} ({})",
+            "http://127.0.0.1:{port}/metrics and /health (coordinator),\n               {} to {} ({})",
             port + 1,
             usize::from(port) + plan.ports.len() - 1,
             if plan.brick_count == 0 { "servers" } else { "servers, bricks" }
@@ -236,11 +245,12 @@ pub fn banner(plan: &Plan) -> String {
         }
     };
     format!(
-        "ramhold dev: {count} servers with {memory} each are up\n\
+        "ramhold dev: {servers} up\n\
          \x20 coordinator  {coordinator}\n\
          \x20 servers      127.0.0.1:{first} to {last}\n\
          {bricks}\
          \x20 redis        {redis_cluster}\n\
+         {databases}\
          \x20 admin        {admin}\n\
          \x20 directory    {dir}\n\
          \x20 replicas     {replicas}\n\
@@ -248,10 +258,13 @@ pub fn banner(plan: &Plan) -> String {
          \x20              ramhold{cluster} put notes hello world\n\
          \x20              ramhold{cluster} status\n\
          \x20              {redis}\n\
-         \x20 protects     against the death of processes, not of this machine: all copies are on it\n\
+         \x20 protects     against the death of processes, not of this machine: all\n\
+         \x20              copies are on it\n\
          \x20 end          Ctrl-C, or 'ramhold stop --dir {dir}'\n",
-        count = plan.server_count(),
-        memory = bytes_text(plan.memory_bytes),
+        servers = match (plan.server_count(), bytes_text(plan.memory_bytes)) {
+            (1, memory) => format!("1 server with {memory} is"),
+            (count, memory) => format!("{count} servers with {memory} each are"),
+        },
         coordinator = plan.coordinator(),
         dir = plan.dir.display(),
     )

@@ -45,8 +45,9 @@ bytes take, and how long a recovery keeps the fullest port busy. Scatter and
 copysets are planned for servers without the label rack.
 
 With --quorum a quorum table of the same data, or of --data, stands beside the
-ordinary tables: the bricks it takes, its DRAM and disks, what a death costs, how
-often a key is out of reach, and its losses. A brick has as much log as a server.
+ordinary tables: the bricks it takes, its DRAM and disks, what a death costs,
+how often a key is out of reach, and its losses. A brick has as much log as a
+server.
 
 A recovery begins with detection and the first segment. After that it takes as
 long as the slowest of disks, network and replay. The result is the limit of the

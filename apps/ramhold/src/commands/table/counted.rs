@@ -31,7 +31,7 @@ impl Counted {
             Counted::All(1) => "1 object".to_owned(),
             Counted::All(objects) => format!("{objects} objects"),
             Counted::AtLeast(objects) => format!("at least {objects} objects"),
-            Counted::Unknown => "unknown objects".to_owned(),
+            Counted::Unknown => "objects whose number is not known".to_owned(),
         }
     }
 

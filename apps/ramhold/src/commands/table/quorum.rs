@@ -16,7 +16,8 @@ pub fn by_slots(options: &TableOptions) -> &'static str {
 /// `3 bricks (W 2, R 2, adaptive)`.
 pub fn numbers(quorum: QuorumOptions) -> String {
     let QuorumOptions { bricks, write, read, protocol } = quorum;
-    format!("{bricks} bricks (W {write}, R {read}, {})", protocol.name())
+    let bricks = if bricks == 1 { "1 brick".to_owned() } else { format!("{bricks} bricks") };
+    format!("{bricks} (W {write}, R {read}, {})", protocol.name())
 }
 
 /// The paper's name of a tablet: the bits of all its hashes, the first one last. `None`: it is no prefix range.
