@@ -32,7 +32,9 @@ impl Ran {
     /// The exit code is this, and stderr is one line of ours.
     pub fn failed(self, code: i32) -> String {
         assert_eq!(self.code, code, "{self:?}");
-        assert!(self.stderr.starts_with("ramhold: "), "{self:?}");
+        let is_error = |start| self.stderr.starts_with(start);
+        // The second one with --json.
+        assert!(is_error("ramhold: ") || is_error("{\"error\":"), "{self:?}");
         assert_eq!(self.stderr.lines().count(), 1, "{self:?}");
         self.stderr
     }
