@@ -267,12 +267,10 @@ pub fn reason(error: Error) -> String {
         Error::Unreachable { detail } => detail,
         error => error.to_string(),
     };
-    last_of(&text).to_owned()
-}
-
-/// Of a text that tells of several attempts, the last one.
-pub fn last_of(text: &str) -> &str {
-    text.split_once("last, ").map_or(text, |(_, last)| last.trim_end_matches(')'))
+    match text.split_once("last, ") {
+        Some((_, last)) => last.trim_end_matches(')').to_owned(),
+        None => text,
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The state of the cluster at one time: the coordinator's view, and what each server says of itself.
 
 use crate::commands::bricks::reach::{self, Tablet};
-use crate::commands::bricks::survey::{Found, last_of};
+use crate::commands::bricks::survey::Found;
 use ramhold_client::{
     BrickReport, Client, ClusterStatus, Error, Operation, OperationId, ProcessStatus, Reply, ServerId,
     ServerState, TableSummary,
@@ -77,8 +77,7 @@ pub fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
     let mut bricks = BTreeMap::new();
     for report in unclear {
         let told = processes.remove(&report.brick).unwrap_or_else(|| Err("no answer".to_owned()));
-        let told = told.map(Box::new).map_err(|why| last_of(&why).to_owned());
-        bricks.insert(report.brick, Found::of(report, told));
+        bricks.insert(report.brick, Found::of(report, told.map(Box::new)));
     }
     let tablets = if bricks.is_empty() { Vec::new() } else { reach::described(client).unwrap_or_default() };
     Ok(Picture { cluster, tables, processes, bricks, tablets })
