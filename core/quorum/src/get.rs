@@ -189,6 +189,11 @@ impl<V: Clone + PartialEq> Get<V> {
         self.needed
     }
 
+    /// The number of the present attempt: answers to others mean nothing.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     fn end(&mut self, end: Got<V>) -> Got<V> {
         self.phase = Phase::Ended;
         end

@@ -159,7 +159,11 @@ impl<V: Clone + PartialEq> Put<V> {
             return None;
         }
         clock.hear(now, answer.from, answer.clock);
+        let epoch = self.lives.epoch();
         self.tally.add(answer, &mut self.lives);
+        if self.lives.epoch() > epoch {
+            self.ask_outdated(outs);
+        }
         if self.tally.count(&self.lives, |said| *said == Said::WrongOwner) > self.bricks.len() - self.needed()
         {
             return Some(self.end(Written::WrongOwner(self.open())));
@@ -202,6 +206,11 @@ impl<V: Clone + PartialEq> Put<V> {
         None
     }
 
+    /// The number of the present attempt: answers to others mean nothing.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     /// The bricks without an answer that counts.
     pub fn silent(&self) -> Vec<BrickId> {
         let silent = self.bricks.iter().copied();
@@ -237,19 +246,36 @@ impl<V: Clone + PartialEq> Put<V> {
 
     /// Asks every brick that has not answered.
     fn send(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
-        let ask = match self.phase {
-            Phase::Asking => Ask::Stamp,
-            Phase::Writing(stamp) => {
-                self.has_sent = true;
-                let (value, begun) = (self.value.clone(), self.begun);
-                Ask::Write(Write { stamp, value, begun, is_repair: false })
-            }
-            Phase::Ended => return,
-        };
+        let Some(ask) = self.question() else { return };
+        self.has_sent |= matches!(ask, Ask::Write(_));
         let attempt = self.attempt;
         outs.extend(self.silent().into_iter().map(|to| Out::Send { to, attempt, ask: ask.clone() }));
         self.again_at = self.again_at.max(now);
         outs.push(Out::WakeAt(self.again_at.min(self.deadline)));
+    }
+
+    /// The epoch has risen: bricks that answered under an earlier one are asked again at once, and not after the time of
+    /// those that are silent.
+    fn ask_outdated(&self, outs: &mut Vec<Out<V>>) {
+        let Some(ask) = self.question() else { return };
+        let attempt = self.attempt;
+        let is_outdated = |brick: &BrickId| {
+            self.tally.last(*brick).is_some_and(|answer| (1..self.lives.epoch()).contains(&answer.epoch))
+        };
+        let outdated = self.bricks.iter().copied().filter(is_outdated);
+        outs.extend(outdated.map(|to| Out::Send { to, attempt, ask: ask.clone() }));
+    }
+
+    /// The question of the present phase.
+    fn question(&self) -> Option<Ask<V>> {
+        match self.phase {
+            Phase::Asking => Some(Ask::Stamp),
+            Phase::Writing(stamp) => {
+                let (value, begun) = (self.value.clone(), self.begun);
+                Some(Ask::Write(Write { stamp, value, begun, is_repair: false }))
+            }
+            Phase::Ended => None,
+        }
     }
 
     fn weigh_stamps(

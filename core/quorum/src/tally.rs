@@ -24,6 +24,11 @@ impl Lives {
         }
     }
 
+    /// The newest epoch that was told; 0: none.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     fn counts<S>(&self, answer: &Heard<S>) -> bool {
         let is_current = self.newest.get(&answer.from).is_none_or(|newest| *newest <= answer.life);
         (is_current || planted(Defect::QuorumOldLifeCounts)) && answer.epoch == self.epoch

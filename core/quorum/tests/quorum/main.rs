@@ -1,5 +1,6 @@
 //! The register against random delays, outages, clocks and losses of power, and its schedules under their names.
 
+mod epochs;
 mod expiry;
 mod history;
 mod model;
