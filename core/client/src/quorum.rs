@@ -48,6 +48,9 @@ use under_way::PATIENCE;
 use under_way::UnderWay;
 pub use under_way::{AGAIN, Next};
 
+/// Questions whose time is over that an operation still awaits from one brick.
+const OVERDUE_MAX: usize = 8;
+
 #[derive(Default)]
 pub struct Quorum {
     /// None: no operation on a quorum table has begun.
@@ -67,10 +70,14 @@ pub struct Quorum {
     recent: VecDeque<(Instant, RpcId)>,
     /// Those that were overdue, until their time is over.
     late: VecDeque<(Instant, RpcId)>,
+    /// Those whose time is over and that are still awaited, of each operation and brick, in the order of sending.
+    overdue: BTreeMap<(OperationId, ServerId), VecDeque<RpcId>>,
     flow: Flow,
     /// The zone whose bricks are asked for values first.
     zone: Option<String>,
     posts: Vec<Post>,
+    /// Puts that began with two phases.
+    two_phases: u64,
     /// Operations that waited to ask for the time, and know it now.
     greeted: VecDeque<OperationId>,
 }
@@ -190,6 +197,7 @@ impl Quorum {
         };
         let mut outs = Vec::new();
         let next = it.start(now, &ranked, phases, clock, &mut outs);
+        self.two_phases += u64::from(phases == Phases::Two && it.puts_anew());
         self.carry_out(id, next, outs)
     }
 
@@ -445,12 +453,41 @@ impl Quorum {
         while let Some((_, rpc)) = self.late.pop_front_if(|(due, _)| *due <= now) {
             let Some(mut call) = self.calls.remove(&rpc) else { continue };
             self.end_sending(now, &mut call, End::Lost);
-            let is_awaited = self.under_way.get(&call.operation).is_some_and(|it| it.round == call.round)
-                || self.pages.get(&call.operation).is_some_and(|page| page.round == call.round);
+            let attempt = match call.called {
+                Called::Key { attempt } => Some(attempt),
+                Called::Page { .. } => None,
+            };
+            let is_awaited =
+                self.under_way.get(&call.operation).is_some_and(|it| it.awaits(call.round, attempt))
+                    || self.pages.get(&call.operation).is_some_and(|page| page.round == call.round);
             if is_awaited {
-                self.calls.insert(rpc, call);
+                self.keep_overdue(rpc, call);
             }
         }
+    }
+
+    /// A question is repeated while its brick is silent. The first one is kept, which a slow brick answers first, and the
+    /// last ones, should the first be lost: a brick that is silent for long takes no more memory.
+    fn keep_overdue(&mut self, rpc: RpcId, call: Call) {
+        let kept = self.overdue.entry((call.operation, call.brick)).or_default();
+        self.calls.insert(rpc, call);
+        kept.retain(|it| self.calls.contains_key(it));
+        kept.push_back(rpc);
+        if kept.len() > OVERDUE_MAX
+            && let Some(superseded) = kept.remove(1)
+        {
+            self.calls.remove(&superseded);
+        }
+    }
+
+    /// The number of puts that began with two phases.
+    pub fn two_phase_count(&self) -> u64 {
+        self.two_phases
+    }
+
+    /// The number of questions to bricks whose answers may still come.
+    pub fn question_count(&self) -> usize {
+        self.calls.len()
     }
 
     /// The operations on a table that ask its bricks.
@@ -511,6 +548,8 @@ impl Quorum {
         }
         self.flow.forget(now, id, is_done);
         self.note_overdue(now);
+        let of_it = (id, ServerId::NONE)..=(id, ServerId(u64::MAX));
+        self.overdue.extract_if(of_it, |_, _| true).for_each(drop);
         // Calls before all others are over for their windows, and were kept for the operation's sake.
         let first = self.late.front().or(self.recent.front()).map(|(_, rpc)| *rpc);
         let is_over = |rpc: &RpcId| first.is_none_or(|first| *rpc < first);

@@ -188,6 +188,16 @@ impl Session {
         self.started_count
     }
 
+    /// The number of puts into quorum tables that began with two phases.
+    pub fn two_phase_count(&self) -> u64 {
+        self.quorum.two_phase_count()
+    }
+
+    /// The number of questions to bricks of quorum tables whose answers may still come.
+    pub fn question_count(&self) -> usize {
+        self.quorum.question_count()
+    }
+
     /// The cluster that this session speaks to; none until a coordinator has told it.
     pub fn cluster(&self) -> ClusterId {
         self.cluster

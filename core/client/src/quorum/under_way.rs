@@ -66,6 +66,8 @@ enum Machine {
         again_at: Instant,
         /// Bricks that have answered.
         heard: Vec<BrickId>,
+        /// A get that can do without does not wait for longer.
+        until: Instant,
     },
     Put {
         put: Put<Value>,
@@ -131,11 +133,7 @@ impl UnderWay {
         outs: &mut Vec<Out<Value>>,
     ) -> Next {
         self.round += 1;
-        let is_known = match self.order.what {
-            What::ReadStale => true,
-            What::Read => clock.now(now).is_some(),
-            What::Write { .. } | What::Remove | What::Resume => clock.is_known(ranked),
-        };
+        let is_known = self.knows_time(now, clock, ranked);
         if let What::ReadStale = self.order.what {
             let mut get = StaleGet::new(now, ranked, (self.deadline, PATIENCE));
             get.start(now, outs);
@@ -146,9 +144,6 @@ impl UnderWay {
             self.greet(now, ranked, outs);
             return Next::Wait;
         };
-        if self.is_read() && !clock.is_known(ranked) {
-            self.open = None;
-        }
         let within = (self.deadline, AGAIN);
         let patient = (self.deadline, PATIENCE);
         let known = "the clock is known";
@@ -204,7 +199,12 @@ impl UnderWay {
     fn greet(&mut self, now: Instant, bricks: &[BrickId], outs: &mut Vec<Out<Value>>) {
         let again_at = now + AGAIN;
         outs.extend(bricks.iter().map(|to| Out::Send { to: *to, attempt: 0, ask: Ask::Stamp }));
-        outs.push(Out::WakeAt(again_at.min(self.deadline)));
+        let until = match &self.machine {
+            Machine::Greeting { until, .. } if self.open.is_some() => *until,
+            _ if self.is_read() && self.open.is_some() => self.settle_until(now, false),
+            _ => self.deadline,
+        };
+        outs.push(Out::WakeAt(again_at.min(until)));
         let heard = match &mut self.machine {
             Machine::Greeting { heard, .. } => std::mem::take(heard),
             Machine::Waiting
@@ -213,7 +213,7 @@ impl UnderWay {
             | Machine::Stale(_)
             | Machine::Settling(_) => Vec::new(),
         };
-        self.machine = Machine::Greeting { again_at, heard };
+        self.machine = Machine::Greeting { again_at, heard, until };
     }
 
     /// Whether bricks deny the table that must have had it.
@@ -226,14 +226,36 @@ impl UnderWay {
         !matches!(self.machine, Machine::Waiting)
     }
 
+    /// Whether the answer to this question can still change something. That to a question with an earlier stamp cannot.
+    pub fn awaits(&self, round: u32, attempt: Option<u32>) -> bool {
+        // Repairs on the side have no attempt of the machine's, and nobody waits for them.
+        let is_of = |present: u32| attempt.is_none_or(|attempt| attempt == present);
+        let is_present = match &self.machine {
+            Machine::Put { put, .. } => is_of(put.attempt()),
+            Machine::Get(get) | Machine::Settling(get) => is_of(get.attempt()),
+            Machine::Waiting | Machine::Greeting { .. } | Machine::Stale(_) => true,
+        };
+        round == self.round && is_present
+    }
+
     /// Whether the operation can begin now that more bricks have told their time.
     pub fn has_greeted(&self, now: Instant, clock: &SessionClock) -> bool {
-        let is_known = match self.order.what {
+        self.knows_time(now, clock, &self.ids()) && matches!(self.machine, Machine::Greeting { .. })
+    }
+
+    /// Whether so many bricks have told their time that the operation can begin. A get that settles a put first must know
+    /// how old that is.
+    fn knows_time(&self, now: Instant, clock: &SessionClock, bricks: &[BrickId]) -> bool {
+        match self.order.what {
             What::ReadStale => true,
-            What::Read => clock.now(now).is_some(),
-            What::Write { .. } | What::Remove | What::Resume => clock.is_known(&self.ids()),
-        };
-        is_known && matches!(self.machine, Machine::Greeting { .. })
+            What::Read if self.open.is_none() => clock.now(now).is_some(),
+            What::Read | What::Write { .. } | What::Remove | What::Resume => clock.is_known(bricks),
+        }
+    }
+
+    /// Whether a put is under way that has no stamp of before.
+    pub fn puts_anew(&self) -> bool {
+        matches!(self.machine, Machine::Put { .. }) && self.open.is_none()
     }
 
     fn is_read(&self) -> bool {
@@ -346,15 +368,18 @@ impl UnderWay {
     pub fn on_time(&mut self, now: Instant, clock: &mut SessionClock, outs: &mut Vec<Out<Value>>) -> Next {
         let end = match &mut self.machine {
             Machine::Waiting => None,
-            Machine::Greeting { again_at, heard } => {
-                let is_due = now >= *again_at;
+            Machine::Greeting { again_at, heard, until } => {
+                let (is_due, is_over) = (now >= *again_at, now >= *until);
                 if now >= self.deadline {
                     let heard = std::mem::take(heard);
                     let mut silent = self.ids();
                     silent.retain(|brick| !heard.contains(brick));
                     return Next::End(self.too_few(&silent, self.needed()));
                 }
-                if is_due {
+                if is_over && self.is_read() && self.open.take().is_some() {
+                    // Fewer bricks than a put needs are enough for it.
+                    self.is_next_due = true;
+                } else if is_due {
                     let ids = self.ids();
                     self.greet(now, &ids, outs);
                 }

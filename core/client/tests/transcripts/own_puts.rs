@@ -4,7 +4,7 @@ use crate::bricks::*;
 use crate::fake::*;
 use ramhold_base::{Stamp, Status};
 use ramhold_client_core::{Outcome, Token};
-use ramhold_wire::ask::AskSaid;
+use ramhold_wire::ask::{AskSaid, StampedValue};
 use ramhold_wire::quorum::QuorumOptions;
 use ramhold_wire::quorum::WriteProtocol::Single;
 
@@ -167,6 +167,36 @@ fn a_get_that_needs_fewer_bricks_than_a_put_waits_for_a_moment() {
     };
     assert_eq!(fake.now.since(began), millis(200));
     assert_eq!(gets.len(), 1, "one brick is asked");
+}
+
+#[test]
+fn a_get_at_other_bricks_learns_the_time_and_settles_the_put() {
+    // I3, I4: one brick has told its time, which is enough for a get, and not for one that settles a put.
+    let (mut fake, stamp, _) = with_unknown();
+    fake.pass(fake.now + millis(2000));
+    fake.start(read(KEY));
+    let asked = fake.asked();
+    fake.say_as(&asked[0], Voice { epoch: 2, ..VOICE }, AskSaid::WrongOwner);
+    fake.describe_bricks(&held_by([4, 5, 6], 2, Single));
+    let voice = Voice { epoch: 2, ..VOICE };
+    let greeted = fake.asked();
+    assert_eq!(bricks_of(&greeted), [4, 5, 6], "all are asked for the time");
+    assert!(greeted.iter().all(|it| it.what == Asks::Stamp));
+    fake.say_as(&greeted[0], voice, AskSaid::Stamp(OLD));
+    fake.expect_silence();
+    fake.say_as(&greeted[1], voice, AskSaid::Stamp(OLD));
+    let asked = fake.asked();
+    assert_eq!(bricks_of(&asked), [4, 5, 6]);
+    assert_eq!(written_stamp(&asked), stamp);
+    asked[1..].iter().for_each(|it| fake.say_as(it, voice, AskSaid::Applied));
+    for it in fake.asked() {
+        let said = match it.what {
+            Asks::Value => AskSaid::Value(stamp, Some(StampedValue { bytes: NEW, expires: None })),
+            _ => AskSaid::Stamp(stamp),
+        };
+        fake.say_as(&it, voice, said);
+    }
+    fake.expect_found(stamp, NEW);
 }
 
 #[test]

@@ -294,3 +294,24 @@ fn a_lost_connection_frees_its_windows_and_halves_none() {
     let asked = start_puts(&mut fake, FIRST);
     assert_eq!(of(&asked, 3).len(), FIRST);
 }
+
+// I5: a brick that is silent for long takes no more memory with each repetition, and one that is slow is still heard.
+#[test]
+fn questions_to_a_silent_brick_do_not_pile_up() {
+    let mut fake = Fake::with_bricks(Single);
+    fake.start_within(write(KEY, b"v"), millis(60_000));
+    let first = fake.asked();
+    fake.say(&of(&first, 1)[0], AskSaid::Applied);
+    let mut repeated = 0;
+    for _ in 0..300 {
+        fake.wait(millis(100));
+        repeated += fake.asked().len();
+    }
+    assert!(repeated > 300, "{repeated}");
+    assert!(fake.session.question_count() < 30, "{}", fake.session.question_count());
+    fake.say(&of(&first, 2)[0], AskSaid::Applied);
+    assert_eq!(ended(&mut fake), 1, "the first question of a slow brick is answered first");
+    fake.pass(fake.now + millis(1000));
+    fake.start(read(b"another key"));
+    assert!(fake.session.question_count() < 10, "{}", fake.session.question_count());
+}
