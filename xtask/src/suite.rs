@@ -18,6 +18,9 @@ const LINKS_SEEDS: &str = "0..30";
 const CUBES_SEEDS: &str = "0..30";
 /// Recoveries by neighbourhoods, in each of which another server dies that has a role in it.
 const ROLES_SEEDS: &str = "0..40";
+/// Quorum tables beside ordinary ones, for 30 simulated seconds each.
+const BRICK_SEEDS: &str = "106..126";
+const BRICK_SECONDS: &str = "30";
 /// For runs whose servers stand in zones, which fail as a whole.
 const ZONES_SEEDS: &str = "0..40";
 
@@ -41,6 +44,7 @@ pub fn test() -> Result<(), Failure> {
     run_world(&["--seeds", LINKS_SEEDS, "--links"])?;
     run_world(&["--seeds", CUBES_SEEDS, "--cubes"])?;
     run_world(&["--seeds", ROLES_SEEDS, "--roles"])?;
+    run_world(&["--seeds", BRICK_SEEDS, "--bricks", "--seconds", BRICK_SECONDS])?;
     Step::new("real processes")
         .cargo(&["test", "--release", "--package", "ramhold-cluster-tests"])
         .env("RAMHOLD_BIN", &built("ramhold"))
@@ -223,6 +227,7 @@ pub fn soak(arguments: &[String]) -> Result<(), Failure> {
     while std::time::Instant::now() < end {
         let range = format!("{seed}..{}", seed + 100);
         run_world(&["--seeds", &range])?;
+        run_world(&["--seeds", &range, "--bricks", "--seconds", BRICK_SECONDS])?;
         kill_rounds(&["--rounds", "5"])?;
         kill_rounds(&["--servers", "7", "--victims", "2", "--rounds", "2"])?;
         seed += 100;

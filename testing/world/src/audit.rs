@@ -7,6 +7,7 @@
 //!
 //! Catalogue: J3, D6, D7, D9, B3.
 
+use crate::cluster::bricks::BrickProcess;
 use crate::cluster::process::Process;
 use crate::cluster::session::ClusterSession;
 use crate::scenario::Actor;
@@ -53,6 +54,16 @@ pub fn servers(world: &ClusterWorld) -> Vec<&ServerNode> {
     (0..world.node_count())
         .filter_map(|node| match world.machine(node) {
             Some(Actor::Process(process)) => process.server(),
+            Some(Actor::Client(_)) | None => None,
+        })
+        .collect()
+}
+
+/// The running bricks of a world.
+pub fn bricks(world: &ClusterWorld) -> Vec<&BrickProcess> {
+    (0..world.node_count())
+        .filter_map(|node| match world.machine(node) {
+            Some(Actor::Process(process)) => process.brick(),
             Some(Actor::Client(_)) | None => None,
         })
         .collect()

@@ -17,6 +17,8 @@
 //! before it began. These two rules leave some histories undecided. They go to the search (`search`), which
 //! needs no versions.
 //!
+//! Keys of quorum tables are judged apart (`registers`): none of their answers has a version.
+//!
 //! Objects that are only incremented and read are judged by their sums (`counters`). Knowledge of one object
 //! of a commit is applied to the others (`commits`).
 //!
@@ -30,6 +32,7 @@ mod commits;
 mod counters;
 mod expiry;
 mod order;
+pub mod registers;
 pub mod search;
 
 pub use commits::bind;
@@ -73,6 +76,8 @@ pub enum ViolationKind {
     MetTwice,
     /// A sum lacks an increment that an older one has.
     IncrementLost,
+    /// No order of the operations of a register explains all answers.
+    NoOrder,
     /// An outcome that does not fit its operation.
     Nonsense,
 }
@@ -145,6 +150,9 @@ pub fn version_witness(history: &[Operation], clock_spread: u64) -> Verdict {
     verdict.seen.keys = by_key.len() as u64;
     verdict.seen.unknown = history.iter().filter(|o| o.outcome == Outcome::Unknown).count() as u64;
     for (key, places) in by_key {
+        if registers::is_register(key) {
+            continue;
+        }
         if key >= COUNTERS {
             counters::check(history, key, &places, &mut found, &mut verdict.seen);
             continue;

@@ -4,6 +4,7 @@
 //! known. So whatever happens to the client, its open operations count as unknown. After an unknown outcome a
 //! new session takes over. Where that is allowed, the same session may go on instead.
 
+use crate::checker::registers::{REGISTERS, is_register};
 use crate::checker::{COUNTERS, SCANS};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::network::MILLI;
@@ -57,6 +58,8 @@ struct Lane {
     /// For a commit: the places of all its operations, and, for those that only check, their outcome if the
     /// commit is done.
     parts: Vec<(usize, Option<Outcome>)>,
+    /// The open scan is one of the quorum table.
+    scans_registers: bool,
     next: Option<Instant>,
 }
 
@@ -104,8 +107,20 @@ impl<S: Session> Client<S> {
         self.lanes.iter().all(|lane| lane.open.is_none()) && self.task == Task::Rest
     }
 
+    /// For changes from outside, as an operator's orders.
+    pub fn session_mut(&mut self) -> &mut S {
+        &mut self.session
+    }
+
+    pub fn session(&self) -> &S {
+        &self.session
+    }
+
     fn begin(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
         let key = match &self.task {
+            Task::Work if self.workload.is_for_registers(&mut self.rng) => {
+                return self.begin_register(now, lane, effects);
+            }
             Task::Work if self.workload.is_for_counters(&mut self.rng) => {
                 return self.begin_counting(now, lane, effects);
             }
@@ -139,6 +154,21 @@ impl<S: Session> Client<S> {
             Task::Rest | Task::ReadBack(_) if key >= COUNTERS => (Action::Count, Vec::new()),
             Task::Rest | Task::ReadBack(_) => (Action::Read, Vec::new()),
         };
+        self.ask(now, lane, key, action, &value, effects);
+    }
+
+    /// An operation on a key of the quorum table, or a scan of all of them.
+    fn begin_register(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
+        if self.rng.chance(self.workload.scan_permille, 1000) {
+            self.lanes[lane].scans_registers = true;
+            return self.ask(now, lane, SCANS, Action::Scan, &[], effects);
+        }
+        let (key, tag) = (self.workload.register(&mut self.rng), self.next_tag());
+        let empty = ValueId::of(&[]);
+        let writes_it =
+            |o: &Operation| o.key == key && matches!(o.action, Action::Write { value, .. } if value == empty);
+        let empty_written = || self.history.borrow().iter().any(writes_it);
+        let (action, value) = self.workload.register_action(&mut self.rng, tag, empty_written);
         self.ask(now, lane, key, action, &value, effects);
     }
 
@@ -294,6 +324,7 @@ impl<S: Session> Client<S> {
         self.lanes[lane].open = Some(history.len());
         history.push(operation);
         drop(history);
+        let key = if self.lanes[lane].scans_registers { REGISTERS } else { key };
         self.session.begin(now, lane, &Request { key: &key_bytes(key), ask }, effects);
     }
 
@@ -305,6 +336,7 @@ impl<S: Session> Client<S> {
 
     fn finish_lane(&mut self, now: Instant, lane: usize, end: End, effects: &mut Effects) {
         let Some(open) = self.lanes[lane].open.take() else { return };
+        let of_registers = std::mem::take(&mut self.lanes[lane].scans_registers);
         let parts = std::mem::take(&mut self.lanes[lane].parts);
         let refusing = self.session.take_refusing(lane);
         let mut history = self.history.borrow_mut();
@@ -321,7 +353,7 @@ impl<S: Session> Client<S> {
         self.finish_parts(now, &parts, end, refusing);
         if end.outcome == Outcome::Scanned {
             let met = self.session.take_met(lane);
-            self.note_scan(call, now, met);
+            self.note_scan(call, now, met, of_registers);
         }
         // The total rate of operations is the same, however many lanes there are.
         let think_max = self.workload.think_max.max(MILLI) * self.lanes.len() as u64;
@@ -371,9 +403,10 @@ impl<S: Session> Client<S> {
 
     /// A scan is a read of each object that it met, in its page. It is also a read of the absence of each
     /// other object, at some time between the scan's beginning and end.
-    fn note_scan(&mut self, call: u64, now: Instant, met: Vec<Met>) {
+    fn note_scan(&mut self, call: u64, now: Instant, met: Vec<Met>, of_registers: bool) {
         let mut history = self.history.borrow_mut();
-        let mut absent: BTreeSet<u32> = history.iter().filter(|o| o.key != SCANS).map(|o| o.key).collect();
+        let is_meant = |key: u32| key != SCANS && is_register(key) == of_registers;
+        let mut absent: BTreeSet<u32> = history.iter().map(|o| o.key).filter(|key| is_meant(*key)).collect();
         let mut seen = BTreeSet::new();
         let read = Operation {
             client: self.number,
@@ -397,6 +430,7 @@ impl<S: Session> Client<S> {
             let version = met.version;
             let outcome = match action(key) {
                 Action::Count => Outcome::Counted { version, sum: workload::sum_of(&met.value) },
+                _ if of_registers => Outcome::Seen { value: ValueId::of(&met.value) },
                 _ => Outcome::Found { version, value: ValueId::of(&met.value) },
             };
             let answered_by = Some(met.answered_by);
@@ -415,6 +449,7 @@ impl<S: Session> Client<S> {
         for lane in &mut self.lanes {
             if lane.open.take().is_some() {
                 lane.parts.clear();
+                lane.scans_registers = false;
                 lane.next = Some(now + REFUSAL_PAUSE);
             }
         }

@@ -4,10 +4,12 @@
 //! which outcomes are right (checker), and the audit at the end (audit).
 //! Catalogue: J3, E1.
 
+pub mod bricks;
 pub mod process;
 pub mod session;
 mod settings;
 
+mod carts;
 mod dividing;
 mod door;
 pub mod native;
@@ -20,10 +22,13 @@ use crate::cables::Cables;
 use crate::disk::DiskOptions;
 use crate::network::MILLI;
 use crate::scenario::{Actor, RATE_PPM_MAX};
-use crate::system::{MakeProcess, MakeSession, Member, Recovered, Role, Standing, System, Tolerance};
+use crate::system::{
+    BrickTolerance, MakeProcess, MakeSession, Member, Recovered, Role, Standing, System, Tolerance,
+};
 use crate::watch::Watch;
 use crate::workload::{MANY_TAGS_FROM, Workload};
 use crate::world::World;
+use bricks::{BrickProcess, BrickSetup};
 use native::NativeSession;
 use process::{Process, Server, TIME_SLACK};
 use ramhold_base::{Mark, MarkUse, Rng, SegmentId, ServerId};
@@ -55,7 +60,15 @@ impl System for Cluster {
             role: Role::Server,
             disk: DiskOptions::default(),
         };
-        [coordinator].into_iter().chain((1..=self.servers).map(server)).collect()
+        let brick = |index: u8| Member {
+            name: format!("brick {}", index + 1),
+            addr: BrickSetup::address(index),
+            links: Vec::new(),
+            role: Role::Brick,
+            disk: DiskOptions::default(),
+        };
+        let bricks = (0..self.bricks.map_or(0, |setup| setup.bricks)).map(brick);
+        [coordinator].into_iter().chain((1..=self.servers).map(server)).chain(bricks).collect()
     }
 
     fn is_tight(&self) -> bool {
@@ -69,6 +82,14 @@ impl System for Cluster {
             commit_percent: rng.between(3, 20),
             ..Workload::draw(rng)
         };
+        if self.bricks.is_some() {
+            return Workload {
+                register_keys: rng.between(5, 40) as u32,
+                register_percent: rng.between(40, 75),
+                scan_permille: drawn.scan_permille.max(2),
+                ..drawn
+            };
+        }
         if !self.tight {
             return drawn;
         }
@@ -107,6 +128,10 @@ impl System for Cluster {
                 };
                 Process::Coordinator(Box::new(Coordinator::new(config, life.seed)))
             }
+            Role::Brick => {
+                let setup = cluster.bricks.expect("who has bricks has their set-up");
+                Process::Brick(Box::new(setup.process(&member, life.seed)))
+            }
             Role::Server => {
                 let config = cluster.server_config(member.addr, &member.name);
                 let region = vec![0; config.master_config.log_bytes as usize];
@@ -126,7 +151,7 @@ impl System for Cluster {
         // Where memory is full, there may never be room for copies. A stretch that cannot be moved is not cut
         // either (docs/protocols/reclassing.md).
         let may_alter = !self.tight;
-        let (zones, tablets) = (self.zones, self.tablets);
+        let (zones, tablets, bricks) = (self.zones, self.tablets, self.bricks);
         let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =
             self.members().into_iter().filter(|m| m.role == Role::Server).map(|m| m.addr).collect();
@@ -136,7 +161,8 @@ impl System for Cluster {
             } else {
                 let may = (may_alter, may_grow);
                 let session = NativeSession::new(seed, (durability, replicas), second, may, zones)
-                    .with_tablets(tablets);
+                    .with_tablets(tablets)
+                    .with_bricks(bricks);
                 ClusterSession::Native(Box::new(session))
             }
         })
@@ -159,6 +185,28 @@ impl System for Cluster {
             planes: usize::from(self.planes),
             has_cables: self.cube.is_some(),
         }
+    }
+
+    fn brick_tolerance(&self) -> Option<BrickTolerance> {
+        self.bricks.map(BrickSetup::tolerance)
+    }
+
+    fn wall_skew(&self, member: Option<&Member>) -> Option<i64> {
+        let setup = self.bricks?;
+        match member {
+            Some(member) if member.role == Role::Brick => Some(setup.skew(member.addr)),
+            Some(_) => None,
+            None => Some(setup.client_skew),
+        }
+    }
+
+    fn is_whole(&self, process: &Process) -> bool {
+        process.brick().is_none_or(BrickProcess::is_whole)
+    }
+
+    fn bricks_are_whole(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
+        crate::audit::in_charge(world)
+            .is_some_and(|coordinator| bricks::unsettled(coordinator, &crate::audit::bricks(world)).is_none())
     }
 
     fn cables(&self, servers: &[usize]) -> Option<Cables> {
@@ -224,6 +272,12 @@ impl System for Cluster {
             Role::Server => with(&[ServerCrash, RareServerCrash])
                 .chain(with(&[RareServerCrash, FurtherServerCrash]))
                 .collect(),
+            // They have no marks of their own.
+            Role::Brick => Vec::new(),
+            Role::Coordinator if self.bricks.is_some() => {
+                let all = with(&[CoordinatorCrash, FurtherCoordinatorCrash, BricksCoordinatorCrash]);
+                all.chain(with(&[CoordinatorCrash, BricksCoordinatorCrash])).collect()
+            }
             Role::Coordinator => {
                 with(&[CoordinatorCrash]).chain(with(&[CoordinatorCrash, FurtherCoordinatorCrash])).collect()
             }
@@ -242,20 +296,25 @@ impl System for Cluster {
         let (least, most) = offsets.fold((i64::MAX, i64::MIN), |(a, b), o| (a.min(o), b.max(o)));
         let told = most.saturating_sub(least).max(0).unsigned_abs() * MILLI;
         let drift = world.now() / 1_000_000 * u64::from(RATE_PPM_MAX);
-        told + 2 * drift + 2 * (TIME_SLACK + MILLI)
+        let told = told + 2 * drift + 2 * (TIME_SLACK + MILLI);
+        if self.bricks.is_some() { told.max(bricks::TIME_SPREAD) } else { told }
     }
 
     fn is_broken(&self, process: &Process) -> bool {
         match process {
             Process::Server(server) => server.node.backup().has_failed(),
-            Process::Coordinator(_) => false,
+            Process::Coordinator(_) | Process::Brick(_) => false,
         }
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
         use crate::audit::{changing, in_charge, overdue, servers, unsettled};
         let Some(coordinator) = in_charge(world) else { return Some("no coordinator is in charge".into()) };
-        changing(coordinator).or_else(|| unsettled(self.servers, &servers(world))).or_else(|| overdue(world))
+        let of_bricks = || bricks::unsettled(coordinator, &crate::audit::bricks(world));
+        changing(coordinator)
+            .or_else(of_bricks)
+            .or_else(|| unsettled(self.servers, &servers(world)))
+            .or_else(|| overdue(world))
     }
 
     fn standing(&self, world: &World<Actor<Process, ClusterSession>>, node: usize) -> Option<Standing> {
@@ -279,6 +338,7 @@ impl System for Cluster {
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
         use crate::audit::{audit, servers, stored};
         let coordinator = crate::audit::in_charge(world).expect("a settled cluster has a coordinator");
+        crate::audit::bricks(world).iter().for_each(|brick| brick.node.check_invariants());
         // This is a minimum: a second table, and tables altered later, have no fewer.
         let mut findings = audit(Some(self.replicas), &stored(coordinator), &servers(world));
         findings.extend(crate::audit::gone_and_there(coordinator));

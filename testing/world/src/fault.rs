@@ -4,6 +4,8 @@
 //! Every seed leaves out some kinds of faults (swarm testing), so that rare combinations of the others become
 //! common.
 
+pub mod bricks;
+
 use crate::disk::DiskOptions;
 use crate::network::{MICRO, MILLI, NetworkOptions, SECOND};
 use crate::scenario::Actor;
@@ -166,6 +168,8 @@ pub struct Faults {
     rng: Rng,
     servers: Vec<usize>,
     coordinators: Vec<usize>,
+    /// Cuts concern them, too.
+    pub bricks: Vec<usize>,
     clients: Vec<usize>,
     /// Servers; those whose devices rot come first.
     rotting: Vec<usize>,
@@ -197,6 +201,7 @@ impl Faults {
             rng,
             servers,
             coordinators,
+            bricks: Vec::new(),
             clients,
             rotting,
             next_at,
@@ -497,7 +502,7 @@ impl Faults {
             }
             FaultKind::CutSomeLinks => {
                 let until = until + self.long_cut();
-                let processes = [&self.servers[..], &self.coordinators[..]].concat();
+                let processes = [&self.servers[..], &self.coordinators[..], &self.bricks[..]].concat();
                 let both_ways = self.rng.chance(1, 2);
                 for (index, a) in processes.iter().enumerate() {
                     for b in &processes[..index] {
@@ -517,7 +522,7 @@ impl Faults {
             FaultKind::CutBothWays | FaultKind::CutOneWay | FaultKind::Isolate => {
                 let until = until + self.long_cut();
                 let clients = if self.swarm.clients_reach_all { &[] } else { &self.clients[..] };
-                let mut all = [&self.servers[..], &self.coordinators[..], clients].concat();
+                let mut all = [&self.servers[..], &self.coordinators[..], clients, &self.bricks[..]].concat();
                 self.rng.shuffle(&mut all);
                 let size = if kind == FaultKind::Isolate {
                     1

@@ -8,9 +8,11 @@
 
 mod roles;
 
+use crate::checker::registers::{self, Registers};
 use crate::checker::search::{Searched, second_opinion};
 use crate::checker::{Seen, Verdict, bind, version_witness};
 use crate::client::{Client, SharedHistory, Task};
+use crate::fault::bricks::BrickFaults;
 use crate::fault::{Faults, Swarm};
 use crate::history::{Operation, Outcome};
 use crate::network::{MILLI, SECOND};
@@ -86,6 +88,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// The results of the search for orders of small keys. Disagreements are among the findings.
     pub searched: Searched,
+    /// What was judged of quorum tables. Violations are among the verdict's.
+    pub registers: Registers,
     /// The greatest difference between the times that processes took for the present, in nanoseconds: the
     /// possible error of expiry.
     pub clock_spread: u64,
@@ -129,7 +133,8 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     (verdict.seen.commits, verdict.seen.commits_bound) = (seen.commits, seen.commits_bound);
     let searched = second_opinion(&history, &verdict, clock_spread);
     // These are about several keys. The search, which looks at one key, cannot judge them.
-    verdict.violations.extend(torn);
+    let (wrong, judged) = registers::check(&history, clock_spread);
+    verdict.violations.extend(torn.into_iter().chain(wrong));
     findings.extend(searched.disagreements.iter().cloned());
     findings.extend(watch.reads_of_the_dead(&history));
     findings.extend(watch.findings);
@@ -140,6 +145,7 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
         history,
         verdict,
         searched,
+        registers: judged,
         clock_spread,
         reads_by_the_dead,
         stuck,
@@ -163,6 +169,7 @@ struct Scenario<'a, T: System> {
     history: SharedHistory,
     servers: Vec<usize>,
     coordinators: Vec<usize>,
+    bricks: Vec<usize>,
     clients: Vec<usize>,
     swarm: Swarm,
     watch: Watch,
@@ -178,7 +185,8 @@ impl<'a, T: System> Scenario<'a, T> {
         world.log = log;
         world.costs = swarm.costs.clone();
         world.hears_bytes = system.hears_bytes();
-        let (mut servers, mut coordinators, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut servers, mut coordinators, mut bricks, mut clients) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for member in system.members() {
             let mut make = system.processes(&member);
             let clock = Clock {
@@ -187,6 +195,8 @@ impl<'a, T: System> Scenario<'a, T> {
                 rate_ppm: rng.between(0, 2 * u64::from(RATE_PPM_MAX)) as i32 - RATE_PPM_MAX as i32,
                 wall_skew_millis: rng.between(0, 20_000) as i64 - 10_000,
             };
+            let skew = system.wall_skew(Some(&member));
+            let clock = Clock { wall_skew_millis: skew.unwrap_or(clock.wall_skew_millis), ..clock };
             let mut options = NodeOptions {
                 clock,
                 supervised: true,
@@ -198,6 +208,7 @@ impl<'a, T: System> Scenario<'a, T> {
             match member.role {
                 Role::Coordinator => coordinators.push(node),
                 Role::Server => servers.push(node),
+                Role::Brick => bricks.push(node),
             }
         }
         world.network.cables = system.cables(&servers);
@@ -208,7 +219,10 @@ impl<'a, T: System> Scenario<'a, T> {
             // One maker for all lives of the client, so that sessions of different lives differ.
             let shared = Rc::new(RefCell::new(system.sessions()));
             let (history, workload, numbers) = (history.clone(), workload.clone(), next_number.clone());
-            let node = world.add_node(NodeOptions::plain(format!("client {index}"), addr), move |life| {
+            let plain = NodeOptions::plain(format!("client {index}"), addr);
+            let skew = system.wall_skew(None).unwrap_or_default();
+            let clock = Clock { wall_skew_millis: skew, ..plain.clock };
+            let node = world.add_node(NodeOptions { clock, ..plain }, move |life| {
                 let number = numbers.get();
                 numbers.set(number + 1);
                 let shared = shared.clone();
@@ -219,8 +233,19 @@ impl<'a, T: System> Scenario<'a, T> {
             clients.push(node);
         }
         let watch = Watch::default();
-        let mut scenario =
-            Scenario { system, seed, rng, world, history, servers, coordinators, clients, swarm, watch };
+        let mut scenario = Scenario {
+            system,
+            seed,
+            rng,
+            world,
+            history,
+            servers,
+            coordinators,
+            bricks,
+            clients,
+            swarm,
+            watch,
+        };
         match course {
             Course::Faults => scenario.arm_birth(),
             Course::Roles => {}
@@ -270,20 +295,27 @@ impl<'a, T: System> Scenario<'a, T> {
         // A rotten replica is found only when it is read, so it may be the only one that is left.
         let rotten = usize::from(self.world.faults.contains_key("bit rot"));
         let most = self.system.may_stay_dead().saturating_sub(rotten);
-        if most == 0 {
+        let bricks = self.system.brick_tolerance().map_or(0, |tolerance| tolerance.may_stay_dead);
+        if most + bricks == 0 {
             return Ok(());
         }
         // Operations that their clients have given up may still be under way at a server that retries them.
         let now = self.world.now();
         self.world.run_until(now + STRAY_MAX);
-        let count = self.rng.between(1, most as u64) as usize;
+        let count = if most == 0 { 0 } else { self.rng.between(1, most as u64) as usize };
         let mut living = self.servers.clone();
         for _ in 0..count {
             let node = living.remove(self.rng.below(living.len() as u64) as usize);
             self.world.crash(node);
         }
+        let mut whole = self.bricks.clone();
+        for _ in 0..bricks {
+            let node = whole.remove(self.rng.below(whole.len() as u64) as usize);
+            self.world.crash(node);
+        }
         self.world.note_fault("dead for good", living[0]);
-        self.read_back(limit).map_err(|why| format!("{count} servers are dead for good: {why}"))
+        let dead = format!("{count} servers and {bricks} bricks are dead for good");
+        self.read_back(limit).map_err(|why| format!("{dead}: {why}"))
     }
 
     fn settle(&mut self, limit: u64) -> Result<(), String> {
@@ -321,11 +353,22 @@ impl<'a, T: System> Scenario<'a, T> {
             self.coordinators.clone(),
             self.clients.clone(),
         );
+        faults.bricks = self.bricks.clone();
+        let mut of_bricks = self.system.brick_tolerance().map(|tolerance| {
+            let (seed, swarm) = (self.rng.u64(), self.swarm.clone());
+            BrickFaults::new((tolerance, swarm), seed, self.world.now(), (&self.bricks, &self.clients))
+        });
         faults.begin(self.system, &mut self.world);
-        while faults.due() < end {
-            let due = faults.due();
+        loop {
+            let due = of_bricks.as_ref().map_or(faults.due(), |it| it.due().min(faults.due()));
+            if due >= end {
+                break;
+            }
             self.run_until(due);
             faults.act(self.system, &mut self.world);
+            if let Some(of_bricks) = &mut of_bricks {
+                of_bricks.act(self.system, &mut self.world);
+            }
         }
         self.run_until(end);
         faults.end(self.system, &mut self.world);

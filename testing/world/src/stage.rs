@@ -109,6 +109,7 @@ impl Stage {
             match member.role {
                 Role::Coordinator => coordinator = node,
                 Role::Server => servers.push(node),
+                Role::Brick => unreachable!("stages have no bricks"),
             }
         }
         world.network.cables = System::cables(&cluster, &servers);

@@ -112,6 +112,14 @@ pub trait Session: Machine {
 
     fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects);
 
+    /// An operator has a brick replaced by another one, as soon as that can be asked for.
+    fn replace_brick(&mut self) {}
+
+    /// Whether a replacement was ordered, and its answer has not come.
+    fn is_replacing(&self) -> bool {
+        false
+    }
+
     /// All operations of this step have begun.
     fn all_begun(&mut self, now: Instant, effects: &mut Effects) {
         let _ = (now, effects);
@@ -142,6 +150,8 @@ pub trait Session: Machine {
 pub enum Role {
     Coordinator,
     Server,
+    /// A process that holds parts of quorum tables.
+    Brick,
 }
 
 /// A process of the system.
@@ -177,6 +187,19 @@ pub struct Tolerance {
     pub planes: usize,
     /// Whether the planes have switches and cables, which may fail.
     pub has_cables: bool,
+}
+
+/// The faults of bricks that a system promises to survive without losing anything, beside those of servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BrickTolerance {
+    /// The most bricks that may have lost their power and not be whole again; 0: none.
+    pub dark_at_once: usize,
+    /// The power of all of them at once.
+    pub dark_all: bool,
+    /// A brick may take the place of another one.
+    pub replaces: bool,
+    /// The most bricks of a key without which everything can be read and written.
+    pub may_stay_dead: usize,
 }
 
 /// How far a recovery has come.
@@ -244,6 +267,30 @@ pub trait System {
     fn sessions(&self) -> MakeSession<Self::Session>;
 
     fn tolerance(&self) -> Tolerance;
+
+    /// None: the system has no bricks.
+    fn brick_tolerance(&self) -> Option<BrickTolerance> {
+        None
+    }
+
+    /// The error of a host's wall clock in milliseconds, if the system does not leave it to chance. None as a member: the
+    /// host is a client's.
+    fn wall_skew(&self, member: Option<&Member>) -> Option<i64> {
+        let _ = member;
+        None
+    }
+
+    /// Whether a brick has everything that it ever had: its power may go again.
+    fn is_whole(&self, process: &Self::Process) -> bool {
+        let _ = process;
+        true
+    }
+
+    /// Whether all bricks have taken the last change of their tablets, and are whole.
+    fn bricks_are_whole(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
+        let _ = world;
+        true
+    }
 
     /// Whether another host may lose its power now: the replicas that the last one lost have been made anew.
     fn may_cut_power(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {

@@ -42,6 +42,11 @@ impl Tally {
             ("searched.operations", report.searched.operations),
             ("searched.undecided", report.searched.undecided),
             ("searched.too large", report.searched.too_large),
+            ("registers.keys", report.registers.keys),
+            ("registers.operations", report.registers.operations),
+            ("registers.undecided", report.registers.undecided),
+            ("registers.unknown seen", report.registers.unknown_seen),
+            ("registers.with end", report.registers.with_end),
             ("clock spread millis", report.clock_spread / 1_000_000),
             ("violations", report.verdict.violations.len() as u64),
             ("reads answered by servers declared dead", report.reads_by_the_dead),
@@ -137,6 +142,37 @@ impl Tally {
         lacks.extend(missing.map(|kind| format!("no {kind} happened")));
         let missing = points.iter().filter(|point| self.sum(&format!("crash point.{point}")) == 0);
         lacks.extend(missing.map(|point| format!("nobody died at {point}")));
+        lacks
+    }
+
+    /// The shortfalls of a set of seeds with bricks: enough operations, and every fault and every place met.
+    pub fn brick_shortfalls(&self, faults: &[&str], marks: &[&str]) -> Vec<String> {
+        let seeds = self.sum("seeds").max(1);
+        let mut lacks = Vec::new();
+        let least = [
+            ("operations.done", 2000),
+            ("registers.operations", 800),
+            ("registers.keys", 5),
+            ("mark.brick_repaired", 5),
+            ("scans", 1),
+        ];
+        for (name, least) in least {
+            let have = self.sum(name);
+            if have < least * seeds {
+                lacks
+                    .push(format!("{name}: {have} in {seeds} seeds, at least {least} per seed are demanded"));
+            }
+        }
+        let (undecided, keys) = (self.sum("registers.undecided"), self.sum("registers.keys"));
+        if undecided * 100 > keys {
+            lacks.push(format!(
+                "the search left {undecided} of {keys} registers undecided, at most 1 % may be"
+            ));
+        }
+        let missing = faults.iter().filter(|kind| self.sum(&format!("fault.{kind}")) == 0);
+        lacks.extend(missing.map(|kind| format!("no {kind} happened")));
+        let missing = marks.iter().filter(|mark| self.sum(&format!("mark.{mark}")) == 0);
+        lacks.extend(missing.map(|mark| format!("nobody came to {mark}")));
         lacks
     }
 

@@ -4,6 +4,7 @@
 //! that a value identifies its write. The empty value cannot carry a number, so it is written to a key at
 //! most once.
 
+use crate::checker::registers::REGISTERS;
 use crate::checker::{COUNTERS, PLACE_COUNT, amount};
 use crate::history::{Action, Condition, Operation, ValueId};
 use ramhold_base::{Number, Rng, Version};
@@ -28,6 +29,10 @@ pub struct Workload {
     pub commit_percent: u64,
     /// The number of scans, per 1000 other operations.
     pub scan_permille: u64,
+    /// Keys of quorum tables; 0: there is no quorum table.
+    pub register_keys: u32,
+    /// Operations of 100 that go to these keys.
+    pub register_percent: u64,
     /// Mutations of 100 that have a condition.
     pub conditional_percent: u64,
     /// Writes of 100 that give the object a time to live.
@@ -52,6 +57,8 @@ impl Workload {
             counting_percent: 0,
             commit_percent: 0,
             scan_permille: 0,
+            register_keys: 0,
+            register_percent: 0,
             conditional_percent: rng.below(60),
             ttl_percent: rng.below(31),
             value_bytes_max: *rng.pick(&[16, 200, 1500, 6000]).expect("four sizes"),
@@ -64,6 +71,25 @@ impl Workload {
     #[must_use]
     pub fn of_reader(self) -> Workload {
         Workload { reads: 1, writes: 0, removes: 0, counting_percent: 0, commit_percent: 0, ..self }
+    }
+
+    /// Whether the next operation goes to a quorum table. Nothing is drawn where there is none.
+    pub fn is_for_registers(&self, rng: &mut Rng) -> bool {
+        self.register_keys > 0 && rng.chance(self.register_percent, 100)
+    }
+
+    pub fn register(&self, rng: &mut Rng) -> u32 {
+        REGISTERS + rng.below(u64::from(self.register_keys)) as u32
+    }
+
+    /// The next action on a register. Quorum tables take no conditions.
+    pub fn register_action(
+        &self,
+        rng: &mut Rng,
+        tag: u64,
+        empty_written: impl Fn() -> bool,
+    ) -> (Action, Vec<u8>) {
+        Workload { conditional_percent: 0, ..self.clone() }.action(rng, tag, None, empty_written)
     }
 
     pub fn is_for_counters(&self, rng: &mut Rng) -> bool {

@@ -12,6 +12,7 @@
 //! Source: Wing and Gong, JPDC 1993; Lowe, "Testing for linearizability", 2017, for the memory of what was
 //! tried.
 
+use super::registers::is_register;
 use super::{COUNTERS, Verdict, Violation};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use ramhold_base::Version;
@@ -49,7 +50,9 @@ pub struct Searched {
 /// Searches each key that is small enough, and compares the answer with the version witness's.
 pub fn second_opinion(history: &[Operation], verdict: &Verdict, clock_spread: u64) -> Searched {
     let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
-    for operation in history.iter().filter(|operation| operation.key < COUNTERS) {
+    for operation in
+        history.iter().filter(|operation| operation.key < COUNTERS && !is_register(operation.key))
+    {
         by_key.entry(operation.key).or_default().push(*operation);
     }
     let accused: BTreeMap<u32, &Violation> = verdict.violations.iter().map(|v| (v.key, v)).collect();

@@ -5,13 +5,16 @@
 //!
 //! Not here: which operations are asked for and what their ends mean (workload, checker). Catalogue: A3, A4.
 
+use super::bricks::BrickSetup;
+use super::carts::Carts;
 use super::dividing::Dividing;
 use super::scan::Scanning;
 use super::settings::{DEADLINE, LANES_MAX, PACKED_LANES_MAX, TABLE, coordinator_address};
 use super::tables::Tables;
+use crate::checker::registers::is_register;
 use crate::history::{Condition, Outcome, ValueId};
 use crate::system::{Ask, Change, End, Met, Part, Request, Session};
-use crate::workload::sum_of;
+use crate::workload::{key_of, sum_of};
 use ramhold_base::{Effects, Input, Instant, Machine, Number, Rng, Status, TableId, Version};
 use ramhold_client_core as core;
 use ramhold_client_core::{Operation, OperationId, Reply};
@@ -50,6 +53,8 @@ pub struct NativeSession {
     beside: Tables,
     /// Cuts and joins the tablets of the shared table.
     dividing: Dividing,
+    /// The quorum table, if there is one.
+    carts: Option<Carts>,
     rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
@@ -114,6 +119,7 @@ impl NativeSession {
             refusing: BTreeMap::new(),
             beside,
             dividing,
+            carts: None,
             rng,
             ends: VecDeque::new(),
             retry_at: None,
@@ -125,6 +131,26 @@ impl NativeSession {
     pub fn with_tablets(mut self, tablets: u32) -> NativeSession {
         self.options.iter_mut().for_each(|options| options.tablets = tablets);
         self
+    }
+
+    /// The same with a quorum table beside the others.
+    #[must_use]
+    pub fn with_bricks(self, bricks: Option<BrickSetup>) -> NativeSession {
+        NativeSession { carts: bricks.map(Carts::new), ..self }
+    }
+
+    /// Scans the quorum table once it is known.
+    fn scan_carts(&mut self, now: Instant, lane: usize, table: Option<TableId>, effects: &mut Effects) {
+        match table {
+            Some(table) => {
+                self.scans.insert(lane, Scanning::new(now, &[table], &mut self.rng));
+                self.ask_for_pages(now, effects);
+            }
+            None => {
+                let outcome = Outcome::Refused { status: Status::Retry };
+                self.ends.push_back((lane, End { outcome, answered_by: None }));
+            }
+        }
     }
 
     /// Makes the next table, or finds the one that another session made.
@@ -215,6 +241,12 @@ impl NativeSession {
 
     fn take_outcomes(&mut self, now: Instant, effects: &mut Effects) {
         while let Some((id, outcome)) = self.session.take_outcome() {
+            if let Some(carts) = &mut self.carts
+                && carts.take(now, (id, &outcome), &mut self.session, &mut self.rng, effects)
+            {
+                self.ends.append(&mut carts.ends);
+                continue;
+            }
             if self.beside.take(now, id, &outcome, &mut self.session, effects)
                 || self.dividing.take(now, id, &outcome, &mut self.session, effects)
             {
@@ -337,7 +369,27 @@ impl Session for NativeSession {
         true
     }
 
+    fn replace_brick(&mut self) {
+        if let Some(carts) = &mut self.carts {
+            carts.order_replacement();
+        }
+    }
+
+    fn is_replacing(&self) -> bool {
+        self.carts.as_ref().is_some_and(Carts::is_replacing)
+    }
+
     fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects) {
+        if let Some(carts) = &mut self.carts
+            && key_of(request.key).is_some_and(is_register)
+        {
+            if request.ask == Ask::Scan {
+                let table = carts.table();
+                return self.scan_carts(now, lane, table, effects);
+            }
+            carts.begin(now, lane, request, &mut self.session, effects);
+            return self.take_outcomes(now, effects);
+        }
         let kind = match request.ask {
             Ask::Read => Kind::Read,
             Ask::Write { value, condition, ttl } => {
@@ -394,6 +446,10 @@ impl Machine for NativeSession {
         self.session.step(now, input, effects);
         self.take_outcomes(now, effects);
         self.ask_for_pages(now, effects);
+        if let Some(carts) = &mut self.carts {
+            carts.advance(now, &mut self.session, effects);
+            self.take_outcomes(now, effects);
+        }
         if !self.waiting.is_empty() {
             self.find_table(now, effects);
         }
@@ -402,6 +458,8 @@ impl Machine for NativeSession {
     fn deadline(&self) -> Option<Instant> {
         let retry = if self.waiting.is_empty() { None } else { self.retry_at };
         let pages = self.scans.values().filter_map(|scanning| scanning.due).min();
+        let carts = self.carts.as_ref().and_then(Carts::deadline);
+        let retry = ramhold_base::time::earliest(retry, carts);
         ramhold_base::time::earliest(pages, ramhold_base::time::earliest(self.session.deadline(), retry))
     }
 }

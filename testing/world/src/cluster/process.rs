@@ -6,6 +6,7 @@
 //!
 //! Not here: the configuration of the processes (settings). Catalogue: E1.
 
+use super::bricks::BrickProcess;
 use super::door::{self, Door};
 use crate::network::MILLI;
 use ramhold_base::{Effects, Input, Instant, Level, Machine};
@@ -20,6 +21,7 @@ pub(crate) const TIME_SLACK: u64 = 2 * MILLI;
 pub enum Process {
     Server(Box<Server>),
     Coordinator(Box<Coordinator>),
+    Brick(Box<BrickProcess>),
 }
 
 /// A storage server that states a fact `time MILLIS` whenever it begins to count the cluster time from
@@ -87,13 +89,20 @@ impl Process {
     pub fn server(&self) -> Option<&ServerNode> {
         match self {
             Process::Server(server) => Some(&server.node),
-            Process::Coordinator(_) => None,
+            Process::Coordinator(_) | Process::Brick(_) => None,
+        }
+    }
+
+    pub fn brick(&self) -> Option<&BrickProcess> {
+        match self {
+            Process::Brick(brick) => Some(brick),
+            Process::Server(_) | Process::Coordinator(_) => None,
         }
     }
 
     pub fn coordinator(&self) -> Option<&Coordinator> {
         match self {
-            Process::Server(_) => None,
+            Process::Server(_) | Process::Brick(_) => None,
             Process::Coordinator(coordinator) => Some(coordinator),
         }
     }
@@ -125,6 +134,7 @@ impl Machine for Process {
                 server.mark_full(effects);
                 server.mark_resp(effects);
             }
+            Process::Brick(brick) => brick.step(now, input, effects),
             Process::Coordinator(coordinator) => {
                 coordinator.step(now, input, effects);
                 if let Some(why) = door::foreign_term(coordinator, effects) {
@@ -138,6 +148,7 @@ impl Machine for Process {
         match self {
             Process::Server(server) => server.node.deadline(),
             Process::Coordinator(coordinator) => coordinator.deadline(),
+            Process::Brick(brick) => brick.deadline(),
         }
     }
 }

@@ -28,6 +28,14 @@ impl ClusterSession {
 }
 
 impl Session for ClusterSession {
+    fn replace_brick(&mut self) {
+        self.get_mut().replace_brick();
+    }
+
+    fn is_replacing(&self) -> bool {
+        self.get().is_replacing()
+    }
+
     fn lanes(&self) -> usize {
         self.get().lanes()
     }

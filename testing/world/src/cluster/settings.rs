@@ -2,6 +2,7 @@
 //!
 //! A seed draws what varies from run to run. Safety must not depend on any of it.
 
+use super::bricks::BrickSetup;
 use crate::cables::Cables;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
@@ -71,6 +72,8 @@ pub struct Cluster {
     pub copy_rate: u64,
     /// The number of tablets of the tables that sessions make; 0: as many as the coordinator finds right.
     pub tablets: u32,
+    /// Bricks beside the servers, with a quorum table; none: there are no bricks.
+    pub bricks: Option<BrickSetup>,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -98,6 +101,7 @@ impl Default for Cluster {
             copy_rate: 0,
             racks: 0,
             tablets: 8,
+            bricks: None,
         }
     }
 }
@@ -127,6 +131,9 @@ impl Cluster {
     pub fn varied(self, seed: u64) -> Cluster {
         if self.tight {
             return self;
+        }
+        if self.bricks.is_some() {
+            return self.varied_with_bricks(seed);
         }
         let resp = self.resp || Rng::new(seed ^ 0x4E5B).chance(1, RESP_ONE_IN);
         let mut rng = Rng::new(seed ^ 0xC095_E700);
@@ -163,6 +170,16 @@ impl Cluster {
         let servers = if cube.is_some() { 6 + (seed / 8 % 4) as u8 } else { servers };
         let drawn = Cluster { servers, cube, ..drawn };
         Cluster { second: drawn.draw_second(seed), ..drawn }
+    }
+
+    /// What varies from seed to seed beside bricks. All sessions are native: they work on tables of both kinds.
+    fn varied_with_bricks(self, seed: u64) -> Cluster {
+        let plain = Cluster { bricks: None, ..self }.varied(seed);
+        let Cluster { placement, synced, limits, .. } = plain;
+        // Few servers: half of each run is for bricks.
+        let (servers, replicas) = if seed % 4 == 1 { (3, 2) } else { (4, 3) };
+        let bricks = Some(BrickSetup::draw(seed));
+        Cluster { placement, synced, limits, servers, replicas, bricks, ..self }
     }
 
     /// Redis clients know one table only. Where frames are few, there may never be room for more copies.

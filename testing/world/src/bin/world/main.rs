@@ -9,6 +9,7 @@ mod mutants;
 use clap::Parser;
 use ramhold_base::{Mark, processor};
 use ramhold_world::cluster::Cluster;
+use ramhold_world::cluster::bricks::BrickSetup;
 use ramhold_world::scenario::{Course, Plan, Report, run};
 use ramhold_world::specimen::{Planted, Specimen};
 use ramhold_world::tally::Tally;
@@ -42,6 +43,58 @@ const FAULTS: [&str; 20] = [
     "store failure",
     "torn write",
 ];
+
+/// Kinds of faults that a set of seeds with bricks must have met.
+const BRICK_FAULTS: [&str; 15] = [
+    "crash",
+    "crash between effects",
+    "crash of all bricks",
+    "cut of some links",
+    "dead for good",
+    "doubled frame",
+    "held frame",
+    "lost frame",
+    "one-way cut",
+    "power cut of a brick",
+    "power cut of a brick that starts",
+    "power cut of all bricks",
+    "replacement of a brick",
+    "stall",
+    "stop of a brick",
+];
+
+/// What must have happened in a set of seeds with bricks: at bricks, and in sessions.
+const BRICK_MARKS: [&str; 24] = [
+    "brick_bound_rose",
+    "brick_forgot_a_stamp",
+    "brick_grave_found",
+    "brick_grave_gone",
+    "brick_life_begun",
+    "brick_log_not_whole",
+    "brick_rebuild_begun",
+    "brick_rebuilt",
+    "brick_refused",
+    "brick_rejected",
+    "brick_repaired",
+    "brick_sibling_restarted",
+    "brick_sibling_silent",
+    "brick_sweep_behind",
+    "brick_swept",
+    "brick_tablets_changed",
+    "brick_tablets_dropped",
+    "quorum_left_unknown",
+    "quorum_no_quorum",
+    "quorum_replaced",
+    "quorum_settled",
+    "quorum_settled_as_never",
+    "quorum_two_phases",
+    "quorum_unknown",
+];
+
+/// One seed with bricks in this many runs so much longer: tombstones go late.
+const LONG_ONE_IN: u64 = 32;
+const LONG_AT: u64 = 9;
+const LONGER: u64 = 8;
 
 /// Seeds that are run twice.
 const TWICE: usize = 3;
@@ -95,6 +148,10 @@ struct Arguments {
     /// Gives every seed Redis clients among the others, not only one of three.
     #[arg(long)]
     resp: bool,
+    /// Bricks stand beside the servers, and every client works on a quorum table, too. Bricks die, lose power, stop and are
+    /// replaced; one brick's clock may be an hour off.
+    #[arg(long, conflicts_with_all = ["tight", "zones", "links", "cubes", "roles", "resp", "specimen", "planted"])]
+    bricks: bool,
     /// Runs the small specimen store instead of Ramhold, to test the simulator itself.
     #[arg(long)]
     specimen: bool,
@@ -139,7 +196,9 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 /// One seed; a panic of a machine is a failure of the seed.
 fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Report, String> {
     let log: Option<Log> = if verbose { Some(Box::new(|line| println!("{line}"))) } else { None };
-    let plan = Plan::seconds(seconds);
+    let is_long =
+        matches!(which, Which::Cluster(cluster) if cluster.bricks.is_some()) && seed % LONG_ONE_IN == LONG_AT;
+    let plan = Plan::seconds(if is_long { LONGER * seconds } else { seconds });
     let run_it = || match which {
         Which::Cluster(cluster) => run(&cluster.varied(seed), seed, &plan, log),
         Which::Roles => {
@@ -229,6 +288,7 @@ fn main() -> ExitCode {
             zones: u8::from(arguments.zones),
             planes: 2 * u8::from(arguments.links || arguments.cubes),
             cube: arguments.cubes.then_some((3, 0)),
+            bricks: arguments.bricks.then(|| BrickSetup::draw(0)),
             ..Cluster::default()
         })
     };
@@ -246,7 +306,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let seeds = arguments.replay.map_or(arguments.seeds.clone(), |seed| seed..seed + 1);
-    let further = if arguments.demand { arguments.further } else { 0 };
+    let further = if arguments.demand && !arguments.bricks { arguments.further } else { 0 };
     let demanded = Mark::ALL.iter().filter(|mark| mark.purpose().is_demanded());
     let points: Vec<&str> = demanded.map(|mark| mark.name()).collect();
     let begun = Instant::now();
@@ -291,8 +351,9 @@ fn main() -> ExitCode {
             let links = if arguments.links { " --links" } else { "" };
             let cubes = if arguments.cubes { " --cubes" } else { "" };
             let roles = if arguments.roles { " --roles" } else { "" };
+            let bricks = if arguments.bricks { " --bricks" } else { "" };
             println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{cubes}{roles}{resp}{planted}",
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{cubes}{roles}{bricks}{resp}{planted}",
                 arguments.seconds
             );
             tally.add_failure(seed, &why);
@@ -310,7 +371,10 @@ fn main() -> ExitCode {
         }
     }
     if arguments.demand {
-        lacks = tally.shortfalls(&FAULTS, &points);
+        lacks = match arguments.bricks {
+            true => tally.brick_shortfalls(&BRICK_FAULTS, &BRICK_MARKS),
+            false => tally.shortfalls(&FAULTS, &points),
+        };
         for seed in arguments.seeds.clone().take(TWICE) {
             let traces: Vec<u64> = (0..2)
                 .filter_map(|_| run_seed(&system, seed, arguments.seconds, false).ok())
