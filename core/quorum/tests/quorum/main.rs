@@ -1,10 +1,12 @@
 //! The register against random delays, outages, clocks and losses of power, and its schedules under their names.
 
+mod clients;
 mod epochs;
 mod expiry;
 mod history;
 mod model;
 mod pages;
+mod rebuilding;
 mod runs;
 mod schedules;
 mod shelf;

@@ -1,27 +1,24 @@
 //! A few bricks and sessions under one made-up clock: messages that take their time or are lost with a brick, bricks that
 //! are away for a while or lose power, sessions whose clocks are off and which die.
 //!
+//! Not here: bricks that are rebuilt or replaced (`rebuilding`), sessions (`clients`).
+//!
 //! The delays, outages and plans are those of the project's model of DSTORE04, `Setting` names its variants.
 
+use crate::clients::{Client, Token};
 use crate::history::Operation;
+use crate::rebuilding::{Move, Rebuilding};
 use crate::shelf::{KEY, Memory};
 use ramhold_base::{Instant, Rng};
-use ramhold_quorum::{
-    Answer, Ask, Brick, BrickId, Get, Got, Life, Out, Phases, Put, REBUILT_BOUND, Rebuild, SessionClock,
-    SessionId, Shelf, Stamp, Thresholds, Ticket, Written,
-};
+use ramhold_quorum::{Answer, Ask, Brick, BrickId, Life, Phases, Stamp, Thresholds, Ticket};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::time::Duration;
 
 /// Microseconds.
-type Time = u64;
-const MILLI: Time = 1000;
+pub type Time = u64;
+pub const MILLI: Time = 1000;
 /// The bricks' date when a run begins.
-const DATE: Time = 1_000_000 * MILLI;
-const PUT_WITHIN: Duration = Duration::from_millis(120);
-const GET_WITHIN: Duration = Duration::from_millis(200);
-const AGAIN: Duration = Duration::from_millis(25);
+pub const DATE: Time = 1_000_000 * MILLI;
 /// With a device that answers late: how long a write takes.
 const SYNC: Time = 10 * MILLI;
 
@@ -40,16 +37,20 @@ pub struct Setting {
     pub skew: Time,
     /// Half of the values end by themselves, soon.
     pub ends: bool,
+    /// A brick takes the place of another one in the middle of the run.
+    pub moves: bool,
+    /// Sessions settle puts of unknown outcome, their own and others'.
+    pub resumes: bool,
 }
 
 /// A value that ends has its end in all bits but the last 16: microseconds after the first moment.
-const END_AT: u32 = 16;
+pub const END_AT: u32 = 16;
 
 pub fn has_end(value: u64) -> bool {
     value >> END_AT != 0
 }
 
-fn ends(value: &u64) -> Option<u64> {
+pub fn ends(value: &u64) -> Option<u64> {
     has_end(*value).then(|| DATE + (value >> END_AT))
 }
 
@@ -59,6 +60,8 @@ pub enum Power {
     Stays,
     /// One brick forgets its last 30 ms and is rebuilt.
     OneForgets,
+    /// The same, perhaps again while it is rebuilt; and when it has been rebuilt, another one forgets.
+    InTurn,
     /// Writes are synced, and all bricks lose power at once.
     AllSynced,
 }
@@ -72,10 +75,12 @@ pub const PLAIN: Setting = Setting {
     power: Power::Stays,
     skew: 40 * MILLI,
     ends: false,
+    moves: false,
+    resumes: false,
 };
 
 #[derive(Clone, Debug)]
-enum Event {
+pub(crate) enum Event {
     Ask {
         to: usize,
         from: (usize, u32),
@@ -103,12 +108,19 @@ enum Event {
         from: usize,
         to: usize,
         life: Life,
+        stage: u32,
     },
     RebuildTold {
         to: usize,
         from: usize,
         life: Life,
+        stage: u32,
+        epoch: u64,
         newest: (Stamp, Option<u64>),
+    },
+    /// A brick hears of the change of bricks.
+    Change {
+        brick: usize,
     },
     RebuildAgain {
         brick: usize,
@@ -126,48 +138,36 @@ enum Event {
     },
 }
 
-struct Host {
-    brick: Brick<u8, u64, (usize, u32, u32)>,
-    memory: Memory,
-    away: Vec<(Time, Time)>,
-    rebuild: Option<Rebuild<u64>>,
-}
-
-enum Doing {
-    Nothing,
-    Put(Put<u64>),
-    Get(Get<u64>),
-}
-
-struct Client {
-    clock: SessionClock,
-    /// Added to every time that it is told.
-    offset: i64,
-    plan: Vec<bool>,
-    doing: Doing,
-    /// The number of its operation, by which late answers to earlier ones are known.
-    number: u32,
-    operation: usize,
-    is_dead: bool,
+pub(crate) struct Host {
+    pub brick: Brick<u8, u64, (usize, u32, u32)>,
+    pub memory: Memory,
+    pub away: Vec<(Time, Time)>,
+    pub rebuilding: Option<Rebuilding>,
+    /// It was replaced, and knows.
+    pub stands_aside: bool,
 }
 
 pub struct Model {
-    setting: Setting,
-    thresholds: Thresholds,
-    rng: Rng,
-    now: Time,
+    pub(crate) setting: Setting,
+    pub(crate) thresholds: Thresholds,
+    pub(crate) rng: Rng,
+    pub(crate) now: Time,
     events: BinaryHeap<Reverse<(Time, u64)>>,
     content: BTreeMap<u64, Event>,
     last: u64,
-    hosts: Vec<Host>,
-    clients: Vec<Client>,
-    next_value: u64,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) next_value: u64,
+    /// The change of bricks, when it has begun.
+    pub(crate) moving: Option<Move>,
+    pub(crate) tokens: Vec<Token>,
     pub history: Vec<Operation>,
     pub unknown: u64,
     pub failed: u64,
+    pub settled: u64,
 }
 
-fn instant(time: Time) -> Instant {
+pub fn instant(time: Time) -> Instant {
     Instant(time * 1000)
 }
 
@@ -186,11 +186,15 @@ impl Model {
             hosts: Vec::new(),
             clients: Vec::new(),
             next_value: 1,
+            moving: None,
+            tokens: Vec::new(),
             history: Vec::new(),
             unknown: 0,
             failed: 0,
+            settled: 0,
         };
         model.make_bricks();
+        model.plan_move();
         (0..3).for_each(|_| model.make_client());
         model
     }
@@ -205,12 +209,12 @@ impl Model {
             let is_synced = self.setting.power == Power::AllSynced;
             let memory = Memory::new(is_synced);
             let brick = Brick::new(BrickId(id), Life(1), 1);
-            self.hosts.push(Host { brick, memory, away, rebuild: None });
+            self.hosts.push(Host { brick, memory, away, rebuilding: None, stands_aside: false });
         }
         let count = self.hosts.len();
         let who: Vec<usize> = match self.setting.power {
             Power::Stays => Vec::new(),
-            Power::OneForgets => vec![self.rng.below(count as u64) as usize],
+            Power::OneForgets | Power::InTurn => vec![self.rng.below(count as u64) as usize],
             Power::AllSynced => (0..count).collect(),
         };
         let at = self.rng.between(20 * MILLI, 150 * MILLI);
@@ -222,34 +226,14 @@ impl Model {
         }
     }
 
-    fn make_client(&mut self) {
-        let session = SessionId::new(&mut self.rng);
-        let offset = (self.rng.below(3) as i64 - 1) * self.setting.skew as i64;
-        let mut clock = SessionClock::new(session);
-        (0..self.setting.bricks).for_each(|brick| {
-            clock.hear(Instant::ZERO, BrickId(u64::from(brick)), DATE.saturating_add_signed(offset));
-        });
-        let count = self.rng.between(2, 5);
-        let plan = (0..count).map(|_| self.rng.chance(1, 2)).collect();
-        let client = self.clients.len();
-        if self.rng.chance(15, 100) {
-            let at = self.rng.between(5 * MILLI, 150 * MILLI);
-            self.at(at, Event::Die { client });
-        }
-        let (doing, number, operation) = (Doing::Nothing, 0, 0);
-        self.clients.push(Client { clock, offset, plan, doing, number, operation, is_dead: false });
-        let at = self.rng.below(60 * MILLI);
-        self.at(at, Event::Begin { client });
-    }
-
-    fn at(&mut self, time: Time, event: Event) {
+    pub(crate) fn at(&mut self, time: Time, event: Event) {
         self.last += 1;
         self.events.push(Reverse((time.max(self.now), self.last)));
         self.content.insert(self.last, event);
     }
 
     /// Most messages are quick, some take their time.
-    fn delay(&mut self) -> Time {
+    pub(crate) fn delay(&mut self) -> Time {
         if self.rng.chance(15, 100) {
             self.rng.between(20 * MILLI, 80 * MILLI)
         } else {
@@ -257,7 +241,7 @@ impl Model {
         }
     }
 
-    fn is_away(&self, brick: usize) -> bool {
+    pub(crate) fn is_away(&self, brick: usize) -> bool {
         self.hosts[brick].away.iter().any(|(from, to)| *from <= self.now && self.now < *to)
     }
 
@@ -290,10 +274,14 @@ impl Model {
                 let lost = if self.setting.power == Power::AllSynced { SYNC } else { 30 * MILLI };
                 let kept = self.now.saturating_sub(lost);
                 self.hosts[brick].memory.lose_after(kept);
+                self.hosts[brick].rebuilding = None;
             }
             Event::Boot { brick } => self.boot(brick),
-            Event::RebuildAsk { from, to, life } => self.rebuild_asked(from, to, life),
-            Event::RebuildTold { to, from, life, newest } => self.rebuild_told(to, from, life, newest),
+            Event::RebuildAsk { from, to, life, stage } => self.rebuild_asked(from, to, life, stage),
+            Event::RebuildTold { to, from, life, stage, epoch, newest } => {
+                self.rebuild_told(to, (from, epoch), (life, stage), newest);
+            }
+            Event::Change { brick } => self.change(brick),
             Event::RebuildAgain { brick, life } => self.rebuild_ask(brick, life),
             Event::Begin { client } => self.begin(client),
             Event::Wake { client, number } => self.wake(client, number),
@@ -304,6 +292,10 @@ impl Model {
     fn arrive(&mut self, to: usize, asker: (usize, u32, u32), ask: Ask<u64>) {
         let (now, is_synced) = (self.now, self.setting.power == Power::AllSynced);
         let host = &mut self.hosts[to];
+        if host.stands_aside {
+            let answer = host.brick.wrong_owner(DATE + now);
+            return self.send_answers(vec![(asker, answer)]);
+        }
         host.memory.now = now;
         let before = host.memory.count();
         let answers = host.brick.ask(DATE + now, (&KEY, ask), asker, &mut host.memory);
@@ -314,177 +306,10 @@ impl Model {
         self.send_answers(answers);
     }
 
-    fn send_answers(&mut self, answers: Vec<((usize, u32, u32), Answer<u64>)>) {
+    pub(crate) fn send_answers(&mut self, answers: Vec<((usize, u32, u32), Answer<u64>)>) {
         for ((client, number, attempt), answer) in answers {
             let at = self.now + self.delay();
             self.at(at, Event::Answer { to: (client, number), attempt, answer });
         }
     }
-
-    fn boot(&mut self, brick: usize) {
-        let has_forgotten = self.setting.power == Power::OneForgets;
-        let host = &mut self.hosts[brick];
-        host.brick.begin_life(has_forgotten);
-        if !host.brick.votes() {
-            host.rebuild = Some(Rebuild::new(self.thresholds.read()));
-            let life = host.brick.life();
-            self.rebuild_ask(brick, life);
-        }
-    }
-
-    fn rebuild_ask(&mut self, brick: usize, life: Life) {
-        if self.hosts[brick].brick.votes() {
-            return;
-        }
-        for to in (0..self.hosts.len()).filter(|it| *it != brick) {
-            let at = self.now + self.delay();
-            self.at(at, Event::RebuildAsk { from: brick, to, life });
-        }
-        self.at(self.now + 40 * MILLI, Event::RebuildAgain { brick, life });
-    }
-
-    fn rebuild_asked(&mut self, from: usize, to: usize, life: Life) {
-        if self.is_away(to) || !self.hosts[to].brick.votes() {
-            return;
-        }
-        let asker = self.hosts[from].brick.id();
-        let host = &mut self.hosts[to];
-        host.brick.hear_of(asker, life);
-        let newest = (host.memory.newest(&KEY), host.memory.value(&KEY));
-        let at = self.now + self.delay();
-        self.at(at, Event::RebuildTold { to: from, from: to, life, newest });
-    }
-
-    fn rebuild_told(&mut self, to: usize, from: usize, life: Life, newest: (Stamp, Option<u64>)) {
-        let from = self.hosts[from].brick.id();
-        let now = self.now;
-        let host = &mut self.hosts[to];
-        let Some(rebuild) = host.rebuild.as_mut().filter(|_| host.brick.life() == life) else { return };
-        rebuild.hear(from, newest.0, newest.1);
-        let own = (host.memory.newest(&KEY), host.memory.value(&KEY));
-        let Some(newest) = rebuild.newest(own) else { return };
-        host.memory.now = now;
-        let bound = DATE + now + REBUILT_BOUND.as_micros() as Time;
-        let bound = if ramhold_base::planted::planted(ramhold_base::planted::Defect::QuorumRebuiltRefuses) {
-            0
-        } else {
-            bound
-        };
-        host.memory.become_rebuilt(newest, bound);
-        host.rebuild = None;
-        host.brick.is_rebuilt();
-    }
-
-    fn begin(&mut self, client: usize) {
-        if self.clients[client].is_dead {
-            return;
-        }
-        let Some(is_put) = self.clients[client].plan.pop() else { return };
-        let mut order: Vec<BrickId> = (0..self.setting.bricks).map(|id| BrickId(u64::from(id))).collect();
-        self.rng.shuffle(&mut order);
-        let phases = self.setting.phases.unwrap_or(*self.rng.pick(&[Phases::One, Phases::Two]).expect("two"));
-        let (now, thresholds) = (instant(self.now), self.thresholds);
-        let mut value = if is_put { self.next_value } else { 0 };
-        self.next_value += u64::from(is_put);
-        if is_put && self.setting.ends && self.rng.chance(1, 2) {
-            value |= (self.now + self.rng.below(80 * MILLI) + 1) << END_AT;
-        }
-        self.history.push(Operation::begin(is_put, value, self.now));
-        let operation = self.history.len() - 1;
-        let it = &mut self.clients[client];
-        it.number += 1;
-        it.operation = operation;
-        let mut outs = Vec::new();
-        if is_put {
-            let within = (now + PUT_WITHIN, AGAIN);
-            let mut put = Put::new(now, (&order, thresholds), (Some(value), phases), &it.clock, within)
-                .expect("the time is known");
-            put.start(now, &mut it.clock, &mut outs);
-            it.doing = Doing::Put(put);
-        } else {
-            let within = (now + GET_WITHIN, AGAIN);
-            let mut get =
-                Get::new(now, (&order, thresholds, false), &it.clock, within).expect("the time is known");
-            get = get.with_ends(ends);
-            get.start(now, &it.clock, &mut outs);
-            it.doing = Doing::Get(get);
-        }
-        self.carry_out(client, outs);
-    }
-
-    fn carry_out(&mut self, client: usize, outs: Vec<Out<u64>>) {
-        let number = self.clients[client].number;
-        for out in outs {
-            match out {
-                Out::Send { to, attempt, ask } => {
-                    let at = self.now + self.delay();
-                    let from = (client, number);
-                    self.at(at, Event::Ask { to: to.0 as usize, from, attempt, ask });
-                }
-                Out::WakeAt(at) => self.at(at.0.div_ceil(1000), Event::Wake { client, number }),
-            }
-        }
-    }
-
-    fn answered(&mut self, (client, number): (usize, u32), attempt: u32, mut answer: Answer<u64>) {
-        let now = instant(self.now);
-        let it = &mut self.clients[client];
-        if it.is_dead || it.number != number {
-            return;
-        }
-        answer.clock = answer.clock.saturating_add_signed(it.offset);
-        let mut outs = Vec::new();
-        let end = match &mut it.doing {
-            Doing::Nothing => None,
-            Doing::Put(put) => put.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Put),
-            Doing::Get(get) => get.on_answer(now, attempt, answer, &mut it.clock, &mut outs).map(End::Get),
-        };
-        self.carry_out(client, outs);
-        end.into_iter().for_each(|end| self.end(client, end));
-    }
-
-    fn wake(&mut self, client: usize, number: u32) {
-        let now = instant(self.now);
-        let it = &mut self.clients[client];
-        if it.is_dead || it.number != number {
-            return;
-        }
-        let mut outs = Vec::new();
-        let end = match &mut it.doing {
-            Doing::Nothing => None,
-            Doing::Put(put) => put.on_time(now, &mut it.clock, &mut outs).map(End::Put),
-            Doing::Get(get) => get.on_time(now, &it.clock, &mut outs).map(End::Get),
-        };
-        self.carry_out(client, outs);
-        end.into_iter().for_each(|end| self.end(client, end));
-    }
-
-    fn end(&mut self, client: usize, end: End) {
-        let it = &mut self.clients[client];
-        it.doing = Doing::Nothing;
-        let operation = &mut self.history[it.operation];
-        match end {
-            End::Put(Written::Done(_)) => operation.end(self.now),
-            End::Put(Written::Unknown(_)) => self.unknown += 1,
-            End::Put(Written::NoQuorum(_)) => {
-                // Nothing was written, so nobody may ever see it.
-                operation.is_put = false;
-                self.failed += 1;
-            }
-            End::Put(Written::WrongOwner(_) | Written::Never) => panic!("nobody moves or resumes"),
-            End::Get(Got::Found(_, value)) => {
-                operation.value = value.unwrap_or(0);
-                operation.end(self.now);
-            }
-            End::Get(Got::NoQuorum(_) | Got::Contended) => self.failed += 1,
-            End::Get(Got::WrongOwner) => panic!("nobody moves"),
-        }
-        let at = self.now + self.rng.below(40 * MILLI);
-        self.at(at, Event::Begin { client });
-    }
-}
-
-enum End {
-    Put(Written),
-    Get(Got<u64>),
 }
