@@ -98,6 +98,9 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumLateOrder", "there are no quorum tables"),
     ("QuorumOrderBelieved", "there are no quorum tables"),
     ("QuorumAllOrder", "there are no quorum tables"),
+    ("QuorumNotLoadedAbsent", "there are no quorum tables"),
+    ("QuorumPendingForgotten", "there are no quorum tables"),
+    ("QuorumLoadingRejects", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -259,6 +262,9 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumLateOrder", "ramhold-world", "bricks", "restarts::a_late_order"),
     ("QuorumOrderBelieved", "ramhold-world", "bricks", "restarts::announcements_that_are_cut"),
     ("QuorumAllOrder", "ramhold-world", "bricks", "restarts::the_next_brick"),
+    ("QuorumNotLoadedAbsent", "ramhold-brick", "", "loading::"),
+    ("QuorumPendingForgotten", "ramhold-log", "log", "stamped::"),
+    ("QuorumLoadingRejects", "ramhold-brick", "", "loading::"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

@@ -326,6 +326,12 @@ defects! {
     QuorumOrderBelieved;
     /// Every brick that hears no announcements orders the restart, not the next one alone.
     QuorumAllOrder;
+    /// A key that a brick has not loaded yet is told as absent.
+    QuorumNotLoadedAbsent;
+    /// The digest of a head does not name the segments that are not loaded yet.
+    QuorumPendingForgotten;
+    /// A loading brick refuses a stamp that a segment may hold which it has not loaded.
+    QuorumLoadingRejects;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

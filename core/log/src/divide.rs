@@ -44,8 +44,8 @@ pub fn divide<T: Copy + PartialEq>(
                 _ => return Err(NotEntries),
             },
             Kind::SegmentHeader | Kind::Digest | Kind::SafeVersion | Kind::TabletStats => None,
-            // A log that is divided is a master's. It holds no quorum records.
-            Kind::QuorumRecord => return Err(NotEntries),
+            // A log that is divided is a master's. It holds nothing of a brick's.
+            Kind::QuorumRecord | Kind::Summaries => return Err(NotEntries),
         };
         let here = *offset..*offset + entry.len();
         *offset = here.end;

@@ -50,6 +50,8 @@ const FLAGS: u32 = WIDE | EXPIRES | OLDER;
 /// refused as unknown.
 const KIND_SHIFT: u32 = 26;
 pub(crate) const STAT_BYTES: usize = 36;
+/// A summary of a segment: a time and a number.
+pub(crate) const SUMMARY_BYTES: usize = 12;
 /// The bytes of a tombstone beyond its key while its version is below 2^32 and it names no segment.
 const TOMBSTONE_OVERHEAD_BYTES: usize = HEADER_BYTES + 12;
 /// The most bytes of an entry before its key or list: those of a record.
@@ -133,6 +135,21 @@ pub struct Digest<'a> {
     list: &'a [u8],
 }
 
+/// What a head tells of a closed segment in the log of a brick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// The highest time of the stamps of its records; 0 if it has none.
+    pub stamp_newest: u64,
+    /// Entries of every kind.
+    pub entry_count: u32,
+}
+
+/// Summaries of the segments that the digest before them names, in its order, but for the head itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Summaries<'a> {
+    list: &'a [u8],
+}
+
 /// The bytes and records of the live objects of a range of hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TabletStat {
@@ -163,6 +180,7 @@ pub enum Entry<'a> {
     TabletStats(TabletStats<'a>),
     RpcResult(RpcResult),
     QuorumRecord(QuorumRecord<'a>),
+    Summaries(Summaries<'a>),
 }
 
 /// Why bytes are not an entry.
@@ -195,6 +213,32 @@ impl<'a> Digest<'a> {
 pub(crate) fn encode_segments(segments: impl Iterator<Item = SegmentId>) -> Vec<u8> {
     let mut list = Vec::new();
     segments.for_each(|id| list.put_u64(id.0));
+    list
+}
+
+impl<'a> Summaries<'a> {
+    /// `list` holds the summaries, as `encode_summaries` writes them.
+    pub(crate) fn new(list: &'a [u8]) -> Summaries<'a> {
+        assert!(list.len().is_multiple_of(SUMMARY_BYTES));
+        Summaries { list }
+    }
+
+    pub fn segments(&self) -> impl Iterator<Item = Summary> + 'a {
+        self.list.as_chunks::<SUMMARY_BYTES>().0.iter().map(|bytes| {
+            let mut reader = Reader::new(bytes);
+            let stamp_newest = reader.u64().expect("a chunk holds a time and a number");
+            let entry_count = reader.u32().expect("a chunk holds a time and a number");
+            Summary { stamp_newest, entry_count }
+        })
+    }
+}
+
+pub(crate) fn encode_summaries(summaries: impl Iterator<Item = Summary>) -> Vec<u8> {
+    let mut list = Vec::new();
+    for summary in summaries {
+        list.put_u64(summary.stamp_newest);
+        list.put_u32(summary.entry_count);
+    }
     list
 }
 
@@ -355,6 +399,7 @@ impl<'a> Entry<'a> {
             Entry::TabletStats(_) => Kind::TabletStats,
             Entry::RpcResult(_) => Kind::RpcResult,
             Entry::QuorumRecord(_) => Kind::QuorumRecord,
+            Entry::Summaries(_) => Kind::Summaries,
         }
     }
 
@@ -369,6 +414,7 @@ impl<'a> Entry<'a> {
             Entry::TabletStats(stats) => HEADER_BYTES + stats.list.len(),
             Entry::RpcResult(result) => result.entry_bytes(),
             Entry::QuorumRecord(record) => record.entry_bytes(),
+            Entry::Summaries(summaries) => HEADER_BYTES + summaries.list.len(),
         }
     }
 
@@ -443,6 +489,7 @@ impl<'a> Entry<'a> {
                 parts.seal(Kind::RpcResult, wide | number)
             }
             Entry::QuorumRecord(record) => record.parts(),
+            Entry::Summaries(summaries) => Parts::new([summaries.list, &[]]).seal(Kind::Summaries, 0),
         }
     }
 
@@ -500,6 +547,12 @@ impl<'a> Entry<'a> {
             }
             Kind::RpcResult => RpcResult::decode(word, body).map(Entry::RpcResult).ok_or(malformed),
             Kind::QuorumRecord => QuorumRecord::decode(word, bytes).map(Entry::QuorumRecord).ok_or(malformed),
+            Kind::Summaries => {
+                if !body.len().is_multiple_of(SUMMARY_BYTES) || word.has(FLAGS) {
+                    return Err(malformed);
+                }
+                Ok(Entry::Summaries(Summaries { list: body }))
+            }
         }
     }
 }
@@ -611,7 +664,8 @@ impl RecordPrefix {
             | Kind::SafeVersion
             | Kind::TabletStats
             | Kind::RpcResult
-            | Kind::QuorumRecord => None,
+            | Kind::QuorumRecord
+            | Kind::Summaries => None,
         }
     }
 

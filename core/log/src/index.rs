@@ -237,6 +237,13 @@ impl Index {
         number & ((1 << self.level_first) - 1) | tag << self.level_first
     }
 
+    /// Whether so many more entries surely have places, if nobody chose their hashes on purpose: half of all slots hold
+    /// them, however they fall into chains.
+    pub(crate) fn has_places(&self, count: u64) -> bool {
+        let slots = self.bytes_max / BUCKET_BYTES * SLOT_COUNT as u64;
+        self.entry_count.saturating_add(count) <= slots / 2
+    }
+
     /// Makes room for one insertion of this hash.
     pub(crate) fn prepare(&mut self, hash: u64) -> Result<(), IndexFull> {
         let (mut last, mut chain_buckets) = (Place::Base(self.bucket_of(hash)), 1);

@@ -19,6 +19,8 @@ pub enum Kind {
     RpcResult = 7,
     /// In the log of a brick: one value of a key of a quorum table, or its tombstone.
     QuorumRecord = 12,
+    /// In the heads of a brick's log: what is known of the segments that the digest names.
+    Summaries = 13,
 }
 
 /// The partition of a recovery to which an entry goes.
@@ -53,7 +55,7 @@ pub struct KindRow {
 }
 
 /// All kinds, in the order of their numbers.
-pub const KINDS: [KindRow; 8] = [
+pub const KINDS: [KindRow; 9] = [
     row(Kind::Object, "object", Partition::ByKeyHash, Alive::WhileIndexed),
     row(Kind::Tombstone, "tombstone", Partition::ByKeyHash, Alive::WhileItsSegmentCounts),
     row(Kind::SegmentHeader, "segment header", Partition::None, Alive::InItsSegment),
@@ -62,6 +64,7 @@ pub const KINDS: [KindRow; 8] = [
     row(Kind::TabletStats, "tablet statistics", Partition::None, Alive::InItsSegment),
     row(Kind::RpcResult, "RPC result", Partition::ByKeyHash, Alive::WhileUnacknowledged),
     row(Kind::QuorumRecord, "quorum record", Partition::None, Alive::WhileIndexed),
+    row(Kind::Summaries, "segment summaries", Partition::None, Alive::InItsSegment),
 ];
 
 /// Numbers that are reserved and have no layout yet. Until they have one, reading such a number is an error.
@@ -91,6 +94,7 @@ impl Kind {
             6 => Some(Kind::TabletStats),
             7 => Some(Kind::RpcResult),
             12 => Some(Kind::QuorumRecord),
+            13 => Some(Kind::Summaries),
             _ => None,
         }
     }
@@ -102,6 +106,7 @@ impl Kind {
     pub const fn row(self) -> &'static KindRow {
         match self {
             Kind::QuorumRecord => &KINDS[7],
+            Kind::Summaries => &KINDS[8],
             kind => &KINDS[kind as usize - 1],
         }
     }

@@ -22,6 +22,7 @@
 //! Catalogue: C1, C2, C3, C4. Source: SOSP11 2.5, TUT15 Part III.
 
 mod adopt;
+mod awaiting;
 mod choose;
 mod combine;
 mod commit;
@@ -39,6 +40,7 @@ mod memory;
 mod moving;
 mod older;
 pub mod opening;
+mod pending;
 mod pieces;
 mod prefetch;
 mod profile;
@@ -59,7 +61,7 @@ mod sweep;
 mod tombstones;
 mod will;
 
-pub use adopt::{HeldHashOf, NotAdopted};
+pub use adopt::{Adopting, HeldHashOf, NotAdopted};
 pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
 pub use combine::Combined;
 pub use commit::Change;
@@ -67,7 +69,8 @@ pub use compact::Compaction;
 pub use divide::{NotEntries, divide};
 pub use entry::{
     Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, QUORUM_OVERHEAD_BYTES,
-    QuorumRecord, RpcResult, SegmentHeader, TabletStat, TabletStats, Tombstone, VERSION_MAX,
+    QuorumRecord, RpcResult, SegmentHeader, Summaries, Summary, TabletStat, TabletStats, Tombstone,
+    VERSION_MAX,
 };
 pub use expiry::EndedKey;
 pub use index::Cursor;
@@ -80,6 +83,7 @@ pub use loss::Lost;
 pub use memory::Reference;
 pub use moving::{Grant, HashOf, LOOK_COST, Moved, Step};
 pub use older::{OBJECT_OLDER_COUNT_MAX, OlderList, TOMBSTONE_OLDER_COUNT_MAX};
+pub use pending::Awaited;
 pub use pieces::{PieceIter, Pieces};
 pub use prefetch::PREFETCH_COUNT_MAX;
 pub use ranges::Ranges;

@@ -27,6 +27,7 @@ use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
 use crate::memory::{Floor, Memory};
 use crate::moving::HashOf;
+use crate::pending::Pending;
 use crate::profile::{Counted, Profiles};
 use crate::reclass::Reclassing;
 use crate::results::Results;
@@ -208,6 +209,10 @@ pub struct Log {
     pub(crate) looked_again: ClusterTime,
     /// The range that is moving from one stream to another.
     pub(crate) reclassing: Option<Reclassing>,
+    /// Segments of earlier lives that are not in memory yet.
+    pub(crate) pending: Pending,
+    /// Heads tell the newest stamps of the segments that they name.
+    pub(crate) tells_summaries: bool,
 }
 
 /// The entries that are appended together when an object is written.
@@ -279,6 +284,8 @@ impl Log {
             may_expire: false,
             looked_again: ClusterTime::default(),
             reclassing: None,
+            pending: Pending::default(),
+            tells_summaries: false,
         }
     }
 

@@ -62,6 +62,8 @@ pub(crate) struct Memory {
     seglet_shift: u32,
     seglets: Vec<Seglet>,
     free: FreeSeglets,
+    /// Free seglets that are held back for segments that are still to come.
+    promised: u32,
     /// The end of the part of the region that `touch_ahead` has written to, or that it left out as given out already.
     touched: usize,
     pub(crate) segments: Segments,
@@ -77,6 +79,7 @@ impl Memory {
             seglet_shift: geometry.seglet_bytes.trailing_zeros(),
             seglets: vec![Seglet { owner: NOBODY, ordinal: 0 }; seglet_count as usize],
             free: FreeSeglets::new(seglet_count, geometry.seglets_per_segment()),
+            promised: 0,
             touched: 0,
             segments: Segments::default(),
         }
@@ -104,8 +107,21 @@ impl Memory {
         self.touched = end;
     }
 
+    /// Free seglets that nothing is promised to.
     pub(crate) fn free_count(&self) -> u32 {
-        self.free.count()
+        self.free.count() - self.promised
+    }
+
+    /// Holds so many seglets back. False: they are not free.
+    pub(crate) fn promise(&mut self, seglet_count: u32) -> bool {
+        let is_free = self.free_count() >= seglet_count;
+        self.promised += if is_free { seglet_count } else { 0 };
+        is_free
+    }
+
+    /// Seglets that were held back may be taken.
+    pub(crate) fn keep_promise(&mut self, seglet_count: u32) {
+        self.promised -= seglet_count;
     }
 
     pub(crate) fn seglet_count(&self) -> u32 {
@@ -167,7 +183,7 @@ impl Memory {
     }
 
     fn may_take(&self, seglet_count: u32, floor: Floor) -> bool {
-        u64::from(self.free.count()) >= u64::from(seglet_count) + u64::from(floor.0)
+        u64::from(self.free_count()) >= u64::from(seglet_count) + u64::from(floor.0)
     }
 
     /// Appends an entry for which room was made. Returns its offset in the segment.
@@ -512,6 +528,7 @@ impl Memory {
             }
         }
         assert_eq!(owned + self.free.count(), self.seglet_count());
+        assert!(self.promised <= self.free.count());
     }
 }
 

@@ -1,12 +1,16 @@
 //! The entries that a segment starts with, and their information about its stream.
 //!
-//! Every segment starts with its header. In a head, the digest of its stream, the shard's safe version and the
-//! statistics of tablets follow, in this order; a side segment has none of them. A backup reads the opening of a
+//! Every segment starts with its header. In a head, the digest of its stream, the shard's safe version, in the log of a
+//! brick summaries of the digest's segments, and the statistics of tablets follow, in this order; a side segment has none
+//! of them. A backup reads the opening of a
 //! replica to answer a coordinator that proves a log complete.
 //!
 //! Catalogue: D9, F2, F3.
 
-use crate::entry::{Digest, SegmentHeader, TabletStat, TabletStats, encode_segments, encode_stats};
+use crate::entry::{
+    Digest, SegmentHeader, Summaries, Summary, TabletStat, TabletStats, encode_segments, encode_stats,
+    encode_summaries,
+};
 use crate::{Entry, EntryReader};
 use ramhold_base::{SegmentId, Version};
 
@@ -17,6 +21,8 @@ pub struct Opening {
     /// The segments of the stream, rising; `None` in a side segment.
     pub digest: Option<Vec<SegmentId>>,
     pub safe_version: Option<Version>,
+    /// In the log of a brick: what is known of the segments of the digest, but for the head itself, in its order.
+    pub summaries: Vec<Summary>,
     pub stats: Vec<TabletStat>,
 }
 
@@ -25,7 +31,8 @@ pub struct Opening {
 pub fn parse(bytes: &[u8]) -> Option<Opening> {
     let mut entries = EntryReader::new(bytes).map_while(|entry| entry.ok().map(|(_, entry)| entry));
     let Entry::SegmentHeader(header) = entries.next()? else { return None };
-    let mut opening = Opening { header, digest: None, safe_version: None, stats: Vec::new() };
+    let mut opening =
+        Opening { header, digest: None, safe_version: None, summaries: Vec::new(), stats: Vec::new() };
     for entry in entries {
         match entry {
             Entry::Digest(digest) if opening.digest.is_none() && digest.stream == header.stream => {
@@ -37,8 +44,12 @@ pub fn parse(bytes: &[u8]) -> Option<Opening> {
             Entry::TabletStats(stats) if opening.stats.is_empty() => {
                 opening.stats = stats.tablets().collect()
             }
+            Entry::Summaries(summaries) if opening.summaries.is_empty() => {
+                opening.summaries = summaries.segments().collect()
+            }
             Entry::Digest(_)
             | Entry::SafeVersion(_)
+            | Entry::Summaries(_)
             | Entry::TabletStats(_)
             | Entry::SegmentHeader(_)
             | Entry::Object(..)
@@ -48,6 +59,17 @@ pub fn parse(bytes: &[u8]) -> Option<Opening> {
         }
     }
     Some(opening)
+}
+
+impl Opening {
+    /// The segments that the digest names, with what the head tells of them. The head itself has no summary, and no
+    /// segment has one if the head tells none, or not as many as it should.
+    pub fn named(&self) -> Option<Vec<(SegmentId, Option<Summary>)>> {
+        let digest = self.digest.as_ref()?;
+        let is_whole = self.summaries.len() + 1 == digest.len();
+        let summary = |at: usize| self.summaries.get(at).copied().filter(|_| is_whole);
+        Some(digest.iter().enumerate().map(|(at, segment)| (*segment, summary(at))).collect())
+    }
 }
 
 /// The most bytes that the opening of a head takes.
@@ -61,6 +83,7 @@ pub(crate) struct OpeningLists {
     header: SegmentHeader,
     segments: Vec<u8>,
     safe_version: Version,
+    summaries: Vec<u8>,
     stats: Vec<u8>,
 }
 
@@ -72,18 +95,30 @@ impl OpeningLists {
         safe_version: Version,
         stats: &[TabletStat],
     ) -> OpeningLists {
-        OpeningLists { header, segments: encode_segments(segments), safe_version, stats: encode_stats(stats) }
+        let (segments, stats) = (encode_segments(segments), encode_stats(stats));
+        OpeningLists { header, segments, safe_version, summaries: Vec::new(), stats }
     }
 
-    /// The entries that a head starts with. The statistics only help recovery to divide the log, so they are left out
-    /// if the opening would be longer than `bytes_max`. `None` when it would be longer even without them.
+    /// Adds what is known of the segments before the head, in the order of the digest.
+    pub(crate) fn with_summaries(self, summaries: impl Iterator<Item = Summary>) -> OpeningLists {
+        OpeningLists { summaries: encode_summaries(summaries), ..self }
+    }
+
+    /// The entries that a head starts with. The statistics only help recovery to divide the log, and the summaries only
+    /// tell a start which segments it must read at first, so they are left out if the opening would be longer than
+    /// `bytes_max`. `None` when it would be longer even without them.
     pub(crate) fn entries(&self, bytes_max: usize) -> Option<Vec<Entry<'_>>> {
         let mut entries = vec![
             Entry::SegmentHeader(self.header),
             Entry::Digest(Digest::new(self.header.stream, &self.segments)),
             Entry::SafeVersion(self.safe_version),
         ];
-        let bytes: usize = entries.iter().map(Entry::entry_bytes).sum();
+        let mut bytes: usize = entries.iter().map(Entry::entry_bytes).sum();
+        let summaries = Entry::Summaries(Summaries::new(&self.summaries));
+        if !self.summaries.is_empty() && bytes + summaries.entry_bytes() <= bytes_max {
+            bytes += summaries.entry_bytes();
+            entries.push(summaries);
+        }
         let stats = Entry::TabletStats(TabletStats::new(&self.stats));
         if !self.stats.is_empty() && bytes + stats.entry_bytes() <= bytes_max {
             entries.push(stats);
@@ -127,6 +162,27 @@ mod tests {
         assert_eq!(parse(&bytes[..header_bytes + 5]).unwrap().digest, None);
         assert_eq!(parse(&bytes[..header_bytes - 1]), None);
         assert_eq!(parse(&bytes[header_bytes..]), None);
+    }
+
+    // I6
+    #[test]
+    fn summaries_are_told_of_all_segments_but_the_head_or_of_none() {
+        let summary = |stamp_newest| Summary { stamp_newest, entry_count: 3 };
+        let bytes_of = |lists: &OpeningLists, bytes_max| {
+            let mut bytes = Vec::new();
+            lists.entries(bytes_max).unwrap().iter().for_each(|entry| entry.encode(&mut bytes));
+            bytes
+        };
+        let whole = lists(&[STAT]).with_summaries([summary(50), summary(60)].into_iter());
+        let opening = parse(&bytes_of(&whole, 4096)).unwrap();
+        let named = [(4, Some(summary(50))), (7, Some(summary(60))), (9, None)];
+        assert_eq!(opening.named().unwrap(), named.map(|(id, summary)| (SegmentId(id), summary)));
+        assert_eq!(opening.stats, [STAT]);
+        let unknown = [4, 7, 9].map(|id| (SegmentId(id), None));
+        assert_eq!(parse(&bytes_of(&whole, 120)).unwrap().named().unwrap(), unknown, "they do not fit");
+        let one_less = lists(&[]).with_summaries([summary(50)].into_iter());
+        assert_eq!(parse(&bytes_of(&one_less, 4096)).unwrap().named().unwrap(), unknown);
+        assert_eq!(parse(&bytes_of(&lists(&[]), 4096)).unwrap().named().unwrap(), unknown);
     }
 
     #[test]

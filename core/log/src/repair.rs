@@ -160,7 +160,8 @@ impl Log {
             | Entry::SafeVersion(_)
             | Entry::TabletStats(_)
             | Entry::RpcResult(_)
-            | Entry::QuorumRecord(_) => OlderList::NONE,
+            | Entry::QuorumRecord(_)
+            | Entry::Summaries(_) => OlderList::NONE,
         };
         let with = |older: OlderList| match *entry {
             Entry::Object(object, _) => Entry::Object(object, older),
@@ -246,6 +247,7 @@ fn key_of<'a>(entry: &Entry<'a>) -> Option<(TableId, &'a [u8])> {
         | Entry::Digest(_)
         | Entry::SafeVersion(_)
         | Entry::TabletStats(_)
+        | Entry::Summaries(_)
         | Entry::RpcResult(_) => None,
     }
 }

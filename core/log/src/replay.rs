@@ -48,9 +48,11 @@ impl Log {
                 Ok(Replayed::Noted)
             }
             Entry::RpcResult(result) => self.replay_result(side, result),
-            Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) | Entry::QuorumRecord(_) => {
-                Ok(Replayed::Noted)
-            }
+            Entry::SegmentHeader(_)
+            | Entry::Digest(_)
+            | Entry::TabletStats(_)
+            | Entry::QuorumRecord(_)
+            | Entry::Summaries(_) => Ok(Replayed::Noted),
         }
     }
 

@@ -65,6 +65,7 @@ pub struct SegmentInfo {
 }
 
 /// The properties that a segment is made with.
+#[derive(Debug)]
 pub(crate) struct NewSegment {
     pub(crate) id: SegmentId,
     pub(crate) stream: StreamId,

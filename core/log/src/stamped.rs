@@ -73,6 +73,10 @@ impl Log {
         }
         let place = self.place(record.table, hash);
         if dead.is_none() {
+            let held_back = self.pending.entries();
+            if held_back > 0 && !self.index.has_places(held_back + 1) {
+                return Err(AppendRefusal::OutOfMemory);
+            }
             self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
         }
         let floor = self.floor(purpose);

@@ -12,6 +12,7 @@
 //!
 //! Not here: the order of opening and closing on backups (replication). Catalogue: C1, C6, D9.
 
+use crate::entry::SUMMARY_BYTES;
 use crate::log::{AppendRefusal, Log, OutOfMemory, Purpose};
 use crate::memory::Floor;
 use crate::opening::{OpeningLists, opening_bytes_max};
@@ -86,7 +87,8 @@ impl Log {
         head.map(|head| Position { segment: head.id, offset: head.len_bytes }).unwrap_or_default()
     }
 
-    /// The live segments of a stream, rising. The next digest names them and the new head.
+    /// The live segments of a stream that are in memory, rising. The next digest names them, those that are awaited, and the
+    /// new head.
     pub fn stream_segments(&self, stream: StreamId) -> impl Iterator<Item = SegmentId> {
         self.stream(stream).segments.iter().copied()
     }
@@ -192,11 +194,18 @@ impl Log {
     }
 
     fn roll_bytes(&self, more: usize) -> u32 {
-        let longest = self.streams.values().map(|stream| stream.segments.len()).max().unwrap_or_default();
-        u32::try_from(opening_bytes_max(longest + 1 + more, self.will_rows())).unwrap_or(u32::MAX)
+        let count =
+            |(id, stream): (&StreamId, &Stream)| stream.segments.len() + self.pending.named(*id).count();
+        let longest = self.streams.iter().map(count).max().unwrap_or_default();
+        let segments = longest + 1 + more;
+        let bytes = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let least = bytes(opening_bytes_max(segments, self.will_rows()));
+        let summaries = if self.tells_summaries { bytes(segments * SUMMARY_BYTES) } else { 0 };
+        // They are left out where they do not fit.
+        Some(least.saturating_add(summaries)).filter(|all| *all <= self.group_bytes_max()).unwrap_or(least)
     }
 
-    fn in_seglets(&self, bytes: u32) -> u32 {
+    pub(crate) fn in_seglets(&self, bytes: u32) -> u32 {
         bytes.div_ceil(self.config.geometry.seglet_bytes)
     }
 
@@ -210,8 +219,19 @@ impl Log {
     ) -> Result<SegmentId, OutOfMemory> {
         let header = self.header(stream, id, now);
         let segments = self.stream(stream).segments.iter().copied().filter(|segment| !left.contains(segment));
-        let segments = segments.chain([id]);
-        let lists = OpeningLists::new(header, segments, self.safe_version(), stats);
+        let mut named: Vec<SegmentId> = segments.collect();
+        named.extend(self.pending.named(stream).map(|(segment, _)| segment));
+        named.sort_unstable();
+        // One that is being adopted is in memory, and still pending.
+        named.dedup();
+        let segments = named.iter().copied().chain([id]);
+        let mut lists = OpeningLists::new(header, segments, self.safe_version(), stats);
+        if self.tells_summaries {
+            // The head before takes nothing more: it is closed below.
+            let awaited = |segment: SegmentId| self.pending.get(segment).map(|awaited| awaited.summary);
+            let summary = |segment: &SegmentId| awaited(*segment).or_else(|| self.summary(*segment));
+            lists = lists.with_summaries(named.iter().filter_map(summary));
+        }
         let entries = lists.entries(self.group_bytes_max() as usize).ok_or(OutOfMemory)?;
         let new = NewSegment { id, stream, side: None, created: now };
         let slot = self.open_segment(new, &entries, floor).map_err(|_| OutOfMemory)?;

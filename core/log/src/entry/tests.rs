@@ -70,6 +70,10 @@ fn every_kind_comes_back_and_no_flipped_bit_does() {
     let list = encode_stats(&[stat, stat]);
     assert!(TabletStats::new(&list).tablets().eq([stat, stat]));
     round_trip(Entry::TabletStats(TabletStats::new(&list)));
+    let summaries = [0, 7, u64::MAX].map(|stamp_newest| Summary { stamp_newest, entry_count: 9 });
+    let list = encode_summaries(summaries.into_iter());
+    assert!(Summaries::new(&list).segments().eq(summaries));
+    round_trip(Entry::Summaries(Summaries::new(&list)));
 }
 
 // C3
@@ -132,13 +136,15 @@ fn intact_bytes_that_contradict_the_format_are_malformed() {
     assert_eq!(Entry::decode(&sealed(31, FLAGS, b"x")), Err(Damage::UnknownKind(31)));
     assert_eq!(Entry::decode(&sealed(4, 0, &[0; 9])), malformed(Kind::Digest));
     assert_eq!(Entry::decode(&sealed(6, 0, &[0; 37])), malformed(Kind::TabletStats));
+    assert_eq!(Entry::decode(&sealed(13, 0, &[0; 13])), malformed(Kind::Summaries));
     assert_eq!(Entry::decode(&sealed(5, 0, &[255; 8])), malformed(Kind::SafeVersion));
     assert_eq!(Entry::decode(&sealed(3, 0, &[2; 38])), Err(Damage::UnknownFormat(0x0202)));
 
     // Flags belong to records alone, and only objects expire.
     let header = [&[2, 0][..], &[1; 36]].concat();
     let bodies = [(Kind::Digest, &[0; 10][..]), (Kind::SafeVersion, &[0; 8]), (Kind::TabletStats, &[])];
-    for (kind, body) in bodies.into_iter().chain([(Kind::SegmentHeader, &header[..])]) {
+    let others = [(Kind::SegmentHeader, &header[..]), (Kind::Summaries, &[0; 24])];
+    for (kind, body) in bodies.into_iter().chain(others) {
         assert!(Entry::decode(&sealed(kind.number(), 0, body)).is_ok());
         for flag in [WIDE, EXPIRES, OLDER] {
             assert_eq!(Entry::decode(&sealed(kind.number(), flag, body)), malformed(kind));

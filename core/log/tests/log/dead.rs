@@ -36,7 +36,8 @@ fn versions(log: &Log) -> BTreeMap<Key, Versions> {
                 | Entry::SafeVersion(_)
                 | Entry::TabletStats(_)
                 | Entry::RpcResult(_)
-                | Entry::QuorumRecord(_) => {}
+                | Entry::QuorumRecord(_)
+                | Entry::Summaries(_) => {}
             }
         }
     }

@@ -381,8 +381,10 @@ pub fn entry_hash(entry: &Entry<'_>) -> KeyHash {
         }
         Entry::RpcResult(result) => result.hash,
         Entry::QuorumRecord(record) => hash_of(record.table, record.key),
-        Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::SafeVersion(_) | Entry::TabletStats(_) => {
-            KeyHash(0)
-        }
+        Entry::SegmentHeader(_)
+        | Entry::Digest(_)
+        | Entry::SafeVersion(_)
+        | Entry::TabletStats(_)
+        | Entry::Summaries(_) => KeyHash(0),
     }
 }

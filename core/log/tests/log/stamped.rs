@@ -4,8 +4,8 @@
 use crate::harness::{config, hash_of, segment_bytes};
 use ramhold_base::{ClusterTime, KeyHash, Position, Rng, SegmentId, Stamp, StreamId, TableId};
 use ramhold_log::{
-    AppendRefusal, Choice, Combined, Grant, HashRange, Log, LogConfig, NotAdopted, Purpose, QuorumRecord,
-    Step, Wish, opening,
+    Adopting, AppendRefusal, Awaited, Choice, Combined, Entry, EntryReader, Grant, HashRange, Log, LogConfig,
+    NotAdopted, Purpose, QuorumRecord, Step, Summary, Wish, opening,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,8 +39,15 @@ struct Rig {
     pass: Option<Combined>,
     entering: Vec<Combined>,
     retiring: Vec<(SegmentId, Vec<SegmentId>)>,
+    /// Segments that are awaited, the next one last.
+    awaited: Vec<SegmentId>,
+    /// The next one is being adopted.
+    adopting: Option<Adopting>,
     pass_count: u32,
     restart_count: u32,
+    /// Restarts while segments were awaited, and records that were stored meanwhile.
+    loading_restarts: u32,
+    loading_stores: u32,
 }
 
 fn brick_config() -> LogConfig {
@@ -50,6 +57,7 @@ fn brick_config() -> LogConfig {
 fn empty_log(config: LogConfig) -> Log {
     let mut log = Log::new(config, vec![0; config.log_bytes as usize]);
     log.open_stream(STREAM);
+    log.tell_summaries();
     log.track(HashRange::whole(TABLE));
     log
 }
@@ -67,8 +75,12 @@ impl Rig {
             pass: None,
             entering: Vec::new(),
             retiring: Vec::new(),
+            awaited: Vec::new(),
+            adopting: None,
             pass_count: 0,
             restart_count: 0,
+            loading_restarts: 0,
+            loading_stores: 0,
         };
         rig.log.roll(STREAM, rig.time(), &[]).unwrap();
         rig.sync();
@@ -103,6 +115,13 @@ impl Rig {
         if newest.is_some_and(|(_, newest)| newest >= stamp) {
             return;
         }
+        if let Some(floor) = self.log.floor_of_awaited() {
+            // The newest of the key is not known, and this one may be older.
+            if stamp.time <= floor && newest.is_none_or(|(_, newest)| newest.time <= floor) {
+                return;
+            }
+            self.loading_stores += 1;
+        }
         let bytes = vec![self.rng.u64() as u8; self.rng.below(700) as usize];
         let value = (!self.rng.chance(1, 5)).then_some(bytes);
         let expires = (value.is_some() && self.rng.chance(1, 4)).then(|| self.time());
@@ -135,6 +154,9 @@ impl Rig {
     }
 
     fn clean(&mut self) {
+        if !self.awaited.is_empty() {
+            return;
+        }
         if self.pass.is_none() {
             let whole: BTreeSet<SegmentId> = self.replicas.keys().copied().collect();
             let choice = self.log.choose(&Wish {
@@ -195,9 +217,37 @@ impl Rig {
             None => segment_bytes(&self.log, durable.segment),
         };
         head.truncate(durable.offset as usize);
-        let mut named = opening::parse(&head).unwrap().digest.unwrap();
+        let mut named = opening::parse(&head).unwrap().named().unwrap();
+        for (id, summary) in &named {
+            let Some(told) = summary else {
+                assert_eq!(*id, durable.segment, "all but the head have a summary");
+                continue;
+            };
+            // Segments of cleaning passes have the newest stamps of their sources.
+            let Summary { stamp_newest, entry_count } = summary_of(&self.replicas[id]);
+            assert!(told.stamp_newest >= stamp_newest && told.entry_count == entry_count, "{id}: {told:?}");
+        }
+        self.loading_restarts += u32::from(!self.awaited.is_empty());
+        self.awaited.clear();
+        self.adopting = None;
         self.rng.shuffle(&mut named);
         let mut log = empty_log(brick_config());
+        if self.rng.chance(1, 2) {
+            let newest = |summary: Option<Summary>| summary.map_or(u64::MAX, |it| it.stamp_newest);
+            named.sort_by_key(|(_, summary)| newest(*summary));
+            // Those of which nothing is known are not awaited, and none is without room for writes beside them.
+            let count = self.rng.below(named.len() as u64) as usize;
+            let bytes =
+                |(id, _): &(SegmentId, Option<Summary>)| self.replicas.get(id).map_or(0, Vec::len) as u32;
+            let has_room = log.may_await(named.iter().map(bytes));
+            for (id, summary) in named.drain(..if has_room { count } else { 0 }) {
+                let (stream, bytes) = (STREAM, self.replicas[&id].len() as u32);
+                let awaited = Awaited { stream, bytes, summary: summary.expect("it is no head") };
+                log.await_segment(id, awaited).unwrap();
+                self.awaited.push(id);
+            }
+        }
+        let named: Vec<SegmentId> = named.into_iter().map(|(id, _)| id).collect();
         let mut applied = BTreeSet::new();
         log.skip_segments(self.replicas.keys().next_back().copied().unwrap_or_default());
         for id in &named {
@@ -205,7 +255,7 @@ impl Rig {
             log.adopt(STREAM, *id, bytes, &held, &mut |_, hash, stamp| _ = applied.insert((stamp, hash)))
                 .unwrap();
         }
-        self.replicas.retain(|id, _| named.contains(id));
+        self.replicas.retain(|id, _| named.contains(id) || self.awaited.contains(id));
         self.replicas.insert(durable.segment, head);
         self.applied = applied;
         (self.pass, self.entering, self.retiring) = Default::default();
@@ -218,8 +268,30 @@ impl Rig {
         self.history.iter_mut().for_each(|stored| stored.position = Position::default());
     }
 
+    /// Takes some of the next segment over that is awaited.
+    fn load(&mut self) {
+        let Some(id) = self.awaited.last() else { return };
+        let bytes = &self.replicas[id];
+        match &mut self.adopting {
+            None => self.adopting = Some(self.log.begin_adopt(STREAM, *id, bytes).unwrap()),
+            Some(adopting) => {
+                let mut note = |_, hash, stamp| _ = self.applied.insert((stamp, hash));
+                let count = 1 + self.rng.below(12) as usize;
+                if self.log.adopt_slice(adopting, bytes, count, &held, &mut note).unwrap() {
+                    (self.adopting, _) = (None, self.awaited.pop());
+                }
+            }
+        }
+        self.forget(0);
+        self.check();
+    }
+
+    /// Checks the log. While segments are awaited, nothing is said of keys and stamps below their newest.
     fn check(&self) {
         self.log.check_invariants();
+        let floor = self.log.floor_of_awaited();
+        assert_eq!((floor.is_some(), self.log.awaited().0), (!self.awaited.is_empty(), self.awaited.len()));
+        let floor = floor.unwrap_or_default();
         let mut newest = BTreeMap::<&Key, &Stored>::new();
         for stored in &self.history {
             let known = newest.entry(&stored.key).or_insert(stored);
@@ -227,14 +299,15 @@ impl Rig {
                 *known = stored;
             }
         }
-        for (key, stored) in &newest {
+        for (key, stored) in newest.iter().filter(|(_, stored)| stored.stamp.time > floor) {
             let found = self.log.newest(TABLE, hash_of(TABLE, key), key).unwrap().expect("it was stored");
             assert_eq!((found.stamp, found.expires), (stored.stamp, stored.expires));
             assert_eq!(found.value.map(|value| value.to_vec()), stored.value);
             assert_eq!(self.log.stamp_at(found.at), Some(stored.stamp));
         }
-        assert_eq!(self.log.key_count(), newest.len() as u64);
-        for stored in self.history.iter().filter(|stored| stored.stamp.time > self.log.bound()) {
+        assert!(floor > 0 || self.log.key_count() == newest.len() as u64);
+        let bound = self.log.bound().max(floor);
+        for stored in self.history.iter().filter(|stored| stored.stamp.time > bound) {
             let is_newest = newest[&stored.key].stamp == stored.stamp;
             let is_known = self.applied.contains(&(stored.stamp, hash_of(TABLE, &stored.key)));
             assert!(is_newest || is_known, "{:?} is above the bound and forgotten", stored.stamp);
@@ -247,6 +320,7 @@ impl Rig {
                 0..=11 => self.store(),
                 12..=14 => self.clean(),
                 15 => self.settle(),
+                16..=17 if !self.awaited.is_empty() && self.rng.chance(1, 2) => self.load(),
                 16..=17 => self.sync(),
                 18 => self.forget(self.now - 5 * SECOND),
                 _ if self.rng.chance(1, 4) => self.restart(),
@@ -256,21 +330,118 @@ impl Rig {
         self.sync();
         self.check();
         self.restart();
+        while !self.awaited.is_empty() {
+            self.load();
+        }
+        self.check();
     }
 }
 
 // I2, I6
 #[test]
 fn random_histories_with_restarts_find_every_record_and_every_stamp() {
-    let (mut passes, mut restarts) = (0, 0);
+    let (mut passes, mut restarts, mut loading, mut stores) = (0, 0, 0, 0);
     for seed in 0..30 {
         println!("seed {seed}");
         let mut rig = Rig::new(seed);
         rig.run(3000);
         passes += rig.pass_count;
         restarts += rig.restart_count;
+        loading += rig.loading_restarts;
+        stores += rig.loading_stores;
     }
+    println!("{passes} passes, {restarts} restarts, {loading} while loading, {stores} stored meanwhile");
     assert!(passes > 300 && restarts > 500, "{passes} passes, {restarts} restarts");
+    assert!(loading > 50 && stores > 500, "{loading} restarts while loading, {stores} stored meanwhile");
+}
+
+/// What a head should tell of a segment.
+fn summary_of(bytes: &[u8]) -> Summary {
+    let mut summary = Summary::default();
+    for entry in EntryReader::new(bytes) {
+        summary.entry_count += 1;
+        if let Entry::QuorumRecord(record) = entry.unwrap().1 {
+            summary.stamp_newest = summary.stamp_newest.max(record.stamp.time);
+        }
+    }
+    summary
+}
+
+/// A log in which these segments, of one full log each, are awaited, and its stream has a head.
+fn awaiting(config: LogConfig, segments: &BTreeMap<SegmentId, Vec<u8>>) -> Log {
+    let mut log = empty_log(config);
+    for (id, bytes) in segments {
+        let (stream, summary) = (STREAM, summary_of(bytes));
+        log.await_segment(*id, Awaited { stream, bytes: bytes.len() as u32, summary }).unwrap();
+    }
+    log.skip_segments(segments.keys().next_back().copied().unwrap());
+    log.roll(STREAM, ClusterTime(1), &[]).unwrap();
+    log
+}
+
+/// The closed segments of a log with many records.
+fn closed_segments(seed: u64) -> BTreeMap<SegmentId, Vec<u8>> {
+    let mut rig = Rig::new(seed);
+    while rig.log.stream_segments(STREAM).count() < 6 {
+        rig.store();
+    }
+    rig.sync();
+    rig.replicas
+}
+
+// I6: what is written while segments are awaited takes neither their memory nor their places in the index.
+#[test]
+fn room_is_held_back_for_segments_that_are_awaited() {
+    let segments = closed_segments(4);
+    let small_index = LogConfig { index_bytes_max: 4096, ..brick_config() };
+    for (config, value) in [(brick_config(), &[7; 600][..]), (small_index, b"")] {
+        let mut log = awaiting(config, &segments);
+        let mut count = 0_u64;
+        let refusal = loop {
+            count += 1;
+            let (key, stamp) = (format!("new{count}"), Stamp { time: u64::MAX >> 3, session: 2 });
+            let record =
+                QuorumRecord { table: TABLE, stamp, expires: None, key: key.as_bytes(), value: Some(value) };
+            let hash = hash_of(TABLE, key.as_bytes());
+            match log.store(STREAM, Purpose::Ordinary, hash, &record, None) {
+                Ok(_) => {}
+                Err(AppendRefusal::HeadFull) => _ = log.roll(STREAM, ClusterTime(2), &[]).unwrap(),
+                Err(refusal) => break refusal,
+            }
+        };
+        assert_eq!(refusal, AppendRefusal::OutOfMemory, "after {count} records");
+        log.check_invariants();
+        for (id, bytes) in &segments {
+            log.adopt(STREAM, *id, bytes, &held, &mut |_, _, _| {}).unwrap();
+        }
+        assert_eq!((log.floor_of_awaited(), log.awaited()), (None, (0, 0)));
+        log.check_invariants();
+    }
+}
+
+// I6: nothing above the floor comes with a segment that is awaited.
+#[test]
+fn a_segment_that_is_not_what_its_head_told_is_not_adopted() {
+    let segments = closed_segments(5);
+    let (id, bytes) = segments.iter().max_by_key(|(_, bytes)| summary_of(bytes).stamp_newest).unwrap();
+    let summary = summary_of(bytes);
+    let with = |summary: Summary, length: usize| {
+        let mut log = empty_log(brick_config());
+        log.await_segment(*id, Awaited { stream: STREAM, bytes: length as u32, summary }).unwrap();
+        assert_eq!(log.floor_of_awaited(), Some(summary.stamp_newest));
+        log.roll(STREAM, ClusterTime(1), &[]).unwrap();
+        log.adopt(STREAM, *id, bytes, &held, &mut |_, _, _| {})
+    };
+    assert!(with(summary, bytes.len()).unwrap() > 1);
+    let lower = Summary { stamp_newest: summary.stamp_newest - 1, ..summary };
+    let fewer = Summary { entry_count: summary.entry_count - 1, ..summary };
+    for (summary, length) in [(lower, bytes.len()), (fewer, bytes.len()), (summary, bytes.len() - 1)] {
+        assert_eq!(with(summary, length), Err(NotAdopted::Corrupt { offset: 0 }));
+    }
+    let mut log = empty_log(brick_config());
+    let all = Awaited { stream: STREAM, bytes: 96 * 1024, summary };
+    log.await_segment(*id, all).unwrap();
+    assert!(log.await_segment(id.next(), Awaited { bytes: 1, ..all }).is_err(), "there is no room");
 }
 
 /// All tables are held.
