@@ -44,6 +44,9 @@ impl Brick {
         };
         let key: Key = key.to_vec();
         let asked = self.ask_register(step, (table, hash), &key, ask, asker);
+        let is_early = u64::from(self.is_loading() && asked.is_ok());
+        let count = if bytes > 0 { &mut self.counts.early_writes } else { &mut self.counts.early };
+        *count += is_early;
         self.advance_appended(step);
         if bytes > 0
             && let Some(store) = &mut self.store
@@ -80,6 +83,10 @@ impl Brick {
             let mut shelf = LogShelf { store, table, stream, hash, purpose, refusal: None };
             if let Err(unreadable) = shelf.check(key) {
                 return Err(self.unreadable(step, unreadable));
+            }
+            if self.loading.is_some() && !shelf.is_loaded(key, &ask) {
+                self.counts.unloaded += 1;
+                return Err(Refusal::NotReady);
             }
             shelf.purpose = purpose_of(&ask, asker, shelf.value_bytes(key) > 0);
             let is_ordinary = shelf.purpose == Purpose::Ordinary;

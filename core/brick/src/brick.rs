@@ -15,12 +15,14 @@ use crate::clock::BrickClock;
 use crate::counts::Counts;
 use crate::dropping::Dropping;
 use crate::events::{EventKind, Events};
+use crate::forgetting::{forget, streams_of};
+use crate::load::Loading;
 use crate::phase::{Context, Phase};
 use crate::question::Answered;
 use crate::queues::Queues;
 use crate::siblings::Siblings;
 use crate::start::Start;
-use crate::state::{BrickState, TabletState};
+use crate::state::BrickState;
 use crate::state_file::StateFile;
 use crate::store::{Owns, SHARD, Store};
 use crate::tables::{Tables, Tablet};
@@ -29,9 +31,8 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
     ClusterId, DiskError, DiskToken, Effects, Instant, Level, Peer, Rng, SegmentId, ServerId, Status,
-    StreamId, TableId,
 };
-use ramhold_log::Log;
+use ramhold_log::{HeldHashOf, Log};
 use ramhold_replication::{Event, Replicator};
 use ramhold_shard::{CleaningCounters, LogSegments};
 use ramhold_wire::membership::{Durability, ReplicaName, ReplicaRead};
@@ -56,7 +57,9 @@ pub struct Brick {
     region: Option<Vec<u8>>,
     pub(crate) store: Option<Store>,
     pub(crate) tables: Tables,
-    start: Start,
+    pub(crate) start: Start,
+    /// The log is loaded while the brick serves.
+    pub(crate) loading: Option<Loading>,
     pub(crate) calls: Calls<Context>,
     /// Questions of sessions that wait.
     pub(crate) queues: Queues,
@@ -91,6 +94,7 @@ impl Brick {
             store: None,
             tables: Tables::default(),
             start: Start::default(),
+            loading: None,
             calls: Calls::new(CallRole::Brick, rng.u64()),
             answers: Vec::new(),
             siblings: Siblings::default(),
@@ -144,7 +148,7 @@ impl Brick {
     /// Whether every tablet votes, and this brick knows the time.
     pub fn votes(&self) -> bool {
         let votes = |tablet: &Tablet| tablet.register.votes() && self.clock.is_known(&tablet.siblings);
-        self.is_serving() && self.tables.all().all(votes)
+        self.is_serving() && !self.is_loading() && self.tables.all().all(votes)
     }
 
     pub fn log(&self) -> Option<&Log> {
@@ -291,6 +295,29 @@ impl Brick {
     }
 
     fn advance_start(&mut self, step: &mut Step<'_>) {
+        self.begin_loading(step);
+        if self.phase != Phase::Adopting {
+            return;
+        }
+        self.read_next(step);
+        if self.start.is_over() {
+            let mut state = self.state_file.durable().expect("a life has begun").clone();
+            let count = forget(&mut state, &self.start.not_whole(), step.effects);
+            if count > 0 {
+                let indicator = "heads or segments of the log are cut, corrupt or gone";
+                self.note_lost(EventKind::LogNotWhole, &state, indicator, count);
+            }
+            self.phase = Phase::Marking;
+            if Some(&state) == self.state_file.durable() {
+                self.serve(step);
+            } else {
+                self.state_file.want(state, step.effects);
+            }
+        }
+    }
+
+    /// Asks the backup for the next segment of the log, if none is asked for.
+    pub(crate) fn read_next(&mut self, step: &mut Step<'_>) {
         if let Some(wanted) = self.start.next(step.now) {
             let me = step.view.me;
             let Some(address) = step.view.list.address(me) else { return self.start.ask_again(step.now) };
@@ -310,30 +337,11 @@ impl Brick {
                 &ReplicaRead { replica },
             );
         }
-        if self.phase == Phase::Adopting && self.start.is_over() {
-            let mut state = self.state_file.durable().expect("a life has begun").clone();
-            let count = forget(&mut state, &self.start.not_whole(), step.effects);
-            if count > 0 {
-                let indicator = "heads or segments of the log are cut, corrupt or gone";
-                self.note_lost(EventKind::LogNotWhole, &state, indicator, count);
-            }
-            self.phase = Phase::Marking;
-            if Some(&state) == self.state_file.durable() {
-                self.serve(step);
-            } else {
-                self.state_file.want(state, step.effects);
-            }
-        }
     }
 
-    /// Everything that was found is taken over, and the state says what was not.
-    fn serve(&mut self, step: &mut Step<'_>) {
-        let Brick { state_file, store, tables, start, .. } = self;
-        let store = store.as_mut().expect("made before the log was taken over");
-        let state = state_file.durable().expect("a life has begun");
-        *tables = Tables::of(state);
-        // A head that could not be read may have had a higher id than all that were found.
-        store.shard.log.skip_segments(SegmentId(start.segment_last().0 + SEGMENTS_SKIPPED));
+    /// Deals with replicas that no head names, and with segments that are cut, when all others are taken over.
+    pub(crate) fn settle_found(&mut self, step: &mut Step<'_>) {
+        let Brick { store: Some(store), start, .. } = self else { return };
         store.shard.cleaning.must_leave.extend(start.cut());
         let not_whole = start.not_whole();
         for left in start.left_over() {
@@ -344,6 +352,20 @@ impl Brick {
                 store.shard.replicator.free_found(left.stream, left.segment, left.epoch, step.view.me);
             }
         }
+    }
+
+    /// Everything that was found is taken over, or is loaded from now on, and the state says what is not there.
+    pub(crate) fn serve(&mut self, step: &mut Step<'_>) {
+        let Brick { state_file, store, tables, start, .. } = self;
+        let store = store.as_mut().expect("made before the log was taken over");
+        *tables = Tables::of(state_file.durable().expect("a life has begun"));
+        // A head that could not be read may have had a higher id than all that were found.
+        store.shard.log.skip_segments(SegmentId(start.segment_last().0 + SEGMENTS_SKIPPED));
+        if self.loading.is_none() {
+            self.settle_found(step);
+        }
+        let Brick { state_file, store: Some(store), tables, .. } = self else { return };
+        let state = state_file.durable().expect("a life has begun");
         for stream in &state.streams {
             // Heads of earlier lives in which nothing was written leave with this one.
             let head = store.shard.log.hold_head();
@@ -414,6 +436,22 @@ impl Brick {
             // The backup is busy; it is asked again.
             _ => return self.start.ask_again(step.now),
         };
+        if self.is_loading() {
+            return self.start.hold(bytes);
+        }
+        let segment = self.start.asked();
+        let me = step.view.me;
+        self.adopting(segment, |start, store, hash_of| {
+            start.on_read(bytes, store, me, hash_of, step.effects);
+        });
+    }
+
+    /// Takes something of a segment over. Notes tables of whose records in it this brick has no tablet.
+    pub(crate) fn adopting(
+        &mut self,
+        segment: Option<SegmentId>,
+        adopt: impl FnOnce(&mut Start, &mut Store, HeldHashOf<'_>),
+    ) {
         let Brick { start, store: Some(store), tables, .. } = self else { return };
         let not_held = RefCell::new(BTreeSet::new());
         let hash_of = |table, key: &[u8]| {
@@ -423,8 +461,7 @@ impl Brick {
             }
             hash
         };
-        let segment = start.asked();
-        start.on_read(bytes, store, step.view.me, &hash_of, step.effects);
+        adopt(start, store, &hash_of);
         for table in not_held.into_inner() {
             segment.into_iter().for_each(|segment| store.stale.found(table, segment));
         }
@@ -459,7 +496,9 @@ impl Brick {
         }
         if let Some(store) = self.store.as_mut().filter(|_| self.phase == Phase::Serving) {
             store.shard.replicator.tick(now);
-            store.shard.scrub_slice(step);
+            if !store.is_loading() {
+                store.shard.scrub_slice(step);
+            }
             store.shard.touch_slice(now);
             if self.forget_at <= now {
                 self.forget_at = now + FORGET_INTERVAL;
@@ -472,6 +511,7 @@ impl Brick {
                 store.forget_many();
             }
         }
+        self.load_slice(step);
         self.serve_queued(step);
         self.advance(step);
     }
@@ -483,13 +523,16 @@ impl Brick {
             return earliest(self.calls.deadline(), start);
         }
         let shard = &store.shard;
+        let of_loaded = [shard.cleaning_deadline(), shard.scrub.deadline(), self.siblings.deadline()];
+        let of_whole = match self.is_loading() {
+            true => self.start.deadline().filter(|_| self.outlived.is_none()),
+            false => of_loaded.into_iter().fold(None, earliest),
+        };
         let deadlines = [
-            shard.cleaning_deadline(),
-            shard.scrub.deadline(),
+            of_whole,
             shard.touching_deadline(),
             shard.replicator.deadline(),
             self.calls.deadline(),
-            self.siblings.deadline(),
             self.announcing_deadline(),
             self.dropping_deadline(),
             Some(self.forget_at),
@@ -510,6 +553,7 @@ impl Brick {
             self.failure = self.outlived.take();
             return;
         }
+        self.advance_loading(step);
         self.enter_new(step);
         let Brick { store: Some(store), tables, .. } = self else { return };
         store.replicate(step);
@@ -539,29 +583,4 @@ impl Brick {
             assert_eq!(store.applied.bound(), store.shard.log.bound());
         }
     }
-}
-
-/// The streams of a durability.
-fn streams_of(state: &BrickState, durability: Durability) -> BTreeSet<StreamId> {
-    let own = state.streams.iter().filter(|stream| stream.durability == durability);
-    own.map(|stream| stream.stream).collect()
-}
-
-/// Notes that the tablets in these streams may lack something: they do not vote. Returns how many did so far.
-fn forget(state: &mut BrickState, streams: &BTreeSet<StreamId>, effects: &mut Effects) -> usize {
-    let lost = state.streams.iter().filter(|stream| streams.contains(&stream.stream));
-    let durabilities: Vec<Durability> = lost.map(|stream| stream.durability).collect();
-    let tables = state.tables.iter().filter(|table| durabilities.contains(&table.durability));
-    let tables: BTreeSet<TableId> = tables.map(|table| table.table).collect();
-    let mut count = 0;
-    for tablet in state.tablets.iter_mut().filter(|it| it.votes && tables.contains(&it.table)) {
-        tablet.votes = false;
-        count += 1;
-        let TabletState { table, first, last, .. } = tablet;
-        let text = format!(
-            "{table} {first:?} to {last:?} may lack acknowledged writes here: no vote until it is rebuilt"
-        );
-        effects.report(Level::Warn, text);
-    }
-    count
 }

@@ -16,19 +16,25 @@ const FORGET_COUNT_MAX: usize = 4;
 
 impl Store {
     pub fn pay(&mut self, step: &mut Step<'_>, tables: &Tables, bytes: u64) {
+        if self.is_loading() {
+            return;
+        }
         if let Some(work) = self.shard.pay_for_cleaning(bytes) {
             self.clean(step, tables, work);
         }
     }
 
     pub fn clean_when_idle(&mut self, step: &mut Step<'_>, tables: &Tables) {
-        if self.shard.is_cleaning(step.now) {
+        if !self.is_loading() && self.shard.is_cleaning(step.now) {
             self.clean(step, tables, IDLE_WORK);
         }
     }
 
     /// Cleans for a write that found no memory. Returns whether it may help to try again now.
     pub fn clean_for_room(&mut self, step: &mut Step<'_>, tables: &Tables) -> bool {
+        if self.is_loading() {
+            return false;
+        }
         for _ in 0..FORGET_COUNT_MAX {
             self.clean(step, tables, PRESSED_WORK);
             if self.shard.has_room() {

@@ -1,5 +1,6 @@
 //! The configuration of a brick.
 
+use crate::load::RestartLoad;
 use ramhold_log::Geometry;
 use ramhold_wire::control::Address;
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub struct BrickConfig {
     pub applied_count_max: usize,
     /// The most bytes of questions that wait, of keys and values: gets, puts and stamps have shares of it.
     pub queue_bytes_max: u64,
+    pub restart_load: RestartLoad,
 }
 
 impl BrickConfig {
@@ -61,6 +63,7 @@ impl BrickConfig {
             touched_ahead_bytes: log_bytes / 4,
             applied_count_max: 1_000_000,
             queue_bytes_max: (log_bytes / 16).min(QUEUE_BYTES_MAX),
+            restart_load: RestartLoad::default(),
         }
     }
 }

@@ -10,6 +10,11 @@ pub(crate) struct Counts {
     classes: [AsksStatus; Class::ALL.len()],
     /// Repairs that stored something.
     pub repairs: u64,
+    /// While the log was being loaded: writes and other questions that had an answer, and those about keys that were not
+    /// loaded.
+    pub early_writes: u64,
+    pub early: u64,
+    pub unloaded: u64,
 }
 
 impl Counts {

@@ -37,7 +37,10 @@ mod counts;
 mod dropped;
 mod dropping;
 mod events;
+mod forgetting;
 mod graves;
+mod load;
+mod loading;
 mod orders;
 mod pages;
 mod phase;
@@ -66,6 +69,7 @@ mod words;
 
 pub use brick::Brick;
 pub use config::BrickConfig;
+pub use load::RestartLoad;
 pub(crate) use question::Value;
 pub use replica::FoundReplica;
 pub use state::{

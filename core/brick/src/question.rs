@@ -63,7 +63,7 @@ pub(crate) struct PageTold {
 /// Why a question has no answer of the register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// The brick has not taken over its log yet, or does not know the time.
+    /// The brick has not taken over its log yet, or not the part that may hold the key, or does not know the time.
     NotReady,
     /// The table is not one of this brick's.
     UnknownTable,

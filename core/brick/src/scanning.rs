@@ -58,7 +58,7 @@ impl Brick {
     }
 
     fn page(&mut self, step: &mut Step<'_>, request: &BrickPageRequest) -> Result<PageTold, Refusal> {
-        if self.phase != Phase::Serving {
+        if self.phase != Phase::Serving || self.is_loading() {
             return Err(Refusal::NotReady);
         }
         let time = self.clock.now(step.now).earlier;

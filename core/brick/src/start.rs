@@ -10,6 +10,9 @@
 //!                        │ cut, or none: not whole           │ missing, corrupt: not whole
 //! ```
 //!
+//! Segments of which the head does not tell the newest stamp come first, then those with the newest stamps. So a brick
+//! that loads its log behind its serving (`loading`) has the keys soon that were written last.
+//!
 //! Invariants:
 //! - what a digest does not name is not taken over;
 //! - no stream is taken for whole on hope.
@@ -20,7 +23,8 @@ use crate::FoundReplica;
 use crate::store::Store;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Epoch, Instant, Level, SegmentId, ServerId, StreamId};
-use ramhold_log::{Alive, EntryReader, HeldHashOf, NotAdopted, opening};
+use ramhold_log::{Adopting, Alive, Awaited, EntryReader, HeldHashOf, NotAdopted, Summary, opening};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -36,14 +40,43 @@ pub(crate) struct Wanted {
     pub side: bool,
 }
 
+/// A segment that a head names, with what the head tells of it.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    segment: SegmentId,
+    summary: Option<Summary>,
+}
+
+impl Named {
+    /// Those of which nothing is known are read first, then the newest.
+    fn rank(&self) -> u64 {
+        self.summary.map_or(u64::MAX, |summary| summary.stamp_newest)
+    }
+}
+
 #[derive(Debug, Default)]
 struct StreamStart {
     /// Replicas that may be the head, the newest last.
     heads: Vec<SegmentId>,
-    /// Segments that the head's digest names and that are not adopted yet. `None`: no head is found yet.
-    named: Option<VecDeque<SegmentId>>,
+    /// Segments that the head's digest names and that are not adopted yet, in the order of the reads. `None`: no head is
+    /// found yet.
+    named: Option<VecDeque<Named>>,
     is_whole: bool,
 }
+
+/// A segment that was read, and is taken over in slices while the brick serves.
+#[derive(Debug)]
+struct Held {
+    wanted: Wanted,
+    bytes: Vec<u8>,
+    /// `None`: nothing is done yet.
+    adopting: Option<Adopting>,
+}
+
+/// Segments that were read and wait to be taken over in slices: one that is, and the next one.
+const HELD_COUNT_MAX: usize = 2;
+/// Records of a slice. They take less than a millisecond.
+const SLICE_RECORDS: usize = 512;
 
 /// The progress of a start.
 #[derive(Debug, Default)]
@@ -52,6 +85,9 @@ pub(crate) struct Start {
     adopted: BTreeSet<SegmentId>,
     streams: BTreeMap<StreamId, StreamStart>,
     asked: Option<Wanted>,
+    held: VecDeque<Held>,
+    /// The memory of a segment that was taken over, for the next one: fresh memory costs more than the copy.
+    spare: Vec<u8>,
     /// Nothing is asked for before this instant: the backup had no room for a read.
     retry_at: Instant,
     /// Why the brick cannot start.
@@ -87,39 +123,74 @@ impl Start {
 
     /// The segment to be read next, if none is being read.
     pub fn next(&mut self, now: Instant) -> Option<Wanted> {
-        if self.asked.is_some() || self.failure.is_some() || self.retry_at > now {
+        let is_full = self.held.len() >= HELD_COUNT_MAX;
+        if self.asked.is_some() || is_full || self.failure.is_some() || self.retry_at > now {
             return None;
         }
+        while let Some((id, segment)) = self.first() {
+            match self.found.get(&(id, segment)) {
+                Some(found) if !found.corrupt => {
+                    let (epoch, side) = (found.epoch, found.side);
+                    self.asked = Some(Wanted { stream: id, segment, epoch, side });
+                    return self.asked;
+                }
+                _ => self.streams.get_mut(&id).expect("it was looked up").give_up(segment),
+            }
+        }
+        None
+    }
+
+    /// The first segment in the order of the reads: heads, then what they name.
+    fn first(&mut self) -> Option<(StreamId, SegmentId)> {
+        let mut first: Option<(u64, StreamId, SegmentId)> = None;
         for (id, stream) in &mut self.streams {
-            let segment = match &mut stream.named {
-                None => stream.heads.last().copied(),
-                Some(named) => named.front().copied(),
-            };
-            let Some(segment) = segment else {
-                if stream.named.is_none() {
+            let Some(named) = &stream.named else {
+                match stream.heads.last() {
+                    Some(head) => return Some((*id, *head)),
                     // There was a log, and nothing of it is left.
-                    (stream.is_whole, stream.named) = (false, Some(VecDeque::new()));
+                    None => (stream.is_whole, stream.named) = (false, Some(VecDeque::new())),
                 }
                 continue;
             };
-            match self.found.get(&(*id, segment)) {
-                Some(found) if !found.corrupt => {
-                    let Wanted { stream, segment, epoch, side } =
-                        Wanted { stream: *id, segment, epoch: found.epoch, side: found.side };
-                    self.asked = Some(Wanted { stream, segment, epoch, side });
-                    return self.asked;
-                }
-                _ => stream.give_up(segment),
+            if let Some(next) = named.front().filter(|next| first.is_none_or(|(rank, ..)| next.rank() > rank))
+            {
+                first = Some((next.rank(), *id, next.segment));
             }
-            return self.next(now);
         }
-        None
+        first.map(|(_, stream, segment)| (stream, segment))
+    }
+
+    /// The segments that may be loaded after the brick has begun to serve: all that are not adopted yet. `None`: that must
+    /// not be, now or at all, or nothing is left.
+    pub fn rest(&self) -> Option<Vec<(SegmentId, Awaited)>> {
+        if self.asked.is_some() || self.failure.is_some() || !self.not_whole().is_empty() {
+            return None;
+        }
+        let mut rest = Vec::new();
+        for (id, stream) in &self.streams {
+            for named in stream.named.as_ref()? {
+                let found = self.found.get(&(*id, named.segment))?;
+                if !is_sound(found) {
+                    return None;
+                }
+                let (bytes, summary) = (found.length, named.summary?);
+                rest.push((named.segment, Awaited { stream: *id, bytes, summary }));
+            }
+        }
+        (!rest.is_empty()).then_some(rest)
+    }
+
+    /// The data does not fit the memory.
+    pub fn fail_for_memory(&mut self) {
+        self.failure =
+            Some("the brick's data does not fit its memory: start it with as much as before".into());
     }
 
     /// Whether every stream is taken over.
     pub fn is_over(&self) -> bool {
         self.failure.is_none()
             && self.asked.is_none()
+            && self.held.is_empty()
             && self.streams.values().all(|stream| stream.named.as_ref().is_some_and(VecDeque::is_empty))
     }
 
@@ -135,7 +206,97 @@ impl Start {
 
     /// When the next read may be asked for.
     pub fn deadline(&self) -> Option<Instant> {
-        (self.asked.is_none() && !self.is_over() && self.failure.is_none()).then_some(self.retry_at)
+        if self.failure.is_some() || self.is_over() {
+            return None;
+        }
+        if !self.held.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        self.asked.is_none().then_some(self.retry_at)
+    }
+
+    /// Holds the bytes of the segment that was asked for, to be taken over in slices. `None`: the backup does not have them
+    /// intact.
+    pub fn hold(&mut self, bytes: Option<&[u8]>) {
+        let Some(wanted) = self.asked.take() else { return };
+        let length = self.found[&(wanted.stream, wanted.segment)].length as usize;
+        let stream = self.streams.get_mut(&wanted.stream).expect("only known streams are read");
+        match bytes.and_then(|bytes| bytes.get(..length)) {
+            None => stream.give_up(wanted.segment),
+            Some(bytes) => {
+                stream.named.as_mut().expect("it was named").pop_front();
+                let mut held = std::mem::take(&mut self.spare);
+                held.clear();
+                held.extend_from_slice(bytes);
+                self.held.push_back(Held { wanted, bytes: held, adopting: None });
+            }
+        }
+    }
+
+    /// The segment whose next slice is due.
+    pub fn next_slice(&self) -> Option<SegmentId> {
+        self.held.front().map(|held| held.wanted.segment)
+    }
+
+    /// Takes the next slice of what is held over.
+    pub fn adopt_slice(
+        &mut self,
+        store: &mut Store,
+        me: ServerId,
+        hash_of: HeldHashOf<'_>,
+        effects: &mut Effects,
+    ) {
+        let Some(mut held) = self.held.pop_front() else { return };
+        let Store { shard, applied, .. } = store;
+        let Wanted { stream, segment, .. } = held.wanted;
+        let mut note = |table, hash, stamp| applied.note(&(table, hash), stamp);
+        let done = match &mut held.adopting {
+            None => shard.log.begin_adopt(stream, segment, &held.bytes).map(|adopting| {
+                held.adopting = Some(adopting);
+                false
+            }),
+            Some(it) => shard.log.adopt_slice(it, &held.bytes, SLICE_RECORDS, hash_of, &mut note),
+        };
+        applied.forget(shard.log.bound());
+        match done {
+            Ok(false) => self.held.push_front(held),
+            Ok(true) => {
+                self.spare = held.bytes;
+                self.end_adopt(held.wanted, store, me);
+            }
+            Err(why) => self.refuse(held.wanted, why, effects),
+        }
+    }
+
+    /// Nothing is read any more.
+    pub fn free_spare(&mut self) {
+        self.spare = Vec::new();
+    }
+
+    /// All of a segment is taken over.
+    fn end_adopt(&mut self, wanted: Wanted, store: &mut Store, me: ServerId) {
+        let Wanted { stream, segment, epoch, .. } = wanted;
+        let found = self.found[&(stream, segment)];
+        self.streams.get_mut(&stream).expect("only known streams are read").is_whole &= !found.cut;
+        self.adopted.insert(segment);
+        store.shard.replicator.adopt(stream, segment, epoch, found.length, me);
+    }
+
+    /// A segment cannot be taken over.
+    fn refuse(&mut self, wanted: Wanted, why: NotAdopted, effects: &mut Effects) {
+        match why {
+            NotAdopted::Foreign | NotAdopted::Corrupt { .. } => {
+                let text = format!("{} of the brick's log cannot be read: it is rebuilt", wanted.segment);
+                effects.report(Level::Error, text);
+                let stream = self.streams.get_mut(&wanted.stream).expect("only known streams are read");
+                stream.give_up(wanted.segment);
+            }
+            NotAdopted::OutOfMemory | NotAdopted::IndexFull => self.fail_for_memory(),
+            NotAdopted::Damaged => {
+                self.failure =
+                    Some("the brick's memory was damaged as its log was read: start it again".into());
+            }
+        }
     }
 
     /// The bytes of the segment that was asked for. `None`: the backup does not have them intact.
@@ -155,7 +316,7 @@ impl Start {
         };
         if stream.named.is_none() {
             // A segment of before the log's last cleaning may be cut so short that it tells no digest.
-            let Some(digest) = opening::parse(bytes).and_then(|opening| opening.digest) else {
+            let Some(named) = opening::parse(bytes).and_then(|opening| opening.named()) else {
                 return stream.give_up(asked.segment);
             };
             // The next head is opened while the head before it still takes data. Until that one is closed, nothing but
@@ -165,7 +326,15 @@ impl Start {
             if is_next && !planted(Defect::QuorumNextHeadCounts) {
                 stream.heads.pop();
             } else {
-                stream.named = Some(digest.into());
+                let is_sound = |segment| self.found.get(&(asked.stream, segment)).is_some_and(self::is_sound);
+                // What is doubtful is read at once, whatever its head tells of it.
+                let known = |(segment, summary): (SegmentId, Option<Summary>)| Named {
+                    segment,
+                    summary: summary.filter(|_| is_sound(segment)),
+                };
+                let mut named: Vec<Named> = named.into_iter().map(known).collect();
+                named.sort_by_key(|named| Reverse(named.rank()));
+                stream.named = Some(named.into());
             }
             return;
         }
@@ -175,27 +344,13 @@ impl Start {
         match shard.log.adopt(asked.stream, asked.segment, bytes, hash_of, &mut note) {
             Ok(_) => {
                 stream.named.as_mut().expect("it was named").pop_front();
-                stream.is_whole &= !found.cut;
-                self.adopted.insert(asked.segment);
                 for (table, hash, stamp) in superseded {
                     applied.note(&(table, hash), stamp);
                 }
                 applied.forget(shard.log.bound());
-                shard.replicator.adopt(asked.stream, asked.segment, asked.epoch, found.length, me);
+                self.end_adopt(asked, store, me);
             }
-            Err(NotAdopted::Foreign | NotAdopted::Corrupt { .. }) => {
-                let text = format!("{} of the brick's log cannot be read: it is rebuilt", asked.segment);
-                effects.report(Level::Error, text);
-                stream.give_up(asked.segment);
-            }
-            Err(NotAdopted::OutOfMemory | NotAdopted::IndexFull) => {
-                self.failure =
-                    Some("the brick's data does not fit its memory: start it with as much as before".into());
-            }
-            Err(NotAdopted::Damaged) => {
-                self.failure =
-                    Some("the brick's memory was damaged as its log was read: start it again".into());
-            }
+            Err(why) => self.refuse(asked, why, effects),
         }
     }
 
@@ -224,6 +379,11 @@ impl Start {
     }
 }
 
+/// Whether a replica looks like a closed segment as a whole.
+fn is_sound(found: &FoundReplica) -> bool {
+    found.closed && !found.cut && !found.corrupt
+}
+
 /// Whether a segment holds nothing but its opening.
 fn is_opening(bytes: &[u8]) -> bool {
     let mut entries = EntryReader::new(bytes).map_while(|entry| entry.ok().map(|(_, entry)| entry.kind()));
@@ -236,133 +396,10 @@ impl StreamStart {
         self.is_whole = false;
         match &mut self.named {
             None => self.heads.retain(|head| *head != segment),
-            Some(named) => named.retain(|named| *named != segment),
+            Some(named) => named.retain(|named| named.segment != segment),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::BrickConfig;
-    use crate::state::{BrickState, StreamState};
-    use ramhold_base::{ClusterId, ClusterTime, KeyHash, Rng, Stamp, TableId};
-    use ramhold_log::{Geometry, Log, Purpose, QuorumRecord};
-    use ramhold_wire::control::Address;
-    use ramhold_wire::membership::Durability;
-
-    const STREAM: StreamId = StreamId(1);
-    const TABLE: TableId = TableId(1);
-    const ME: ServerId = ServerId(3);
-
-    fn store() -> Store {
-        let geometry = Geometry { segment_bytes: 16 * 1024, seglet_bytes: 1024 };
-        let address = Address("127.0.0.1:1".parse().expect("an address"));
-        let config = BrickConfig::new(address, geometry, 256 * 1024, 1 << 16);
-        let stream = StreamState { stream: STREAM, durability: Durability::Buffered };
-        let state = BrickState {
-            cluster: ClusterId(1),
-            brick: ME,
-            index_secret: 5,
-            life: 1,
-            mark: 1,
-            tables: Vec::new(),
-            tablets: Vec::new(),
-            lives: Vec::new(),
-            streams: vec![stream],
-            taken: 0,
-            place: 0,
-            was_moved: false,
-            left: Vec::new(),
-            others: Vec::new(),
-        };
-        Store::new(&config, vec![0; config.log_bytes as usize], &state, &mut Rng::new(1))
-    }
-
-    fn put(log: &mut Log, time: u64) {
-        let stamp = Stamp { time, session: 2 };
-        let replaces = log.newest(TABLE, KeyHash(9), b"k").expect("intact").map(|newest| newest.at);
-        let record = QuorumRecord { table: TABLE, stamp, expires: None, key: b"k", value: Some(b"v") };
-        log.store(STREAM, Purpose::Ordinary, KeyHash(9), &record, replaces).expect("there is room");
-    }
-
-    fn bytes_of(log: &Log, segment: SegmentId) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        log.copy_segment(segment, 0, log.segment(segment).expect("in memory").len_bytes, &mut bytes);
-        bytes
-    }
-
-    fn run(segments: &[(SegmentId, Vec<u8>, bool)]) -> (Store, Start) {
-        let found = segments.iter().map(|(segment, bytes, closed)| FoundReplica {
-            stream: STREAM,
-            segment: *segment,
-            epoch: Epoch(0),
-            length: bytes.len() as u32,
-            side: false,
-            closed: *closed,
-            cut: false,
-            corrupt: false,
-        });
-        let (mut store, mut effects) = (store(), Effects::new());
-        let mut start = Start::new(found.collect(), [STREAM].into_iter(), |_| false);
-        while let Some(wanted) = start.next(Instant::ZERO) {
-            let bytes =
-                segments.iter().find(|(segment, ..)| *segment == wanted.segment).map(|it| it.1.as_slice());
-            start.on_read(bytes, &mut store, ME, &|_, _| Some(KeyHash(9)), &mut effects);
-        }
-        assert!(start.is_over());
-        (store, start)
-    }
-
-    // I6
-    #[test]
-    fn the_next_head_does_not_count_while_the_one_before_takes_data() {
-        let mut before = store();
-        let log = &mut before.shard.log;
-        let time = ClusterTime(1);
-        let first = log.roll(STREAM, time, &[]).expect("there is room");
-        put(log, 1);
-        let second = log.roll(STREAM, time, &[]).expect("there is room");
-        let opening = bytes_of(log, second);
-        put(log, 2);
-        // The first one's value is dead, so it leaves with the next head. That head is on the device, the value that
-        // made it dead is not.
-        let third = log.hold_head();
-        log.roll_held(STREAM, third, time, &[], &[first], false).expect("there is room");
-        let (first_bytes, second_bytes, third_bytes) =
-            (bytes_of(log, first), bytes_of(log, second), bytes_of(log, third));
-        let newest = |store: &Store| {
-            let newest = store.shard.log.newest(TABLE, KeyHash(9), b"k").expect("intact");
-            newest.map(|newest| newest.stamp.time)
-        };
-        let first_found = (first, first_bytes, true);
-        let third_found = (third, third_bytes, false);
-        let (after, start) = run(&[first_found.clone(), (second, opening, false), third_found.clone()]);
-        assert_eq!((newest(&after), start.not_whole().len()), (Some(1), 0));
-        assert_eq!(start.left_over().map(|found| found.segment).collect::<Vec<_>>(), [third]);
-        // When the second one is closed, the third one counts.
-        let (after, start) = run(&[first_found, (second, second_bytes, true), third_found]);
-        assert_eq!((newest(&after), start.not_whole().len()), (Some(2), 0));
-        assert_eq!(start.left_over().map(|found| found.segment).collect::<Vec<_>>(), [first]);
-    }
-
-    // I6
-    #[test]
-    fn a_stream_of_which_something_is_missing_is_not_whole() {
-        let mut before = store();
-        let log = &mut before.shard.log;
-        let first = log.roll(STREAM, ClusterTime(1), &[]).expect("there is room");
-        put(log, 1);
-        let second = log.roll(STREAM, ClusterTime(1), &[]).expect("there is room");
-        put(log, 2);
-        let all = [(first, bytes_of(log, first), true), (second, bytes_of(log, second), false)];
-        assert!(run(&all).1.not_whole().is_empty());
-        assert_eq!(run(&all[1..]).1.not_whole().len(), 1, "a named segment is gone");
-        assert_eq!(run(&[]).1.not_whole().len(), 1, "there was a stream");
-        let mut flipped = all.clone();
-        *flipped[0].1.last_mut().expect("it holds something") ^= 1;
-        let (after, start) = run(&flipped);
-        assert_eq!(start.not_whole().len(), 1);
-        assert!(after.shard.log.segment(second).is_some(), "what is left is taken over");
-    }
-}
+pub(crate) mod tests;

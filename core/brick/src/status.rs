@@ -67,6 +67,7 @@ impl Brick {
             graves: self.store.as_ref().map_or(0, |store| store.graves.count() as u64),
             graves_gone: self.store.as_ref().map_or(0, |store| store.graves.gone_count),
             tablets: self.tablet_statuses(now),
+            loaded_permille: self.loaded_permille(),
         }
     }
 
@@ -153,9 +154,14 @@ impl Brick {
         let Some(state) = self.state() else { return };
         let (me, life, count) = (state.brick, state.life, state.tablets.len());
         let waiting = state.tablets.iter().filter(|tablet| !tablet.votes).count();
-        let treatment = match waiting {
-            0 => format!("took over its log, serves {}", counted(count, "tablet")),
-            _ => format!("took over its log; {waiting} of {} to be rebuilt first", counted(count, "tablet")),
+        let treatment = match (self.loading_bytes(), waiting) {
+            (Some(bytes), _) => {
+                format!("serves {}, and loads {bytes} bytes of its log", counted(count, "tablet"))
+            }
+            (None, 0) => format!("took over its log, serves {}", counted(count, "tablet")),
+            (None, _) => {
+                format!("took over its log; {waiting} of {} to be rebuilt first", counted(count, "tablet"))
+            }
         };
         self.note(now, EventKind::LifeBegun, me, (format!("life {life} began"), treatment));
     }

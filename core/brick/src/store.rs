@@ -18,6 +18,7 @@ use crate::stale::Stale;
 use crate::state::{BrickState, StreamState};
 use crate::tables::Tables;
 use crate::{BrickConfig, Value};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, LogId, Position, Rng, ShardId, Stamp, StreamId, TableId, Version};
 use ramhold_log::{AppendRefusal, HashRange, Log, LogConfig, Purpose, QuorumRecord, Unreadable};
 use ramhold_quorum::{Applied, HORIZON, NoRoom, Shelf, Stored, Ticket};
@@ -63,7 +64,7 @@ fn whole(table: TableId) -> HashRange {
 
 impl Store {
     pub fn new(config: &BrickConfig, region: Vec<u8>, state: &BrickState, rng: &mut Rng) -> Store {
-        let log = Log::new(
+        let mut log = Log::new(
             LogConfig {
                 cluster: state.cluster,
                 log: LogId { server: state.brick, shard: SHARD },
@@ -92,6 +93,7 @@ impl Store {
             },
             touched_ahead_bytes: config.touched_ahead_bytes,
         };
+        log.tell_summaries();
         let mut store = Store {
             shard: Shard::new(log, replicator, shard_config),
             applied: Applied::default(),
@@ -201,6 +203,12 @@ impl Store {
         next.is_some()
     }
 
+    /// Whether a part of the log is not loaded yet. Nothing is cleaned meanwhile: a key's record may be dead by another one
+    /// that is not known.
+    pub fn is_loading(&self) -> bool {
+        self.shard.log.floor_of_awaited().is_some()
+    }
+
     pub fn forget(&mut self, bound: u64) {
         self.shard.log.raise_bound(bound);
         self.applied.forget(self.shard.log.bound());
@@ -251,7 +259,10 @@ impl Shelf<Key, Value> for LogShelf<'_> {
     }
 
     fn has_forgotten(&self, stamp: Stamp) -> bool {
-        self.store.applied.has_forgotten(stamp)
+        // A segment that is not loaded may tell that this stamp was stored.
+        let floor = self.store.shard.log.floor_of_awaited();
+        let is_below = floor.is_some_and(|floor| stamp.time <= floor);
+        self.store.applied.has_forgotten(stamp) || (is_below && !planted(Defect::QuorumLoadingRejects))
     }
 
     fn store(&mut self, key: &Key, stamp: Stamp, value: Option<Value>) -> Result<Stored, NoRoom> {

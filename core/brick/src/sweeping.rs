@@ -24,7 +24,7 @@ impl Brick {
     }
 
     pub(crate) fn advance_sweep(&mut self, step: &mut Step<'_>) {
-        if self.phase != Phase::Serving {
+        if self.phase != Phase::Serving || self.is_loading() {
             return;
         }
         loop {

@@ -50,9 +50,12 @@ impl Brick {
         self.tables.all().filter(|tablet| !tablet.register.votes()).count()
     }
 
-    /// The number of tablets that do not vote: they are being rebuilt, are not served yet, or too few siblings have told
-    /// their time.
+    /// The number of tablets that do not vote: they are being rebuilt, are loaded, are not served yet, or
+    /// too few siblings have told their time.
     pub fn without_vote_count(&self) -> usize {
+        if self.is_loading() {
+            return self.tables.all().count();
+        }
         let Some(state) = self.state_file.durable() else { return 0 };
         if self.entered == self.state_file.durable_count() {
             return self.tables.all().filter(|tablet| !self.is_vote(tablet)).count();
@@ -70,12 +73,14 @@ impl Brick {
         let is_it = |known: &&Tablet| {
             known.range == tablet.range() && self.tables.epoch(known.range) == Some(tablet.epoch)
         };
-        self.phase == Phase::Serving && self.tables.all().find(is_it).is_some_and(|known| self.is_vote(known))
+        let is_whole = self.phase == Phase::Serving && !self.is_loading();
+        is_whole && self.tables.all().find(is_it).is_some_and(|known| self.is_vote(known))
     }
 
     /// Takes an assignment of the coordinator. It is served when it is on the device (`taken`).
     pub fn assign(&mut self, assignment: &BrickAssignment, effects: &mut Effects) -> Result<(), NotTaken> {
-        let Some(before) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else {
+        let is_loaded = self.phase == Phase::Serving && !self.is_loading();
+        let Some(before) = self.state_file.newest().filter(|_| is_loaded) else {
             return Err(NotTaken::NotReady);
         };
         let mut state = before.clone();
@@ -97,7 +102,9 @@ impl Brick {
 
     /// A sibling tells of tablets that both have, and that it knows to have changed.
     pub(crate) fn hear_shared(&mut self, from: ServerId, shared: &Shared, effects: &mut Effects) {
-        let Some(before) = self.state_file.newest().filter(|_| self.phase == Phase::Serving) else { return };
+        // Siblings repeat it until both have the same.
+        let is_loaded = self.phase == Phase::Serving && !self.is_loading();
+        let Some(before) = self.state_file.newest().filter(|_| is_loaded) else { return };
         if shared.tablets.len() > BRICK_TABLET_COUNT_MAX as usize {
             return;
         }

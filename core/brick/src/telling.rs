@@ -34,7 +34,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 impl Brick {
     /// A sibling that is rebuilt asks for a page.
     pub(crate) fn on_tablet_page(&mut self, step: &mut Step<'_>, ask: TabletPage, asker: Asker) {
-        let state = self.state_file.newest().filter(|_| self.phase == Phase::Serving);
+        let state = self.state_file.newest().filter(|_| self.phase == Phase::Serving && !self.is_loading());
         let checked = match state {
             None => Err(Refusal::NotReady),
             Some(state) if tablet_of(state, &ask, asker.brick).is_none() => Err(Refusal::NotSibling),
@@ -167,7 +167,8 @@ impl Brick {
 
     /// Rebuilds the tablets that do not vote, one after the other.
     pub(crate) fn advance_rebuilding(&mut self, step: &mut Step<'_>) {
-        let Some(state) = self.state_file.durable().filter(|_| self.phase == Phase::Serving) else { return };
+        let is_loaded = self.phase == Phase::Serving && !self.is_loading();
+        let Some(state) = self.state_file.durable().filter(|_| is_loaded) else { return };
         if self.siblings.rebuilding.is_none() && self.state_file.is_durable() {
             let next = self.next_to_rebuild(state);
             let table = next.and_then(|tablet| state.tables.iter().find(|table| table.table == tablet.table));

@@ -373,6 +373,8 @@ impl Quorum {
     fn on_trouble(&mut self, now: Instant, call: &Call, what: Problem) -> Option<Progress> {
         if what == Problem::Answered(Status::TooMany) {
             self.health.busy(now, call.brick);
+        } else if what == Problem::Answered(Status::NotReady) {
+            self.health.not_ready(now, call.brick);
         } else {
             self.health.silent(now, call.brick);
         }

@@ -36,6 +36,8 @@ pub const EXIT_BRICK_FAILED: u8 = 7;
 
 /// The address of the backup for its own brick. Nobody listens there, and nothing is ever sent there.
 const OWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Memory of a message between roles that is kept when no log is being loaded.
+const DELIVERED_BYTES_MAX: usize = 64 * 1024;
 /// The connection over which the brick's questions come to its own backup.
 const OWN_CONN: ConnId = ConnId(u64::MAX);
 
@@ -68,6 +70,8 @@ pub struct BrickNode {
     has_ended: bool,
     bad_frames: u64,
     started: Instant,
+    /// The memory of the last message between the roles of this process.
+    delivered: Vec<u8>,
 }
 
 impl BrickNode {
@@ -88,6 +92,7 @@ impl BrickNode {
             has_ended: false,
             bad_frames: 0,
             started: Instant::ZERO,
+            delivered: Vec::new(),
             config,
         }
     }
@@ -133,7 +138,10 @@ impl BrickNode {
         };
         let Some(at) = effects.list.iter().position(is_own) else { return false };
         let Effect::Send { frame: sent, .. } = effects.list.remove(at) else { return false };
-        let bytes = sent.of(&effects.bytes).into_owned();
+        // Segments come this way at a start: fresh memory for each would cost more than its copy.
+        let mut bytes = std::mem::take(&mut self.delivered);
+        bytes.clear();
+        bytes.extend_from_slice(&sent.of(&effects.bytes));
         let (header, body) = frame::parse(&bytes).expect("the roles of a process write frames");
         match (header.kind, header.opcode().map(|opcode| opcode.addressee())) {
             (Kind::Request, Some(Addressee::ForBackup(asked))) => {
@@ -149,6 +157,9 @@ impl BrickNode {
             },
             // Only the brick and its backup ask each other here.
             (Kind::Request, _) => {}
+        }
+        if bytes.capacity() <= DELIVERED_BYTES_MAX || self.brick.is_loading() {
+            self.delivered = bytes;
         }
         true
     }

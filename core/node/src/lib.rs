@@ -23,8 +23,8 @@ mod telling;
 pub use brick::{BrickNode, BrickNodeConfig, BrickSeen, EXIT_BRICK_FAILED};
 pub use config::ServerConfig;
 pub use ramhold_brick::{
-    Brick, BrickConfig, BrickState, BrickStatistics, ClassStatistics, NotTaken, TableState, TabletState,
-    is_brick_directory,
+    Brick, BrickConfig, BrickState, BrickStatistics, ClassStatistics, NotTaken, RestartLoad, TableState,
+    TabletState, is_brick_directory,
 };
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig, Rebuild, term_record};
 pub use ramhold_resp::{CrossSlot, Process, RespConfig};

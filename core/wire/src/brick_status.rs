@@ -26,7 +26,8 @@ pub struct BrickStatus {
     /// It has taken over its log, and answers where a tablet votes.
     #[n(3)]
     pub is_serving: bool,
-    /// Tablets here that do not vote: they are being rebuilt, are not served yet, or too few siblings have told their clocks.
+    /// Tablets here that do not vote, or not for all keys: they are being rebuilt or loaded, are not served yet, or too few
+    /// siblings have told their clocks.
     #[n(4)]
     pub without_vote: u32,
     /// The tablet that is being rebuilt now.
@@ -57,6 +58,9 @@ pub struct BrickStatus {
     #[n(14)]
     #[cbor(default)]
     pub tablets: Vec<TabletStatus>,
+    /// The part of its log that is loaded, of 1,000, while it answers only for keys that are. `None`: all is.
+    #[n(15)]
+    pub loaded_permille: Option<u16>,
 }
 
 /// A tablet of a quorum table, as one of its bricks has it.

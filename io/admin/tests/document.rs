@@ -30,7 +30,7 @@ What is not a loopback address needs `--insecure-network`: there is no encryptio
 `/metrics` answers in the text format of Prometheus.
 `/health` answers `200 serving` while the process serves, `200 serving, degraded: REASON` when it serves and an operator should do something (the device of a server's backup is full or has failed, the coordinator's store finds no room), and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
 A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
-A brick answers 503 while none of its tablets votes: `unnamed` (it has no id yet), `starting`, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote, and while its log memory is full, it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
+A brick answers 503 while none of its tablets votes for all keys: `unnamed` (it has no id yet), `starting`, `loading` with the part of its log that is loaded, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote, and while its log memory is full, it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
 A coordinator tells below `serving` how many of the expected servers are up, and a line for each server that is gone: `gone: ID at ADDRESS since TIME: CAUSE`.
 
 Only GET and HEAD are answered, one request for each connection, 16 at a time, with at most 16 KiB of headers that come within 3 seconds.
@@ -141,6 +141,7 @@ fn brick() -> BrickSeen {
         graves: 10,
         graves_gone: 20,
         tablets: Vec::new(),
+        loaded_permille: Some(430),
     };
     BrickSeen {
         trouble: None,
@@ -434,6 +435,7 @@ fn a_brick_is_ready_when_a_tablet_votes_and_tells_who_is_silent() {
         "ramhold_degraded 1",
         "ramhold_brick_life 4",
         "ramhold_brick_rebuilt_permille 420",
+        "ramhold_brick_loaded_permille 430",
         "ramhold_brick_siblings{state=\"silent\"} 1",
         "ramhold_brick_answers_total{class=\"put\",outcome=\"rejected\"} 1",
         "ramhold_brick_sweep_age_seconds 61.500000000",

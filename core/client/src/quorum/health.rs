@@ -40,6 +40,16 @@ impl Health {
         self.bricks.entry(brick).or_default().busy = Some(at);
     }
 
+    /// A brick is not ready. If it has answered just now, and was not silent since, it has only not loaded this key yet, and
+    /// that says nothing of others.
+    pub fn not_ready(&mut self, at: Instant, brick: ServerId) {
+        let seen = self.bricks.entry(brick).or_default();
+        let answers = seen.heard > seen.silent && seen.heard.is_some_and(|heard| at.since(heard) < LAST_FOR);
+        if !answers {
+            self.silent(at, brick);
+        }
+    }
+
     /// Whether all these bricks have answered this session, and none was silent lately.
     pub fn all_answer(&self, now: Instant, bricks: impl IntoIterator<Item = ServerId>) -> bool {
         bricks.into_iter().all(|brick| {
@@ -57,5 +67,33 @@ impl Health {
     /// Forgets bricks that hold nothing of this session any more.
     pub fn keep(&mut self, is_kept: impl Fn(ServerId) -> bool) {
         self.bricks.retain(|brick, _| is_kept(*brick));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BRICK: ServerId = ServerId(4);
+
+    const fn at(millis: u64) -> Instant {
+        Instant(1_000_000_000_000 + millis * 1_000_000)
+    }
+
+    // I6: a brick that loads its log is asked on, and puts stay in one phase; one that answers nothing is not.
+    #[test]
+    fn a_brick_that_answers_and_is_not_ready_for_a_key_is_not_silent() {
+        let mut health = Health::default();
+        health.not_ready(at(0), BRICK);
+        assert!(health.goes_last(at(1), BRICK), "it has answered nothing yet");
+        health.heard(at(6000), BRICK);
+        health.not_ready(at(6001), BRICK);
+        assert!(!health.goes_last(at(6002), BRICK) && health.all_answer(at(6002), [BRICK]));
+        health.not_ready(at(7001), BRICK);
+        assert!(health.goes_last(at(7002), BRICK), "it has answered nothing for a second");
+        health.heard(at(7100), BRICK);
+        health.silent(at(7200), BRICK);
+        health.not_ready(at(7201), BRICK);
+        assert!(health.goes_last(at(8200), BRICK), "it may have started again since");
     }
 }

@@ -166,7 +166,7 @@ fn a_slow_brick_is_replaced_after_its_patience_and_a_refusing_one_at_once() {
         let here = asked.iter().find(|it| it.what == Asks::Stamp).unwrap();
         fake.say_stored(here, OLD, None);
         if refuses {
-            fake.refuse(absent, Status::NotReady);
+            fake.refuse(absent, Status::Retry);
         } else {
             assert_eq!(fake.wait(millis(5000)), millis(20));
         }
@@ -284,6 +284,40 @@ fn two_phases_ask_for_stamps_and_write_above_them() {
     fake.say(&writes[1], AskSaid::Applied);
     fake.say(&writes[2], AskSaid::Rejected(Stamp { time: stamp.time + 1, session: 2 }));
     fake.expect_written(stamp.time);
+}
+
+#[test]
+fn a_brick_that_has_not_loaded_a_key_is_asked_for_others_and_puts_stay_in_one_phase() {
+    // I6: rule 77.
+    let mut fake = Fake::with_bricks(Adaptive);
+    fake.start(write(KEY, b"1"));
+    fake.asked().iter().for_each(|it| fake.say(it, AskSaid::Applied));
+    fake.outcome();
+    fake.start(read(KEY));
+    let asked = fake.asked();
+    let loading = asked.iter().find(|it| it.what == Asks::Value).unwrap();
+    let here = asked.iter().find(|it| it.what == Asks::Stamp).unwrap();
+    fake.say_stored(here, OLD, None);
+    fake.refuse(loading, Status::NotReady);
+    let more = fake.asked();
+    assert!(more.iter().any(|it| it.what == Asks::Value && it.brick != loading.brick), "at once: {more:?}");
+    more.iter().for_each(|it| fake.say_stored(it, OLD, Some(b"old")));
+    fake.expect_found(OLD, b"old");
+    fake.start(write(KEY, b"2"));
+    let asked = fake.asked();
+    written_stamp(&asked);
+    assert_eq!(bricks_of(&asked), [1, 2, 3]);
+    asked.iter().for_each(|it| fake.say(it, AskSaid::Applied));
+    fake.outcome();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        fake.start(read(KEY));
+        let asked = fake.asked();
+        seen.extend(asked.iter().filter(|it| it.what == Asks::Value).map(|it| it.brick));
+        asked.iter().for_each(|it| fake.say_stored(it, OLD, Some(b"old")));
+        fake.expect_found(OLD, b"old");
+    }
+    assert!(seen.contains(&loading.brick), "it takes its turn: {seen:?}");
 }
 
 #[test]

@@ -50,6 +50,13 @@ impl BrickNode {
             return Some(("starting", "its log is being taken over".into()));
         }
         let brick = status.brick.as_ref()?;
+        if let Some(permille) = brick.loaded_permille {
+            let percent = permille / 10;
+            return Some((
+                "loading",
+                format!("{percent} % of its log is loaded; other keys are not answered yet"),
+            ));
+        }
         if status.tablets == 0 || u64::from(brick.without_vote) < status.tablets {
             return None;
         }

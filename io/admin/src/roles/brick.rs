@@ -64,13 +64,18 @@ fn write_brick(page: &mut Page, brick: &BrickStatus) {
     page.gauge("ramhold_brick_life", "The number of the brick's starts.", brick.life);
     page.gauge(
         "ramhold_brick_tablets_without_vote",
-        "Tablets that do not vote: they are being rebuilt, or too few siblings have told their clocks.",
+        "Tablets that do not vote, or not for all keys: they are being rebuilt or loaded, or too few siblings have told their clocks.",
         u64::from(brick.without_vote),
     );
     page.gauge(
         "ramhold_brick_rebuilt_permille",
         "The part of the tablet that is being rebuilt now which is rebuilt, of 1,000; 1,000 while none is.",
         u64::from(brick.rebuilding.map_or(1000, |rebuilding| rebuilding.permille)),
+    );
+    page.gauge(
+        "ramhold_brick_loaded_permille",
+        "The part of the log that is loaded, of 1,000, while the brick answers only for keys that are; 1,000 when all is.",
+        u64::from(brick.loaded_permille.unwrap_or(1000)),
     );
     let silent = brick.siblings.iter().filter(|sibling| sibling.is_silent).count() as u64;
     page.by_label(

@@ -7,7 +7,7 @@ use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{DiskFile, DiskToken};
 use ramhold_base::{Effect, Effects, Input, Instant, Level, Machine, Peer, Rng, ServerId};
 use ramhold_log::Geometry;
-use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig};
+use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig, RestartLoad};
 use ramhold_wire::control::Address;
 use ramhold_world::disk::Disks;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,6 +24,13 @@ pub struct Pending {
     pub life: u64,
     token: DiskToken,
     work: Work,
+}
+
+impl Pending {
+    /// Whether it reads a frame, or a part of one.
+    pub fn is_frame_read(&self) -> bool {
+        matches!(self.work, Work::Read { file: DiskFile::Frames, .. })
+    }
 }
 
 enum Work {
@@ -49,8 +56,12 @@ pub struct Host {
     pub place: u64,
     /// The port of its supervisor.
     pub supervisor: Option<u16>,
+    /// When its starts serve.
+    pub restart_load: RestartLoad,
     /// The process is stopped: it does nothing, and is not gone.
     pub is_hung: bool,
+    /// Bits of its device flip: errors are reported.
+    pub may_rot: bool,
     /// Frames that the process has sent in this step.
     pub sent: Vec<(Peer, Vec<u8>)>,
 }
@@ -85,7 +96,9 @@ impl Host {
             address,
             place: id.raw(),
             supervisor: None,
+            restart_load: RestartLoad::default(),
             is_hung: false,
+            may_rot: false,
             sent: Vec::new(),
             disks: Disks::default(),
             node: None,
@@ -104,6 +117,7 @@ impl Host {
         let config = BrickNodeConfig {
             brick: BrickConfig {
                 supervisor: self.supervisor,
+                restart_load: self.restart_load,
                 ..brick_config(self.address, self.place, self.log_bytes)
             },
             backup: backup_config(self.log_bytes),
@@ -175,7 +189,8 @@ impl Host {
                     Effect::DiskReserve { token, file, bytes } => begin(token, Work::Reserve { file, bytes }),
                     Effect::Report { level, text } => {
                         let is_loss = text.contains("rebuilt from what is left")
-                            || text.contains("later life of this brick");
+                            || text.contains("later life of this brick")
+                            || self.may_rot;
                         assert!(level < Level::Error || is_loss, "{text}");
                         self.reports.push(text);
                     }

@@ -13,6 +13,7 @@ mod drops;
 mod full;
 mod history;
 mod host;
+mod loading;
 mod network;
 mod overload;
 mod replacing;

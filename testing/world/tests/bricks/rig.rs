@@ -79,6 +79,8 @@ pub struct Rig {
     pub removes: bool,
     /// Devices take so much longer than they would.
     pub device_nanos: u64,
+    /// Reads of frames take so much longer.
+    pub read_nanos: u64,
     /// Frames to and from this host take so much longer.
     pub far: Option<(usize, u64)>,
     /// Operations that clients may still begin.
@@ -148,6 +150,7 @@ impl Rig {
             used: 0..setting.keys,
             removes: false,
             device_nanos: 0,
+            read_nanos: 0,
             far: None,
             left: 0,
             done: 0,
@@ -225,7 +228,8 @@ impl Rig {
     /// Devices answer in 20 microseconds to 4 milliseconds.
     pub(crate) fn begin_disk(&mut self, host: usize, begun: Vec<Pending>) {
         for pending in begun {
-            let at = self.now + self.rng.between(MILLI / 50, 4 * MILLI) + self.device_nanos;
+            let read_nanos = if pending.is_frame_read() { self.read_nanos } else { 0 };
+            let at = self.now + self.rng.between(MILLI / 50, 4 * MILLI) + self.device_nanos + read_nanos;
             self.at(at, Event::Disk { host, number: self.last + 1 });
             self.pending.insert(self.last, (host, pending));
         }

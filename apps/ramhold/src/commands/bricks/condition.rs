@@ -13,6 +13,8 @@ pub enum Condition {
     Serving,
     /// Some of its tablets do not vote; so many percent of its keys do, or are rebuilt.
     Rebuilding(u64),
+    /// So many percent of its log are loaded, and it answers for keys that are.
+    Loading(u64),
     /// Some of its tablets do not vote, and others are awaited: bricks that do not answer, or clocks.
     Waiting,
     Starting,
@@ -28,6 +30,9 @@ impl Condition {
         match &status.brick {
             Some(brick) if brick.life == 0 => Condition::Unnamed,
             Some(brick) if !brick.is_serving => Condition::Starting,
+            Some(BrickStatus { loaded_permille: Some(permille), .. }) => {
+                Condition::Loading(u64::from(*permille / 10))
+            }
             Some(brick) if brick.without_vote == 0 => Condition::Serving,
             Some(brick) if !awaited(brick).is_empty() => Condition::Waiting,
             Some(BrickStatus { rebuilding: Some(rebuilding), without_vote, .. }) => {
@@ -45,6 +50,7 @@ impl Condition {
         match self {
             Condition::Serving => "serving",
             Condition::Rebuilding(_) => "rebuilding",
+            Condition::Loading(_) => "loading",
             Condition::Waiting => "waiting",
             Condition::Starting => "starting",
             Condition::Unnamed => "unnamed",
@@ -110,6 +116,10 @@ pub fn of_brick(brick: &Found) -> Option<Finding> {
         Condition::Rebuilding(percent) => {
             let what = format!("{name} is rebuilt from the others, {percent} % so far");
             (Grade::Recovering, what, "nothing, it votes when it has everything")
+        }
+        Condition::Loading(percent) => {
+            let what = format!("{name} loads its log, {percent} % so far, and answers for what is loaded");
+            (Grade::Recovering, what, "nothing, other bricks answer for the rest")
         }
         Condition::Waiting => return Some(of_waiting(&name, brick)),
         Condition::Unnamed => {

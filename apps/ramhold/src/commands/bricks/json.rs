@@ -69,6 +69,7 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
         "tablets_without_vote": own.without_vote,
         "waits_for": waits_for(own),
         "rebuilding": rebuilding,
+        "loaded_permille": own.loaded_permille,
         "siblings": own.siblings.iter().map(sibling).collect::<Vec<_>>(),
         "gets": asks(&own.gets),
         "puts": asks(&own.puts),

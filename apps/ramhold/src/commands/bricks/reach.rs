@@ -150,6 +150,7 @@ pub mod tests {
             graves: 0,
             graves_gone: 0,
             tablets: Vec::new(),
+            loaded_permille: None,
         };
         ProcessStatus {
             server: ServerId(4),

@@ -80,6 +80,7 @@ fn id(brick: &Found) -> String {
 fn state(brick: &Found) -> String {
     match Condition::of(brick) {
         Condition::Rebuilding(percent) => format!("rebuilt {percent} %"),
+        Condition::Loading(percent) => format!("loading {percent} %"),
         Condition::Silent(Some(millis)) => format!("silent {}", ago(millis)),
         other => other.name().to_owned(),
     }
@@ -214,6 +215,12 @@ mod tests {
         waiting.brick.as_mut().unwrap().without_vote = 1;
         waiting.brick.as_mut().unwrap().sweep =
             SweepStatus { behind: 10_000, behind_millis: Some(3_000_000), ..SweepStatus::default() };
+        let mut loading = status(None);
+        loading.brick.as_mut().unwrap().loaded_permille = Some(431);
+        let recovering = text(vec![found(4, Ok(loading))], None);
+        for part in ["recovering: 0 of 1 brick", "loading 43 %", "loads its log, 43 % so far"] {
+            assert!(recovering.contains(part), "{part}: {recovering}");
+        }
         let bricks = vec![
             found(4, Ok(status(Some(426)))),
             found(5, Err("connection refused")),
