@@ -25,7 +25,8 @@ pub use waiting::{connect_to, wait_until_healthy, wait_until_redis_is_served};
 use crate::cross_slot::cross_slot_text;
 use crate::failure::Failure;
 use crate::memory::BRICK_MEMORY_MIN;
-use ramhold_node::CrossSlot;
+use crate::supervising::restart_load_text;
+use ramhold_node::{CrossSlot, RestartLoad};
 use ramhold_placement::Grid;
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
@@ -76,6 +77,8 @@ pub struct Plan {
     pub buffer_dir: Option<PathBuf>,
     /// The port of the process that restarts bricks.
     pub supervisor: Option<u16>,
+    /// When a brick serves after a start.
+    pub restart_load: RestartLoad,
     pub output: Output,
 }
 
@@ -148,6 +151,7 @@ impl Plan {
             if let Some(supervisor) = self.supervisor {
                 push("--supervisor", supervisor.to_string().into());
             }
+            push("--restart-load", restart_load_text(self.restart_load).into());
             arguments.push("--brick".into());
         } else if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());

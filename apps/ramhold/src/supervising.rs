@@ -8,6 +8,7 @@
 use crate::failure::Failure;
 use crate::size::parse_duration;
 use ramhold_base::ServerId;
+use ramhold_node::RestartLoad;
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_supervisor::{Act, ChargeConfig, RestartLimit, Supervisor};
 use std::hash::{BuildHasher, RandomState};
@@ -89,12 +90,36 @@ impl Supervising {
     }
 }
 
+/// `RestartLoad::default()`, as people write it.
+pub const RESTART_LOAD: &str = "incremental";
+
+/// Reads when a brick serves after a start.
+pub fn parse_restart_load(text: &str) -> Result<RestartLoad, String> {
+    match text {
+        "preload" => Ok(RestartLoad::Preload),
+        "incremental" => Ok(RestartLoad::Incremental),
+        _ => Err("give 'preload' or 'incremental'".to_owned()),
+    }
+}
+
+pub fn restart_load_text(load: RestartLoad) -> &'static str {
+    match load {
+        RestartLoad::Preload => "preload",
+        RestartLoad::Incremental => "incremental",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn limits_are_read() {
+        assert_eq!(parse_restart_load(RESTART_LOAD), Ok(RestartLoad::default()));
+        for load in [RestartLoad::Preload, RestartLoad::Incremental] {
+            assert_eq!(parse_restart_load(restart_load_text(load)), Ok(load));
+        }
+        assert!(parse_restart_load("lazy").is_err());
         assert_eq!(parse_restart_limit(RESTART_LIMIT), Ok(RestartLimit::DEFAULT));
         assert_eq!(parse_restart_limit("none"), Ok(RestartLimit::None));
         for text in ["", "3", "/10m", "3/", "x/10m", "1001/1s", "-1/1s"] {

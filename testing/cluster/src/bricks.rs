@@ -34,6 +34,8 @@ pub struct Bricks {
     memory_bytes: u64,
     /// Each brick is the child of a supervisor with this limit.
     restart_limit: Option<String>,
+    /// When the next lives of bricks serve: `preload` or `incremental`; none: as a brick does by default.
+    pub restart_load: Option<&'static str>,
     pub cluster: Cluster,
 }
 
@@ -68,6 +70,7 @@ impl Bricks {
             addresses: ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect(),
             memory_bytes,
             restart_limit,
+            restart_load: None,
             cluster,
         };
         (1..=count).for_each(|brick| bricks.start_brick(brick));
@@ -112,6 +115,9 @@ impl Bricks {
         push("--disk", (4 * self.memory_bytes).to_string().into());
         push("--label", format!("host={}", name(brick)).into());
         push("--admin", "127.0.0.1:0".into());
+        if let Some(load) = self.restart_load {
+            push("--restart-load", load.into());
+        }
         arguments
     }
 

@@ -18,10 +18,13 @@ use crate::local::{Output, Plan, check_free, is_free, tail};
 use crate::memory::{BRICK_MEMORY_MIN, check_available};
 use crate::output;
 use crate::size::{bytes_text, parse_bytes};
-use crate::supervising::{RESTART_LIMIT, parse_restart_limit, restart_limit_text};
+use crate::supervising::{
+    RESTART_LIMIT, RESTART_LOAD, parse_restart_limit, parse_restart_load, restart_limit_text,
+    restart_load_text,
+};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
-use ramhold_node::CrossSlot;
+use ramhold_node::{CrossSlot, RestartLoad};
 use ramhold_placement::{Grid, check_neighbourhoods};
 use ramhold_supervisor::RestartLimit;
 use ramhold_wire::ReplicaPlacement;
@@ -145,6 +148,10 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_RESTART_LIMIT", value_name = "LIMIT", default_value = RESTART_LIMIT,
         value_parser = parse_restart_limit)]
     restart_limit: RestartLimit,
+    /// When a brick serves after a start: 'preload' or 'incremental', as for 'ramhold server --brick'.
+    #[arg(long, env = "RAMHOLD_RESTART_LOAD", value_name = "WHEN", default_value = RESTART_LOAD,
+        value_parser = parse_restart_load)]
+    restart_load: RestartLoad,
     /// Do not start a dead process again.
     #[arg(long, env = "RAMHOLD_NO_RESPAWN")]
     no_respawn: bool,
@@ -286,6 +293,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         admin_port,
         buffer_dir: None,
         supervisor: None,
+        restart_load: arguments.restart_load,
         output: Output::Warnings,
     })
 }
@@ -421,6 +429,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
     command.args(["--bricks", &arguments.bricks.to_string()]);
     command.args(["--restart-limit", &restart_limit_text(arguments.restart_limit)]);
+    command.args(["--restart-load", restart_load_text(arguments.restart_load)]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
     command.args(["--placement", &plan.placement.to_string()]);
     command.args(["--topology", &plan.topology.to_string()]);

@@ -18,6 +18,7 @@ mod histories;
 mod hostile;
 mod links;
 mod listeners;
+mod loading;
 mod network;
 mod pages;
 mod redis;

@@ -78,6 +78,7 @@ impl Scene {
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
             supervisor: None,
+            restart_load: Default::default(),
             output: Output::LogsOnly,
         };
         let scene = Scene {

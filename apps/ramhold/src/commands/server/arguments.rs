@@ -4,9 +4,10 @@ use super::forget::Forget;
 use crate::admin::{Admin, parse_admin};
 use crate::cross_slot::parse_cross_slot;
 use crate::size::{parse_bytes, parse_duration};
+use crate::supervising::{RESTART_LOAD, parse_restart_load};
 use clap::{Args, Subcommand, ValueEnum};
 use ramhold_base::limits::{LABEL_BYTES_MAX, TABLE_NAME_BYTES_MAX};
-use ramhold_node::CrossSlot;
+use ramhold_node::{CrossSlot, RestartLoad};
 use ramhold_wire::bricks::{BRICK_WEIGHT, BRICK_WEIGHT_MAX};
 use ramhold_wire::membership::Label;
 use std::net::{IpAddr, SocketAddr};
@@ -156,6 +157,11 @@ pub struct Server {
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_WEIGHT", value_name = "N", default_value_t = BRICK_WEIGHT,
         requires = "brick", value_parser = clap::value_parser!(u16).range(1..=i64::from(BRICK_WEIGHT_MAX)))]
     pub weight: u16,
+    /// When this brick serves after a start: 'preload', when all its data is in memory, or 'incremental', as
+    /// soon as it can take new writes; it answers for keys as they are loaded then.
+    #[arg(long, help_heading = "Memory and disk", env = "RAMHOLD_RESTART_LOAD", value_name = "WHEN",
+        default_value = RESTART_LOAD, requires = "brick", value_parser = parse_restart_load)]
+    pub restart_load: RestartLoad,
     /// Port of the process that restarts this brick, at the host of its address; the brick's siblings turn to
     /// it when the brick is silent. 'ramhold supervise' gives it to its brick.
     #[arg(long, help_heading = "Network", env = "RAMHOLD_SUPERVISOR", value_name = "PORT", requires = "brick",

@@ -152,6 +152,7 @@ impl PreparedBrick {
             brick: BrickConfig {
                 place: self.place,
                 supervisor: arguments.supervisor,
+                restart_load: arguments.restart_load,
                 scrub_bytes_per_second: arguments.scrub_rate,
                 disk_bytes_max: (u64::from(self.frames_max) - FRAMES_SPARE / 2) * u64::from(SEGMENT_BYTES),
                 ..brick

@@ -1,5 +1,5 @@
-//! A brick with much data is killed and started again under load: how soon it serves, and how soon it has its share of
-//! the reads.
+//! A brick with much data is killed and started again under load: how soon it serves, how soon its data is loaded, and how
+//! soon it has its share of the reads. Once it serves when everything is loaded, and once before.
 
 use crate::faults::{peak, tell_times};
 use crate::figures::Figures;
@@ -46,20 +46,46 @@ pub fn measure(megabytes: u64, seed: u64) -> Result<bool, Failure> {
     let victim = places.iter().find(|place| place.address.0 == address).map(|place| place.brick);
     let victim = victim.ok_or_else(|| Failure("the brick holds nothing".to_owned()))?;
 
+    for load in ["preload", "incremental"] {
+        bricks.restart_load = Some(load);
+        figures.tell("--restart-load", load);
+        under_load(&mut bricks, &mut workers, (victim, rate), &mut figures)?;
+    }
+    let lost = load::lost(&mut workers, || bricks.cluster.client(PATIENCE))?.len();
+    figures.check("acknowledged writes lost", &lost.to_string(), "0", lost == 0);
+    Ok(figures.is_good)
+}
+
+/// Kills the brick and starts it again, under operations at this rate.
+fn under_load(
+    bricks: &mut Bricks,
+    workers: &mut [Worker],
+    (victim, rate): (ServerId, f64),
+    figures: &mut Figures,
+) -> Result<(), Failure> {
     let (stops, interval) = (AtomicBool::new(false), Duration::from_secs_f64(CLIENTS as f64 / rate));
-    let (killed, served) = std::thread::scope(|scope| {
-        let load = scope.spawn(|| load::all(&mut workers, |worker| worker.run_open(interval, &stops)));
-        let restarted = restart(&mut bricks);
+    let (killed, served, loaded) = std::thread::scope(|scope| {
+        let load = scope.spawn(|| load::all(workers, |worker| worker.run_open(interval, &stops)));
+        let restarted = restart(bricks);
         stops.store(true, Ordering::Relaxed);
         load.join().unwrap_or_else(|_| Err(Failure("the load has panicked".to_owned())))?;
         restarted
     })?;
-    let tally = load::take_tally(&mut workers);
+    let tally = load::take_tally(workers);
     let log = bricks.printed(VICTIM);
     for line in log.lines().filter(|line| line.contains(" INFO ") || line.contains(" WARN ")) {
         figures.tell("  its log", line);
     }
     figures.tell("from the kill until it serves", &format!("{:.2} s", (served - killed).as_secs_f64()));
+    if let Some(loaded) = loaded {
+        let text = format!("{:.2} s", (loaded - killed).as_secs_f64());
+        figures.tell("from the kill until everything is loaded", &text);
+    }
+    for seconds in 1..=6 {
+        let from = killed + Duration::from_millis(1000 * seconds - 500);
+        let share = 100.0 * share_of(&tally.sources, victim, from, from + 2 * WINDOW);
+        figures.tell(&format!("  its share of gets after {seconds} s"), &format!("{share:.1} %"));
+    }
     let share = share_of(&tally.sources, victim, killed - BEFORE, killed);
     figures.tell("its share of gets before", &format!("{:.1} %", 100.0 * share));
     let full = (0..).map(|window| killed + WINDOW * window).take_while(|from| *from < killed + AFTER);
@@ -74,25 +100,30 @@ pub fn measure(megabytes: u64, seed: u64) -> Result<bool, Failure> {
         figures.tell("  trouble", &format!("{count} times: {what}"));
     }
     for (name, times) in [("get", tally.gets.sorted()), ("put", tally.puts.sorted())] {
-        tell_times(&mut figures, name, &times);
+        tell_times(figures, name, &times);
     }
-    let lost = load::lost(&mut workers, || bricks.cluster.client(PATIENCE))?.len();
-    figures.check("acknowledged writes lost", &lost.to_string(), "0", lost == 0);
-    Ok(figures.is_good)
+    Ok(())
 }
 
-/// The times of the kill and of the first answer that it serves.
-fn restart(bricks: &mut Bricks) -> Result<(Instant, Instant), Failure> {
+/// The times of the kill, of the first answer that it serves, and of the end of its loading, if it loads meanwhile.
+fn restart(bricks: &mut Bricks) -> Result<(Instant, Instant, Option<Instant>), Failure> {
     pass(BEFORE)?;
     let killed = Instant::now();
     bricks.kill(VICTIM);
     bricks.start_brick(VICTIM);
-    let served = wait_for("the brick serves", START_WITHIN, || {
+    let said = |bricks: &Bricks, what: &str| {
         let printed = bricks.printed(VICTIM);
-        Ok(if printed.contains("serving as brick") { Ok(Instant::now()) } else { Err(printed) })
-    })?;
+        Ok(if printed.contains(what) { Ok(Instant::now()) } else { Err(printed) })
+    };
+    let served = wait_for("the brick serves", START_WITHIN, || said(bricks, "serving as brick"))?;
+    let loaded = match bricks.restart_load {
+        Some("incremental") => {
+            Some(wait_for("the brick is loaded", START_WITHIN, || said(bricks, "the log is loaded"))?)
+        }
+        _ => None,
+    };
     pass((killed + AFTER).saturating_duration_since(Instant::now()))?;
-    Ok((killed, served))
+    Ok((killed, served, loaded))
 }
 
 /// The share of the gets within a time that this brick answered with the value.

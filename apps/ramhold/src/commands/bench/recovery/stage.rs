@@ -108,6 +108,7 @@ impl Stage {
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
             supervisor: None,
+            restart_load: Default::default(),
             output: Output::LogsOnly,
         };
         let stage = Stage { cluster: LocalCluster::new(plan)?, work_dir, buffer_dir, keeps: setting.keeps };

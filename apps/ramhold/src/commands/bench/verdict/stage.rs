@@ -71,6 +71,7 @@ impl Stage {
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
             supervisor: None,
+            restart_load: Default::default(),
             output: Output::LogsOnly,
         };
         Ok(Stage {
