@@ -18,6 +18,7 @@ mod open_puts;
 mod order;
 mod pages;
 mod paging;
+mod patience;
 mod post;
 mod ranking;
 mod silence;
@@ -34,6 +35,7 @@ use open_puts::OpenPuts;
 pub use order::Value;
 use order::{Open, Order, What, answer};
 use paging::Paging;
+use patience::Patience;
 use post::{Post, Question};
 use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Stamp, Status, TableId};
 use ramhold_quorum::{Ask, BrickId, Class, Out, Phases, Said, Sending, SessionClock, SessionId};
@@ -44,7 +46,6 @@ use ranking::ranked;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use under_way::PATIENCE;
 use under_way::UnderWay;
 pub use under_way::{AGAIN, Next};
 
@@ -58,6 +59,7 @@ pub struct Quorum {
     /// The first brick of the next operation.
     turn: u64,
     health: Health,
+    patience: Patience,
     /// The session's puts of unknown outcome.
     open_puts: OpenPuts,
     /// Operations on one key.
@@ -89,6 +91,7 @@ struct Call {
     round: u32,
     called: Called,
     class: Class,
+    sent: Instant,
     /// Its place in the window, until the question has ended there.
     sending: Option<Sending>,
     /// The stamp of the put that it writes.
@@ -196,7 +199,7 @@ impl Quorum {
             WriteProtocol::Adaptive => Phases::Two,
         };
         let mut outs = Vec::new();
-        let next = it.start(now, &ranked, phases, clock, &mut outs);
+        let next = it.start(now, &ranked, (phases, self.patience.get()), clock, &mut outs);
         self.two_phases += u64::from(phases == Phases::Two && it.puts_anew());
         self.carry_out(id, next, outs)
     }
@@ -315,8 +318,9 @@ impl Quorum {
             Question::Key { ask: Ask::Write(write), .. } if !write.is_repair => Some(write.stamp),
             Question::Key { .. } | Question::Page(_) => None,
         };
-        self.calls.insert(rpc, Call { operation, brick, addr, round, called, class, sending, written });
-        self.recent.push_back((now + PATIENCE, rpc));
+        let sent = now;
+        self.calls.insert(rpc, Call { operation, brick, addr, round, called, class, sent, sending, written });
+        self.recent.push_back((now + self.patience.get(), rpc));
     }
 
     /// The answer to a question. `None`: it changes nothing.
@@ -349,6 +353,9 @@ impl Quorum {
             return self.on_trouble(now, &call, Problem::Unreadable);
         };
         self.health.heard(now, call.brick);
+        if call.class == Class::Get {
+            self.patience.heard(now.since(call.sent));
+        }
         let clock = self.clock.as_mut().expect("made with the first operation");
         let answer = answer(call.brick, reply);
         clock.hear(now, answer.from, answer.clock);
@@ -438,7 +445,7 @@ impl Quorum {
     fn note_overdue(&mut self, now: Instant) {
         while let Some((due, rpc)) = self.recent.pop_front_if(|(due, _)| *due <= now) {
             let Some(call) = self.calls.get(&rpc) else { continue };
-            self.late.push_back((due + (AGAIN - PATIENCE), rpc));
+            self.late.push_back((call.sent + AGAIN, rpc));
             self.health.silent(due, call.brick);
             let (under_way, page) =
                 (self.under_way.get_mut(&call.operation), self.pages.get_mut(&call.operation));

@@ -6,7 +6,7 @@ use ramhold_base::{Instant, ServerId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A brick that was silent this lately is asked last.
+/// A brick that was silent this lately, and has not answered since, is asked last.
 const LAST_FOR: Duration = Duration::from_secs(1);
 /// An `adaptive` put takes two phases until this long after a brick was silent.
 const TWO_PHASES_FOR: Duration = Duration::from_secs(5);
@@ -59,9 +59,14 @@ impl Health {
         })
     }
 
+    /// A brick whose answer was overdue, and that has answered anything since, is only slow: its windows tell how slow. If all
+    /// sessions left out whoever was late once, they would all go to the same brick, and make that one late.
     pub fn goes_last(&self, now: Instant, brick: ServerId) -> bool {
-        let last = self.bricks.get(&brick).and_then(|seen| seen.silent.max(seen.busy));
-        last.is_some_and(|at| now.since(at) < LAST_FOR)
+        let is_recent = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < LAST_FOR);
+        self.bricks.get(&brick).is_some_and(|seen| {
+            let has_answered = seen.heard > seen.silent;
+            is_recent(seen.busy) || (is_recent(seen.silent) && !has_answered)
+        })
     }
 
     /// Forgets bricks that hold nothing of this session any more.
@@ -95,5 +100,23 @@ mod tests {
         health.silent(at(7200), BRICK);
         health.not_ready(at(7201), BRICK);
         assert!(health.goes_last(at(8200), BRICK), "it may have started again since");
+    }
+
+    // I5
+    #[test]
+    fn a_brick_that_is_silent_goes_last_and_one_that_is_slow_does_not() {
+        let (brick, at) = (ServerId(1), |millis: u64| Instant(millis * 1_000_000));
+        let mut health = Health::default();
+        assert!(!health.goes_last(at(0), brick), "nothing is known of it");
+        health.heard(at(10), brick);
+        health.silent(at(30), brick);
+        assert!(health.goes_last(at(31), brick) && !health.goes_last(at(1030), brick));
+        assert!(!health.all_answer(at(31), [brick]));
+        health.heard(at(40), brick);
+        assert!(!health.goes_last(at(41), brick), "it answers, so it is slow");
+        assert!(!health.all_answer(at(41), [brick]), "puts still expect that it is away");
+        health.busy(at(50), brick);
+        health.heard(at(51), brick);
+        assert!(health.goes_last(at(52), brick), "it has said that it has too much to do");
     }
 }

@@ -24,7 +24,7 @@ use ramhold_quorum::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a get waits for a brick before it asks another one, at first. A brick that is being started is silent for
+/// How long a get waits for a brick before it asks another one, at first, while bricks answer as they should. A brick that is being started is silent for
 /// longer than users want to wait.
 pub const PATIENCE: Duration = Duration::from_millis(20);
 /// A brick that is silent for this long is asked again, and for a get another one is asked, too. Some ten times as long
@@ -123,19 +123,19 @@ impl UnderWay {
         }
     }
 
-    /// Begins, or begins anew. `ranked` are the bricks in the order in which a get asks them.
+    /// Begins, or begins anew. `ranked` are the bricks in the order in which a get asks them. `patience`: with silent bricks.
     pub fn start(
         &mut self,
         now: Instant,
         ranked: &[BrickId],
-        phases: Phases,
+        (phases, patience): (Phases, Duration),
         clock: &mut SessionClock,
         outs: &mut Vec<Out<Value>>,
     ) -> Next {
         self.round += 1;
         let is_known = self.knows_time(now, clock, ranked);
         if let What::ReadStale = self.order.what {
-            let mut get = StaleGet::new(now, ranked, (self.deadline, PATIENCE));
+            let mut get = StaleGet::new(now, ranked, (self.deadline, patience));
             get.start(now, outs);
             self.machine = Machine::Stale(get);
             return Next::Wait;
@@ -145,7 +145,7 @@ impl UnderWay {
             return Next::Wait;
         };
         let within = (self.deadline, AGAIN);
-        let patient = (self.deadline, PATIENCE);
+        let patient = (self.deadline, patience);
         let known = "the clock is known";
         if let Some(Open { stamp, value, begun }) = self.open.clone() {
             // Bricks whose time is a little behind may still store it after the horizon.
