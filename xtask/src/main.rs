@@ -70,6 +70,8 @@ Fuzzing and benchmarks:
   bench shard              cost of one operation, without sockets
   bench figures            the papers' figures, neighbourhoods and 1,000 servers, simulated
                            [--quick] [--only NAMES] [--into DIR]
+                           [--only dstore [--figure NUMBERS] [--seed N]]: quorum
+                           tables on DSTORE04's machines
   bench zones              bytes that cross zones, by placement; needs root, ip
                            and nft [--megabytes N]
   bench bcube              dead servers, cables and switches, recovery and writes

@@ -11,6 +11,7 @@
 
 mod charge;
 mod costs;
+mod dstore;
 mod explain;
 mod fabric;
 mod figures;
@@ -42,9 +43,15 @@ struct Arguments {
     /// The least that shows that every figure can be made.
     #[arg(long, conflicts_with = "quick")]
     smoke: bool,
-    /// Make only these figures: fig06 to fig12, tut15, tut15-scale, now, multiring-small, multiring-large.
+    /// Make only these figures: fig06 to fig12, tut15, tut15-scale, now, multiring-small, multiring-large, dstore.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// Of `dstore`, make only these figures of DSTORE04: 7, 7-sizes, 8 to 16, table1, cost.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    figure: Vec<String>,
+    /// The seed of `dstore`'s clients.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Directory to write tables (CSV, figures.json) and pictures (SVG) to [default: print tables only]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
@@ -105,7 +112,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         arguments.only.is_empty() || arguments.only.iter().any(|only| name.starts_with(only.as_str()))
     };
     let mut all = figures::all(extent);
-    let known: Vec<&str> = all.iter().map(|figure| figure.name).chain(["fig12"]).collect();
+    let known: Vec<&str> = all.iter().map(|figure| figure.name).chain(["fig12", dstore::NAME]).collect();
     if let Some(unknown) =
         arguments.only.iter().find(|only| !known.iter().any(|name| name.starts_with(only.as_str())))
     {
@@ -121,6 +128,17 @@ fn run(arguments: &Arguments) -> Result<(), String> {
                 eprintln!("figures: fig12 is left out: RAMHOLD_BIN does not say which program works it out")
             }
         }
+    }
+    if is_wanted(dstore::NAME) {
+        let is_small = extent != Extent::Whole;
+        tables.extend(dstore::make(
+            &arguments.figure,
+            arguments.seed,
+            is_small,
+            usize::from(arguments.threads),
+        )?);
+    } else if !arguments.figure.is_empty() {
+        return Err("--figure chooses among the figures of --only dstore".into());
     }
     let targets = figures::targets(&tables);
     if !targets.rows.is_empty() {

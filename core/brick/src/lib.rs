@@ -71,6 +71,9 @@ pub use brick::Brick;
 pub use config::BrickConfig;
 pub use load::RestartLoad;
 pub(crate) use question::Value;
+// Simulations of other media drive the queues.
+pub use question::{Asker, Load};
+pub use queues::{Queued, Queues, SHARES};
 pub use replica::FoundReplica;
 pub use state::{
     BrickState, LifeState, SiblingState, StreamState, TableState, TabletState, is_brick_directory,

@@ -8,7 +8,7 @@ use ramhold_wire::brick_page::BrickPageSaid;
 
 /// The weight of a question in the queue of its class.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Load {
+pub struct Load {
     pub class: Class,
     /// Bytes of memory that the question takes while it waits, key and value.
     pub bytes: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Load {
 
 /// The connection and the number of a question: its answer goes there, with this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Asker {
+pub struct Asker {
     pub conn: ConnId,
     pub rpc: RpcId,
     /// The brick that asks; none: a session.

@@ -19,7 +19,7 @@ use ramhold_quorum::Class;
 use std::collections::VecDeque;
 
 /// The shares of gets, puts and stamps: of a round, and of the bounds.
-const SHARES: [usize; Class::ALL.len()] = [32, 14, 10];
+pub const SHARES: [usize; Class::ALL.len()] = [32, 14, 10];
 /// Questions that are served at once in one turn of the process, and in one round.
 pub(crate) const TURN_COUNT: usize = SHARES[0] + SHARES[1] + SHARES[2];
 /// Rounds in one step: a millisecond of work, so that nothing else of the brick waits for longer.
@@ -31,7 +31,7 @@ const COUNT_MAX: usize = TURN_COUNT * 1024;
 const _: () = assert!(COUNT_MAX / TURN_COUNT * SHARES[2] > ramhold_quorum::WINDOW_MOST as usize);
 
 /// A question that waits for its turn: the body of its message.
-pub(crate) struct Queued {
+pub struct Queued {
     pub asker: Asker,
     pub body: Vec<u8>,
 }
@@ -63,7 +63,7 @@ struct Queue {
     max: Amount,
 }
 
-pub(crate) struct Queues {
+pub struct Queues {
     queues: [Queue; Class::ALL.len()],
     /// Questions that were served since the last round.
     served: usize,
