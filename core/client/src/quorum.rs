@@ -35,7 +35,6 @@ use open_puts::OpenPuts;
 pub use order::Value;
 use order::{Open, Order, What, answer};
 use paging::Paging;
-use patience::Patience;
 use post::{Post, Question};
 use ramhold_base::{ClusterId, Instant, Lost, Rng, RpcId, ServerId, Stamp, Status, TableId};
 use ramhold_quorum::{Ask, BrickId, Class, Out, Phases, Said, Sending, SessionClock, SessionId};
@@ -59,7 +58,6 @@ pub struct Quorum {
     /// The first brick of the next operation.
     turn: u64,
     health: Health,
-    patience: Patience,
     /// The session's puts of unknown outcome.
     open_puts: OpenPuts,
     /// Operations on one key.
@@ -199,7 +197,9 @@ impl Quorum {
             WriteProtocol::Adaptive => Phases::Two,
         };
         let mut outs = Vec::new();
-        let next = it.start(now, &ranked, (phases, self.patience.get()), clock, &mut outs);
+        let first = ranked.first().expect("a key has bricks");
+        let patience = self.health.patience(ServerId(first.0));
+        let next = it.start(now, &ranked, (phases, patience), clock, &mut outs);
         self.two_phases += u64::from(phases == Phases::Two && it.puts_anew());
         self.carry_out(id, next, outs)
     }
@@ -320,7 +320,7 @@ impl Quorum {
         };
         let sent = now;
         self.calls.insert(rpc, Call { operation, brick, addr, round, called, class, sent, sending, written });
-        self.recent.push_back((now + self.patience.get(), rpc));
+        self.recent.push_back((now + self.health.patience(brick), rpc));
     }
 
     /// The answer to a question. `None`: it changes nothing.
@@ -354,7 +354,7 @@ impl Quorum {
         };
         self.health.heard(now, call.brick);
         if call.class == Class::Get {
-            self.patience.heard(now.since(call.sent));
+            self.health.told_value(call.brick, now.since(call.sent));
         }
         let clock = self.clock.as_mut().expect("made with the first operation");
         let answer = answer(call.brick, reply);
@@ -379,7 +379,7 @@ impl Quorum {
     /// A brick will not answer this question.
     fn on_trouble(&mut self, now: Instant, call: &Call, what: Problem) -> Option<Progress> {
         if what == Problem::Answered(Status::TooMany) {
-            self.health.busy(now, call.brick);
+            self.health.busy(now, call.brick, call.class);
         } else if what == Problem::Answered(Status::NotReady) {
             self.health.not_ready(now, call.brick);
         } else {

@@ -1,8 +1,11 @@
-//! Which bricks answered lately: the order in which bricks are asked, and the phases of an `adaptive` put.
+//! Which bricks answered lately: the order in which bricks are asked, the patience with them, and the phases of an
+//! `adaptive` put.
 //!
 //! Nothing here decides how many answers are needed: N, W and R are the table's.
 
+use super::patience::Patience;
 use ramhold_base::{Instant, ServerId};
+use ramhold_quorum::Class;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +23,9 @@ pub struct Health {
 struct Seen {
     heard: Option<Instant>,
     silent: Option<Instant>,
-    busy: Option<Instant>,
+    /// Of each class.
+    busy: [Option<Instant>; Class::ALL.len()],
+    patience: Patience,
 }
 
 impl Health {
@@ -34,10 +39,20 @@ impl Health {
         seen.silent = seen.silent.max(Some(at));
     }
 
-    /// A brick refused because too much waits there. It votes again as soon as it has room, so puts still take one phase:
+    /// A brick has told a value after this time.
+    pub fn told_value(&mut self, brick: ServerId, time: Duration) {
+        self.bricks.entry(brick).or_default().patience.heard(time);
+    }
+
+    /// How long to wait for a brick.
+    pub fn patience(&self, brick: ServerId) -> Duration {
+        self.bricks.get(&brick).map_or(Patience::default(), |seen| seen.patience).get()
+    }
+
+    /// A brick refused because too much of a class waits there. It votes again as soon as it has room, so puts still take one phase:
     /// two would ask more of a brick that has too much.
-    pub fn busy(&mut self, at: Instant, brick: ServerId) {
-        self.bricks.entry(brick).or_default().busy = Some(at);
+    pub fn busy(&mut self, at: Instant, brick: ServerId, class: Class) {
+        self.bricks.entry(brick).or_default().busy[class.index()] = Some(at);
     }
 
     /// A brick is not ready. If it has answered just now, and was not silent since, it has only not loaded this key yet, and
@@ -61,11 +76,11 @@ impl Health {
 
     /// A brick whose answer was overdue, and that has answered anything since, is only slow: its windows tell how slow. If all
     /// sessions left out whoever was late once, they would all go to the same brick, and make that one late.
-    pub fn goes_last(&self, now: Instant, brick: ServerId) -> bool {
+    pub fn goes_last(&self, now: Instant, brick: ServerId, class: Class) -> bool {
         let is_recent = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < LAST_FOR);
         self.bricks.get(&brick).is_some_and(|seen| {
             let has_answered = seen.heard > seen.silent;
-            is_recent(seen.busy) || (is_recent(seen.silent) && !has_answered)
+            is_recent(seen.busy[class.index()]) || (is_recent(seen.silent) && !has_answered)
         })
     }
 
@@ -107,16 +122,22 @@ mod tests {
     fn a_brick_that_is_silent_goes_last_and_one_that_is_slow_does_not() {
         let (brick, at) = (ServerId(1), |millis: u64| Instant(millis * 1_000_000));
         let mut health = Health::default();
-        assert!(!health.goes_last(at(0), brick), "nothing is known of it");
+        let goes_last = |health: &Health, now| health.goes_last(now, brick, Class::Get);
+        assert!(!goes_last(&health, at(0)), "nothing is known of it");
         health.heard(at(10), brick);
         health.silent(at(30), brick);
-        assert!(health.goes_last(at(31), brick) && !health.goes_last(at(1030), brick));
+        assert!(goes_last(&health, at(31)) && !goes_last(&health, at(1030)));
         assert!(!health.all_answer(at(31), [brick]));
         health.heard(at(40), brick);
-        assert!(!health.goes_last(at(41), brick), "it answers, so it is slow");
+        assert!(!goes_last(&health, at(41)), "it answers, so it is slow");
         assert!(!health.all_answer(at(41), [brick]), "puts still expect that it is away");
-        health.busy(at(50), brick);
+        health.busy(at(50), brick, Class::Put);
+        assert!(!goes_last(&health, at(51)), "each class has a queue of its own");
+        health.busy(at(50), brick, Class::Get);
         health.heard(at(51), brick);
-        assert!(health.goes_last(at(52), brick), "it has said that it has too much to do");
+        assert!(goes_last(&health, at(52)), "it has said that it has too much to do");
+        (0..500).for_each(|_| health.told_value(brick, Duration::from_millis(200)));
+        assert!(health.patience(brick) >= Duration::from_millis(200));
+        assert_eq!(health.patience(ServerId(2)), Patience::default().get());
     }
 }

@@ -27,7 +27,7 @@ pub fn ranked(
     let count = ranked.len();
     ranked.rotate_left(remainder(turn, count));
     let standing = |brick: ServerId, class: Class| {
-        (health.goes_last(now, brick), !flow.is_open(brick, class), flow.utilisation(brick, class))
+        (health.goes_last(now, brick, class), !flow.is_open(brick, class), flow.utilisation(brick, class))
     };
     let of_value = |brick: ServerId| {
         let (goes_last, is_full, used) = standing(brick, Class::Get);

@@ -120,6 +120,12 @@ fn by_first(measures: &Measures, kind: Kind, seconds: Range<usize>) -> f64 {
     measures.rate(kind, seconds) / measures.rate(kind, 6..STEP)
 }
 
+/// How many operations failed, and why the first one did.
+fn why(failed: u64, one: &Measures, other: &Measures) -> String {
+    let reason = one.reasons.iter().chain(&other.reasons).next();
+    reason.map_or(failed.to_string(), |reason| format!("{failed}, such as: {reason}"))
+}
+
 fn course(measures: &Measures, name: &'static str, title: &str, end: usize) -> crate::table::Table {
     let lines = (0..end).map(|second| {
         let rate = |kind| measures.rate(kind, second..second + 1);
@@ -167,7 +173,7 @@ pub fn fig19(making: &Making) -> Made {
     let worst = gets.worst(Kind::Get, 1..end).min(puts.worst(Kind::Put, 1..end));
     rows.at_least("operations in the worst second", "never 0", worst, 1.0);
     let failed = gets.failed() + puts.failed();
-    rows.judged("operations that failed", "0", (failed.to_string(), "0"), failed == 0);
+    rows.judged("operations that failed", "0", (why(failed, gets, puts), "0"), failed == 0);
     rows.told("tablets at the end", "'0' '1'", suffixes(&worlds[0].1[3]));
     rows.made(vec![
         course(gets, "dstore-fig19-gets", "a brick is added every 20 s, gets alone", end),
@@ -200,7 +206,7 @@ pub fn fig20(making: &Making) -> Made {
     rows.within("puts with 3 bricks again", "1", by_first(puts, Kind::Put, settled(6)), (0.95, 1.05));
     rows.told("tablets at the end", "''", suffixes(&worlds[0].1[6]));
     let failed = gets.failed() + puts.failed();
-    rows.judged("operations that failed", "0", (failed.to_string(), "0"), failed == 0);
+    rows.judged("operations that failed", "0", (why(failed, gets, puts), "0"), failed == 0);
     let end = 7 * STEP;
     rows.made(vec![
         course(gets, "dstore-fig20-gets", "bricks are added and taken away, gets alone", end),
@@ -230,7 +236,7 @@ pub fn fig22(making: &Making) -> Made {
     rows.at_least(what, "linear", by_first(measures, Kind::Get, settled(steps)), least);
     rows.at_least("gets in the worst second", "never 0", measures.worst(Kind::Get, 1..end), 1.0);
     let failed = measures.failed();
-    rows.judged("operations that failed", "0", (failed.to_string(), "0"), failed == 0);
+    rows.judged("operations that failed", "0", (why(failed, measures, measures), "0"), failed == 0);
     rows.made(vec![course(measures, "dstore-fig22", "a brick is added every 20 s", end)])
 }
 
