@@ -101,6 +101,9 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumNotLoadedAbsent", "there are no quorum tables"),
     ("QuorumPendingForgotten", "there are no quorum tables"),
     ("QuorumLoadingRejects", "there are no quorum tables"),
+    ("QuorumNoConsent", "there are no quorum tables"),
+    ("QuorumCureUnlimited", "there are no quorum tables"),
+    ("QuorumLostIsSilent", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -265,6 +268,9 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumNotLoadedAbsent", "ramhold-brick", "", "loading::"),
     ("QuorumPendingForgotten", "ramhold-log", "log", "stamped::"),
     ("QuorumLoadingRejects", "ramhold-brick", "", "loading::"),
+    ("QuorumNoConsent", "ramhold-world", "bricks", "anomalies::at_most_one"),
+    ("QuorumCureUnlimited", "ramhold-supervisor", "supervisor", "anomalies::an_anomalous_brick_is_spared"),
+    ("QuorumLostIsSilent", "ramhold-supervisor", "supervisor", "orders::lost_connections"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

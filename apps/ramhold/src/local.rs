@@ -25,7 +25,7 @@ pub use waiting::{connect_to, wait_until_healthy, wait_until_redis_is_served};
 use crate::cross_slot::cross_slot_text;
 use crate::failure::Failure;
 use crate::memory::BRICK_MEMORY_MIN;
-use crate::supervising::restart_load_text;
+use crate::supervising::{RestartThreshold, restart_load_text, restart_threshold_text};
 use ramhold_node::{CrossSlot, RestartLoad};
 use ramhold_placement::Grid;
 use ramhold_wire::ReplicaPlacement;
@@ -79,6 +79,7 @@ pub struct Plan {
     pub supervisor: Option<u16>,
     /// When a brick serves after a start.
     pub restart_load: RestartLoad,
+    pub restart_threshold: RestartThreshold,
     pub output: Output,
 }
 
@@ -152,6 +153,7 @@ impl Plan {
                 push("--supervisor", supervisor.to_string().into());
             }
             push("--restart-load", restart_load_text(self.restart_load).into());
+            push("--restart-threshold", restart_threshold_text(self.restart_threshold).into());
             arguments.push("--brick".into());
         } else if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());

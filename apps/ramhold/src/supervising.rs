@@ -9,8 +9,10 @@ use crate::failure::Failure;
 use crate::size::parse_duration;
 use ramhold_base::ServerId;
 use ramhold_node::RestartLoad;
+use ramhold_detector::anomaly::THRESHOLD;
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_supervisor::{Act, ChargeConfig, RestartLimit, Supervisor};
+use ramhold_wire::statistics::STATISTIC_COUNT;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,6 +44,33 @@ pub fn restart_limit_text(limit: RestartLimit) -> String {
             millis => format!("{count}/{millis}ms"),
         },
     }
+}
+
+/// `RestartThreshold::DEFAULT`, as people write it.
+pub const RESTART_THRESHOLD: &str = "11";
+
+/// Statistics of 17 that make a brick anomalous; none: no brick is restarted for an anomaly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RestartThreshold(pub Option<usize>);
+
+impl RestartThreshold {
+    pub const DEFAULT: RestartThreshold = RestartThreshold(Some(THRESHOLD));
+}
+
+/// `11`, or `off`.
+pub fn parse_restart_threshold(text: &str) -> Result<RestartThreshold, String> {
+    if text == "off" {
+        return Ok(RestartThreshold(None));
+    }
+    match text.parse() {
+        Ok(count) if (1..=STATISTIC_COUNT).contains(&count) => Ok(RestartThreshold(Some(count))),
+        _ => Err(format!("'{text}' is not a number of statistics from 1 to {STATISTIC_COUNT}, or 'off'")),
+    }
+}
+
+/// `11`, or `off`.
+pub fn restart_threshold_text(threshold: RestartThreshold) -> String {
+    threshold.0.map_or_else(|| "off".to_owned(), |count| count.to_string())
 }
 
 pub struct Supervising {
@@ -112,6 +141,17 @@ pub fn restart_load_text(load: RestartLoad) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thresholds_are_read() {
+        assert_eq!(parse_restart_threshold(RESTART_THRESHOLD), Ok(RestartThreshold::DEFAULT));
+        for text in ["off", "1", "8", "17"] {
+            assert_eq!(parse_restart_threshold(text).map(restart_threshold_text).as_deref(), Ok(text));
+        }
+        for text in ["", "0", "18", "-1", "none", "11.5"] {
+            assert!(parse_restart_threshold(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn limits_are_read() {

@@ -22,6 +22,8 @@ pub struct Event {
 pub enum Indicator {
     /// No announcement of a brick came for this long.
     Silent { brick: ServerId, life: u64, silent: Duration },
+    /// A brick answers, and so many of its statistics are unlike those of the other bricks. The text names them.
+    Anomalous { brick: ServerId, life: u64, count: usize, flagged: String },
     /// The process has ended by itself. The text says which one, and how.
     Ended { name: String, how: String },
     /// The process has answered nothing over loopback for this long.
@@ -51,8 +53,14 @@ pub enum Treatment {
     Stopped,
     /// It is started after this pause.
     Started { pause: Duration },
+    /// It answers, and is killed and started again, as its siblings consent.
+    Cured,
     /// Nothing: it answers its supervisor.
     Left,
+    /// Nothing: not all its siblings consent.
+    Held,
+    /// Nothing, although it is unlike the others: it was restarted too often, and answers.
+    Spared { restarts: u32, within: Duration },
     /// It stays offline. The text says how to start it again.
     Offline { restarts: u32, within: Duration, way_out: String },
 }
@@ -60,7 +68,7 @@ pub enum Treatment {
 impl Event {
     /// Whether somebody should look at it.
     pub fn is_trouble(&self) -> bool {
-        !matches!(self.treatment, Treatment::Left | Treatment::Stopped)
+        !matches!(self.treatment, Treatment::Left | Treatment::Held | Treatment::Stopped)
     }
 }
 
@@ -80,6 +88,11 @@ impl fmt::Display for Indicator {
             Indicator::Silent { brick, life, silent } => {
                 write!(f, "brick {brick}, life {life}, is silent for {} (announcements)", seconds(*silent))
             }
+            Indicator::Anomalous { brick, life, count, flagged } => write!(
+                f,
+                "brick {brick}, life {life}, is anomalous: {count} of its statistics are unlike those of the other \
+                 bricks ({flagged})"
+            ),
             Indicator::Ended { name, how } => write!(f, "{name} has ended ({})", how.replace(';', ",")),
             Indicator::Unanswering { name, waited } => {
                 write!(f, "{name} has answered nothing for {}", seconds(*waited))
@@ -107,6 +120,15 @@ impl fmt::Display for Treatment {
             Treatment::Stopped => f.write_str("stopped in order and started again"),
             Treatment::Started { pause } if pause.is_zero() => f.write_str("started again"),
             Treatment::Started { pause } => write!(f, "started again in {}", seconds(*pause)),
+            Treatment::Cured => f.write_str("its siblings consent: killed and started again"),
+            Treatment::Held => {
+                f.write_str("left alone for now: not all bricks of its tablets vote and consent to a restart")
+            }
+            Treatment::Spared { restarts, within } => write!(
+                f,
+                "left as it is, as it answers: {restarts} restarts within {} s have not cured it, so look at its host",
+                within.as_secs()
+            ),
             Treatment::Left => f.write_str("left alone: it answers its supervisor"),
             Treatment::Offline { restarts, within, way_out } => {
                 write!(f, "offline after {restarts} restarts within {} s: {way_out}", within.as_secs())
@@ -136,5 +158,17 @@ mod tests {
         let event = Event { indicator: ended, monitor: Monitor::Supervisor, treatment: Treatment::Left };
         assert_eq!(event.to_string().split("; ").count(), 3);
         assert!(!event.is_trouble());
+        let flagged = "cpu, latency_get".to_owned();
+        let anomalous = Indicator::Anomalous { brick: ServerId(3), life: 7, count: 2, flagged };
+        for treatment in [
+            Treatment::Cured,
+            Treatment::Held,
+            Treatment::Spared { restarts: 3, within: Duration::from_secs(600) },
+        ] {
+            let is_held = treatment == Treatment::Held;
+            let event =
+                Event { indicator: anomalous.clone(), monitor: Monitor::Brick(ServerId(4)), treatment };
+            assert_eq!((event.to_string().split("; ").count(), event.is_trouble()), (3, !is_held), "{event}");
+        }
     }
 }

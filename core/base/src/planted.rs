@@ -332,6 +332,12 @@ defects! {
     QuorumPendingForgotten;
     /// A loading brick refuses a stamp that a segment may hold which it has not loaded.
     QuorumLoadingRejects;
+    /// A brick is restarted for an anomaly without the consent of its siblings.
+    QuorumNoConsent;
+    /// A supervisor restarts its brick for an anomaly although it was restarted as often as it may.
+    QuorumCureUnlimited;
+    /// A lost connection counts as much as half a second of silence.
+    QuorumLostIsSilent;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

@@ -34,7 +34,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The least pause between two announcements.
-const ANNOUNCE_AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const ANNOUNCE_AGAIN: Duration = Duration::from_millis(20);
 /// When it is said that tablets do not vote, and how often.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(5);
 const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
@@ -107,6 +107,8 @@ impl Brick {
         self.siblings.announced_at = step.now;
         self.complain(step);
         self.look_for_silence(step.now);
+        let report = self.report(step);
+        let wants_restart = self.consents.is_wanted(step.now);
         let Some(state) = self.state_file.durable() else { return };
         let here = BrickPlace { brick: state.brick, address: self.config.address };
         for sibling in self.siblings() {
@@ -119,12 +121,15 @@ impl Brick {
                 address: self.config.address,
                 supervisor: self.config.supervisor,
                 shared,
+                report,
+                wants_restart,
             };
             let until = step.now + ANNOUNCE_INTERVAL * 4;
             let rpc = self.calls.open(address, step.now, until, Context::Announce(sibling));
             request(step.effects, Peer::Addr(address), &step.view.to_server(sibling), rpc, &message);
         }
         self.order_restarts(step, late);
+        self.judge(step, late);
     }
 
     /// Notes which siblings have missed their announcements, and which are heard again.
@@ -148,7 +153,7 @@ impl Brick {
         }
     }
 
-    fn name_of(&self, sibling: ServerId) -> String {
+    pub(crate) fn name_of(&self, sibling: ServerId) -> String {
         match self.address(sibling) {
             Some(address) => format!("{sibling} at {address}"),
             None => sibling.to_string(),
@@ -200,6 +205,14 @@ impl Brick {
             // It may not have known its tablet when it was last announced to.
             let soon = self.siblings.announced_at + ANNOUNCE_AGAIN;
             self.siblings.announce_at = self.siblings.announce_at.min(soon.max(step.now));
+        }
+        if checked.is_ok() {
+            if let Some(report) = &announce.report {
+                self.hear_sibling_report(step.now, asker.brick, report);
+            }
+            if announce.wants_restart {
+                self.on_restart_wanted(step, (asker.brick, announce.life));
+            }
         }
         self.wait_for_state(step, checked, Waiting::Announcement, asker);
     }
@@ -293,6 +306,9 @@ impl Brick {
             self.clock.hear(step.now, sibling, told.clock);
             self.siblings.answered.insert(sibling, step.now);
             self.siblings.agreed.insert(sibling, told.shared);
+            if told.consents {
+                self.consents.hear(step.now, sibling);
+            }
         }
     }
 

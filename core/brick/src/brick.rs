@@ -12,11 +12,13 @@
 //! Not here: questions of sessions (`asking`), the rules of the register (core/quorum), the bytes of messages (core/wire). Catalogue: I1, I6.
 
 use crate::clock::BrickClock;
+use crate::consents::Consents;
 use crate::counts::Counts;
 use crate::dropping::Dropping;
 use crate::events::{EventKind, Events};
 use crate::forgetting::{forget, streams_of};
 use crate::load::Loading;
+use crate::judging::Judging;
 use crate::phase::{Context, Phase};
 use crate::question::Answered;
 use crate::queues::Queues;
@@ -65,6 +67,8 @@ pub struct Brick {
     pub(crate) queues: Queues,
     pub(crate) answers: Vec<Answered>,
     pub(crate) siblings: Siblings,
+    pub(crate) judging: Judging,
+    pub(crate) consents: Consents,
     pub(crate) counts: Counts,
     pub(crate) events: Events,
     /// Tables that were dropped, and whose keys still leave the index.
@@ -84,6 +88,7 @@ impl Brick {
     pub fn new(config: BrickConfig, region: Vec<u8>, seed: u64) -> Brick {
         let mut rng = Rng::new(seed);
         let queues = Queues::new(usize::try_from(config.queue_bytes_max).unwrap_or(usize::MAX));
+        let judging = Judging::new(config.restart_threshold);
         Brick {
             config,
             queues,
@@ -98,6 +103,8 @@ impl Brick {
             calls: Calls::new(CallRole::Brick, rng.u64()),
             answers: Vec::new(),
             siblings: Siblings::default(),
+            judging,
+            consents: Consents::default(),
             counts: Counts::default(),
             events: Events::default(),
             droppings: Vec::new(),
@@ -418,6 +425,10 @@ impl Brick {
             Context::Restart(sibling) => {
                 self.on_restart_answered(step, sibling, Some((header.status(), body)))
             }
+            Context::Cure { brick, life, flagged } => {
+                let answer = Some((header.status(), body));
+                self.on_cure_order_answered(step, (brick, life, flagged), answer);
+            }
             Context::Page { from, .. } if header.status() == Status::Fenced => {
                 self.end_as_old(step.now, from, step.effects);
             }
@@ -474,6 +485,9 @@ impl Brick {
             match call.context {
                 Context::Page { from, number } => self.on_page(step, from, number, None),
                 Context::Restart(sibling) => self.on_restart_answered(step, sibling, None),
+                Context::Cure { brick, life, flagged } => {
+                    self.on_cure_order_answered(step, (brick, life, flagged), None);
+                }
                 Context::Adopt | Context::ReadBack(_) | Context::Announce(_) => {}
             }
         }
@@ -490,6 +504,9 @@ impl Brick {
                     }
                 }
                 Context::Restart(sibling) => self.on_restart_answered(step, sibling, None),
+                Context::Cure { brick, life, flagged } => {
+                    self.on_cure_order_answered(step, (brick, life, flagged), None);
+                }
                 // Both are sent again in time.
                 Context::Announce(_) | Context::Page { .. } => {}
             }

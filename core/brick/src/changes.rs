@@ -233,7 +233,6 @@ mod tests {
     }
 
     const ALL: (u64, u64) = (0, u64::MAX);
-    const LOW: (u64, u64) = (0, MIDDLE - 1);
     const HIGH: (u64, u64) = (MIDDLE, u64::MAX);
 
     // I7: the parts of a tablet go on with its vote, and the whole does if all parts voted.

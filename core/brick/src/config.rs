@@ -14,6 +14,8 @@ pub struct BrickConfig {
     pub address: Address,
     /// The port of the process that restarts this brick, at the host of `address`; siblings are told.
     pub supervisor: Option<u16>,
+    /// Statistics of 17 that make a sibling anomalous, so that this brick orders its restart. `None`: it orders none for that.
+    pub restart_threshold: Option<usize>,
     /// A number of the place of the data directory on its device; 0: not known. A directory that has another number than at
     /// its last start was copied, or restored from a copy.
     pub place: u64,
@@ -49,6 +51,7 @@ impl BrickConfig {
         BrickConfig {
             address,
             supervisor: None,
+            restart_threshold: Some(ramhold_detector::anomaly::THRESHOLD),
             place: 0,
             geometry,
             log_bytes,

@@ -6,11 +6,13 @@
 use crate::Brick;
 use crate::events::EventKind;
 use crate::phase::Context;
-use crate::restarting::{Answer, Silence, orderer};
+use crate::restarting::{Answer, Reason, Silence, has_turn, orderers};
+use crate::state::LifeState;
 use ramhold_base::event::{Event, Indicator, Monitor, Treatment};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Level, Peer, ServerId, Status};
+use ramhold_base::{Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::restart::{BrickProbed, RestartAnswer, RestartOrder};
+use ramhold_wire::statistics::Flags;
 use ramhold_wire::{Step, decode, request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -21,7 +23,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 
 impl Brick {
     /// The answer to the own supervisor, and to an operator.
-    pub fn probed(&self) -> BrickProbed {
+    pub fn probed(&self, now: Instant) -> BrickProbed {
         let state = self.state().filter(|_| self.has_begun());
         BrickProbed {
             cluster: state.map(|state| state.cluster).unwrap_or_default(),
@@ -31,11 +33,12 @@ impl Brick {
             serves: self.is_serving(),
             silent: u32::try_from(self.without_vote_count()).unwrap_or(u32::MAX),
             siblings: self.siblings().into_iter().collect(),
+            may_restart: self.consents.may_restart(now, &self.siblings()),
         }
     }
 
     /// The bricks that share a tablet with this one and a sibling; this one is among them.
-    fn sharers(&self, me: ServerId, sibling: ServerId) -> BTreeSet<ServerId> {
+    pub(crate) fn sharers(&self, me: ServerId, sibling: ServerId) -> BTreeSet<ServerId> {
         let shared = self.tables.all().filter(|tablet| tablet.siblings.contains(&sibling));
         shared.flat_map(|tablet| &tablet.siblings).copied().chain([me]).collect()
     }
@@ -53,32 +56,70 @@ impl Brick {
         let me = step.view.me;
         for (sibling, time) in &silent {
             let is_heard = |brick: ServerId| brick == me || !silent.contains_key(&brick);
-            let next = orderer(*sibling, &self.sharers(me, *sibling), is_heard);
-            if next == Some(me) || planted(Defect::QuorumAllOrder) {
+            let orderers = orderers(*sibling, &self.sharers(me, *sibling), is_heard);
+            let place = orderers.iter().position(|brick| *brick == me);
+            if place.is_some_and(|place| has_turn(place, *time)) || planted(Defect::QuorumAllOrder) {
                 self.order_restart(step, *sibling, *time);
             }
         }
     }
 
     fn order_restart(&mut self, step: &mut Step<'_>, sibling: ServerId, silent: Duration) {
-        let Some(state) = self.state_file.durable() else { return };
-        // Without a life or a supervisor there is nothing to order.
-        let Some(known) = state.lives.iter().find(|known| known.brick == sibling) else { return };
-        let (Some(port), Some(address)) = (known.supervisor, self.address(sibling)) else { return };
-        let supervisor = SocketAddr::new(address.ip(), port);
+        let Some((known, _)) = self.supervised(sibling) else { return };
         let silence = Silence { life: known.life, silent };
-        if !self.siblings.restarting.is_due(step.now, sibling, silence) {
-            return;
+        if self.siblings.restarting.is_due(step.now, sibling, silence) {
+            self.send_order(step, sibling, Reason::Silent(silence));
         }
-        let order = RestartOrder {
-            brick: sibling,
-            life: known.life,
-            mark: known.mark,
-            silent_millis: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+    }
+
+    /// The newest life of a sibling, and its supervisor. Without both there is nothing to order.
+    fn supervised(&self, sibling: ServerId) -> Option<(LifeState, SocketAddr)> {
+        let known = *self.state_file.durable()?.lives.iter().find(|known| known.brick == sibling)?;
+        Some((known, SocketAddr::new(self.address(sibling)?.ip(), known.supervisor?)))
+    }
+
+    /// Orders the restart of a sibling. `false`: the life is over, or nobody restarts it.
+    pub(crate) fn send_order(&mut self, step: &mut Step<'_>, brick: ServerId, reason: Reason) -> bool {
+        let Some((known, supervisor)) = self.supervised(brick) else { return false };
+        let (context, life, silent, flagged) = match reason {
+            Reason::Silent(Silence { life, silent }) => (Context::Restart(brick), life, silent, None),
+            Reason::Anomalous { life, flagged } => {
+                (Context::Cure { brick, life, flagged }, life, Duration::ZERO, Some(flagged))
+            }
         };
-        let until = step.now + ANSWER_WITHIN;
-        let rpc = self.calls.open(supervisor, step.now, until, Context::Restart(sibling));
-        request(step.effects, Peer::Addr(supervisor), &step.view.to_server(sibling), rpc, &order);
+        if life != known.life {
+            return false;
+        }
+        let silent_millis = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        let order = RestartOrder { brick, life, mark: known.mark, silent_millis, flagged };
+        let rpc = self.calls.open(supervisor, step.now, step.now + ANSWER_WITHIN, context);
+        request(step.effects, Peer::Addr(supervisor), &step.view.to_server(brick), rpc, &order);
+        true
+    }
+
+    /// The words of an answer to an order; `None`: that life is over, or has just begun, and it will be heard.
+    fn words_of(answer: Option<(Status, &[u8])>) -> Option<Answer> {
+        Some(match answer {
+            None => Answer::None,
+            Some((Status::Ok, body)) => match decode::<RestartAnswer>(body) {
+                Ok(answer) => Answer::Said(answer.said),
+                Err(status) => Answer::Refused(status),
+            },
+            Some((Status::Fenced | Status::NotReady | Status::Retry, _)) => return None,
+            Some((status, _)) => Answer::Refused(status),
+        })
+    }
+
+    /// The answer to an order for a brick that is unlike the others.
+    pub(crate) fn on_cure_order_answered(
+        &mut self,
+        step: &mut Step<'_>,
+        ordered: (ServerId, u64, Flags),
+        answer: Option<(Status, &[u8])>,
+    ) {
+        if let Some(answer) = Brick::words_of(answer) {
+            self.on_cure_answered(step, ordered, answer);
+        }
     }
 
     /// The answer to an order; `None`: there is none.
@@ -88,16 +129,7 @@ impl Brick {
         sibling: ServerId,
         answer: Option<(Status, &[u8])>,
     ) {
-        let answer = match answer {
-            None => Answer::None,
-            Some((Status::Ok, body)) => match decode::<RestartAnswer>(body) {
-                Ok(answer) => Answer::Said(answer.said),
-                Err(status) => Answer::Refused(status),
-            },
-            // That life is over, or has just begun: it will be heard.
-            Some((Status::Fenced | Status::NotReady | Status::Retry, _)) => return,
-            Some((status, _)) => Answer::Refused(status),
-        };
+        let Some(answer) = Brick::words_of(answer) else { return };
         let Some(silence) = self.siblings.restarting.on_answer(sibling, answer) else { return };
         let event = Event {
             indicator: Indicator::Silent { brick: sibling, life: silence.life, silent: silence.silent },

@@ -2,6 +2,7 @@
 
 use ramhold_base::ServerId;
 use ramhold_shard::ReadBack;
+use ramhold_wire::statistics::Flags;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Phase {
@@ -23,6 +24,12 @@ pub(crate) enum Context {
     Announce(ServerId),
     /// An order to the supervisor of this sibling.
     Restart(ServerId),
+    /// An order to the supervisor of a sibling whose statistics are unlike those of the others.
+    Cure {
+        brick: ServerId,
+        life: u64,
+        flagged: Flags,
+    },
     /// A question to a sibling, with its number.
     Page {
         from: ServerId,

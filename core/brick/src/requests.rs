@@ -11,6 +11,7 @@ use ramhold_base::{ConnId, Peer, Status};
 use ramhold_quorum::Class;
 use ramhold_wire::ask::{AskRequest, AskWhat};
 use ramhold_wire::brick_status::BrickEvents;
+use ramhold_wire::restart::BrickProbe;
 use ramhold_wire::{ForBrick, Header, Opcode, Step, decode, reply, reply_with};
 
 impl Brick {
@@ -28,8 +29,15 @@ impl Brick {
             ForBrick::Ask => self.on_ask(step, body, asker).err(),
             ForBrick::Announce => decode(body).map(|announce| self.on_announce(step, &announce, asker)).err(),
             ForBrick::BrickPage => self.on_brick_page(step, body, asker).err(),
+            ForBrick::StatisticsReport => {
+                decode(body).and_then(|report| self.on_report(step, header.sender, &report)).err()
+            }
             ForBrick::BrickProbe => {
-                reply_with(step.effects, Peer::Conn(conn), header, Status::Ok, &self.probed());
+                // A question of an older program is empty, and wants to know of the life alone.
+                if decode(body).is_ok_and(|asked: BrickProbe| asked.wants_restart) {
+                    self.want_restart(step.now);
+                }
+                reply_with(step.effects, Peer::Conn(conn), header, Status::Ok, &self.probed(step.now));
                 None
             }
             ForBrick::BrickEvents => decode::<BrickEvents>(body)

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - a sibling that was heard within two periods is not silent;
-//! - orders about one silence are at least two periods apart.
+//! - orders of one brick about one silence are at least two periods apart.
 //!
 //! Not here: the messages (`orders`), the decision to restart (core/supervisor). Protocol: docs/protocols/quorum.md,
 //! rules 42, 43. Source: DSTORE04 5.3, 7. Catalogue: I6.
@@ -13,11 +13,15 @@
 use ramhold_base::{Instant, ServerId, Status};
 use ramhold_wire::bricks::ANNOUNCE_INTERVAL;
 use ramhold_wire::restart::RestartSaid;
+use ramhold_wire::statistics::Flags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Two missed announcements.
 const SILENCE: Duration = Duration::from_millis(2 * ANNOUNCE_INTERVAL.as_millis() as u64);
+/// The next brick may know no supervisor of the silent one, as it has just joined. The one after it orders the restart when
+/// the silence has lasted for so much longer: an order has been answered by then, and a verdict carried out.
+const NEXT_AFTER: Duration = Duration::from_secs(4);
 /// The longest pause between two orders about one silence.
 const AGAIN_MAX: Duration = Duration::from_secs(8);
 
@@ -45,6 +49,13 @@ pub(crate) struct Silence {
     pub silent: Duration,
 }
 
+/// Why a restart is ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    Silent(Silence),
+    Anomalous { life: u64, flagged: Flags },
+}
+
 /// The answer to an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
@@ -64,20 +75,34 @@ impl Answer {
                 "it was restarted too often and stays offline; find out why, then run 'ramhold brick restart'"
                     .to_owned()
             }
+            Answer::Said(RestartSaid::Held) => {
+                "not all bricks of its tablets vote and consent, so it is left alone for now".to_owned()
+            }
+            Answer::Said(RestartSaid::Spared) => {
+                "it was restarted too often, and is left as it is because it answers; look at its host"
+                    .to_owned()
+            }
             Answer::Refused(status) => format!("its supervisor refuses: {status}"),
             Answer::None => "its supervisor does not answer, so its host may be down; look there".to_owned(),
         }
     }
 }
 
-/// The brick that orders the restart of `silent`: the next by id among those that share a tablet with it and are heard.
-pub(crate) fn orderer(
-    silent: ServerId,
+/// The bricks that may order the restart of another one, in their order: those that share a tablet with it and are heard,
+/// the next one by id first.
+pub(crate) fn orderers(
+    about: ServerId,
     sharers: &BTreeSet<ServerId>,
     is_heard: impl Fn(ServerId) -> bool,
-) -> Option<ServerId> {
-    let above = sharers.range(silent..).filter(|brick| **brick != silent);
-    above.chain(sharers.range(..silent)).copied().find(|brick| is_heard(*brick))
+) -> Vec<ServerId> {
+    let above = sharers.range(about..).filter(|brick| **brick != about);
+    above.chain(sharers.range(..about)).copied().filter(|brick| is_heard(*brick)).collect()
+}
+
+/// Whether the one at this place among the orderers orders the restart of a brick that has been silent for so long.
+pub(crate) fn has_turn(place: usize, silent: Duration) -> bool {
+    let place = u32::try_from(place).unwrap_or(u32::MAX);
+    silent > SILENCE.saturating_add(NEXT_AFTER.saturating_mul(place))
 }
 
 impl Restarting {
@@ -112,6 +137,13 @@ impl Restarting {
         true
     }
 
+    /// Whether the supervisor of a silent brick has given it up.
+    pub fn is_offline(&self, brick: ServerId) -> bool {
+        self.ordered
+            .get(&brick)
+            .is_some_and(|ordered| ordered.told == Some(Answer::Said(RestartSaid::Offline)))
+    }
+
     /// Notes an answer. Gives the silence that it is about, if the answer is to be reported.
     pub fn on_answer(&mut self, brick: ServerId, answer: Answer) -> Option<Silence> {
         let ordered = self.ordered.get_mut(&brick).filter(|ordered| ordered.told != Some(answer))?;
@@ -138,13 +170,24 @@ mod tests {
         let sharers = ids(&[2, 5, 9]);
         let next = |silent: u64, unheard: &[u64]| {
             let unheard = ids(unheard);
-            orderer(ServerId(silent), &sharers, |brick| !unheard.contains(&brick)).map(ServerId::raw)
+            let orderers = orderers(ServerId(silent), &sharers, |brick| !unheard.contains(&brick));
+            orderers.first().copied().map(ServerId::raw)
         };
         assert_eq!([next(2, &[2]), next(5, &[5]), next(9, &[9])], [Some(5), Some(9), Some(2)]);
         // If the next one is silent, the one after it orders both restarts.
         assert_eq!([next(2, &[2, 5]), next(5, &[2, 5])], [Some(9), Some(9)]);
         assert_eq!([next(9, &[9, 2]), next(2, &[9, 2])], [Some(5), Some(5)]);
         assert_eq!(next(2, &[2, 5, 9]), None);
+        assert_eq!(orderers(ServerId(5), &sharers, |_| true), [ServerId(9), ServerId(2)]);
+    }
+
+    // I6
+    #[test]
+    fn the_brick_after_the_next_one_orders_later() {
+        let has_turn = |place, millis| has_turn(place, Duration::from_millis(millis));
+        assert_eq!([has_turn(0, 1000), has_turn(0, 1001)], [false, true]);
+        assert_eq!([has_turn(1, 5000), has_turn(1, 5001)], [false, true]);
+        assert!(!has_turn(2, 9000) && !has_turn(usize::MAX, 60_000));
     }
 
     // I6

@@ -2,15 +2,15 @@
 //!
 //! Not here: the status of the whole process (core/node). Catalogue: I6, J5.
 
-use crate::Brick;
 use crate::events::{EventKind, counted};
 use crate::phase::Phase;
 use crate::rebuild::{Rebuilding, STUCK_AFTER};
 use crate::state::{BrickState, TabletState};
+use crate::{Brick, ClassStatistics};
 use ramhold_base::{Instant, ServerId};
 use ramhold_quorum::Class;
 use ramhold_wire::brick_status::{
-    BrickEventsTold, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus, TabletStatus,
+    BrickEventsTold, BrickStatus, QueueStatus, RebuildStatus, SiblingStatus, SweepStatus, TabletStatus,
 };
 use ramhold_wire::membership::Label;
 use ramhold_wire::status::ProcessStatus;
@@ -68,6 +68,9 @@ impl Brick {
             graves_gone: self.store.as_ref().map_or(0, |store| store.graves.gone_count),
             tablets: self.tablet_statuses(now),
             loaded_permille: self.loaded_permille(),
+            queues: self.queue_statuses(),
+            flagged: self.flagged(),
+            reporting: u32::try_from(self.reporting_count()).unwrap_or(u32::MAX),
         }
     }
 
@@ -113,6 +116,16 @@ impl Brick {
         self.clock.has_told(sibling) && self.siblings.answers(now, sibling)
     }
 
+    fn queue_statuses(&self) -> Vec<QueueStatus> {
+        let statistics = self.statistics();
+        let of = |class| {
+            let ClassStatistics { queue_length, dropped, queue_delay, latency, .. } = *statistics.of(class);
+            let (delay_nanos, latency_nanos) = (queue_delay.nanos(), latency.nanos());
+            QueueStatus { length: queue_length, dropped, delay_nanos, latency_nanos }
+        };
+        Class::ALL.into_iter().map(of).collect()
+    }
+
     fn sibling_statuses(&self, now: Instant) -> Vec<SiblingStatus> {
         let Some(state) = self.state().filter(|_| self.phase == Phase::Serving) else { return Vec::new() };
         let mut siblings: Vec<SiblingStatus> = state
@@ -125,6 +138,7 @@ impl Brick {
                 life: state.lives.iter().find(|it| it.brick == sibling.brick).map_or(0, |it| it.life),
                 heard_millis: self.siblings.heard.get(&sibling.brick).map(|at| millis(now, *at)),
                 is_silent: self.siblings.silence.is_silent(sibling.brick),
+                is_offline: self.siblings.restarting.is_offline(sibling.brick),
             })
             .collect();
         siblings.sort_unstable_by_key(|sibling| sibling.brick);

@@ -82,7 +82,10 @@ impl Brick {
 
     /// Tells whatever waits for nothing any more.
     pub(crate) fn tell_waiting(&mut self, step: &mut Step<'_>) {
-        let Brick { siblings, state_file, store: Some(store), tables, clock, .. } = self else { return };
+        let votes = self.votes();
+        let Brick { siblings, state_file, store: Some(store), tables, clock, consents, .. } = self else {
+            return;
+        };
         if !state_file.is_durable() && !planted(Defect::QuorumToldBeforeLife) {
             return;
         }
@@ -93,7 +96,8 @@ impl Brick {
                 Waiting::Page(ask) => ask,
                 Waiting::Announcement => {
                     let shared = fingerprint(state, asker.brick);
-                    let told = Announced { clock: clock.own(step.now), life: state.life, shared };
+                    let consents = votes && consents.has_given(step.now, asker.brick);
+                    let told = Announced { clock: clock.own(step.now), life: state.life, shared, consents };
                     answer_told(step, ramhold_wire::Opcode::Announce, asker, &told);
                     continue;
                 }

@@ -3,7 +3,7 @@
 //! Random pings need no neighbours and no leader. Since every server pings, a dead one is noticed within about one
 //! interval (SOSP11 3.3, TUT15). That is only a suspicion: the coordinator pings the suspect itself.
 //!
-//! Bricks are also compared by their operating statistics (`statistics`): which one is unlike the others now (`mad`) or over
+//! Bricks are also compared by their operating statistics: which one is unlike the others now (`mad`) or over
 //! time (`tarzan`), and whether it is to be restarted (`anomaly`).
 //!
 //! Where a topology says who is near whom, neighbours find a dead one sooner (`neighbours`), and what they see says what
@@ -15,7 +15,6 @@ pub mod anomaly;
 mod causes;
 pub mod mad;
 pub mod neighbours;
-pub mod statistics;
 pub mod tarzan;
 
 pub use causes::causes;

@@ -30,6 +30,7 @@ use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Label, ServerEntry, ServerListUpdate, ServerState};
 use ramhold_wire::{Addressee, CallRole, Gone, Kind, Step, View, frame};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 /// The exit code of a brick that cannot go on.
 pub const EXIT_BRICK_FAILED: u8 = 7;
@@ -99,6 +100,11 @@ impl BrickNode {
 
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// The process tells the processor time that it has used since its start, and the memory that it holds.
+    pub fn on_usage(&mut self, now: Instant, processor: Duration, memory_bytes: u64) {
+        self.brick.on_usage(now, processor, (memory_bytes, self.config.memory_bytes));
     }
 
     /// Delivers what the roles have sent each other, takes the start as far as it goes, and sends the answers that have

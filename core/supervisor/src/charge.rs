@@ -11,21 +11,20 @@
 //!
 //! Invariant: what is known belongs to the newest life that was told; `is_over` says whether that life's process is reaped.
 //!
-//! Not here: messages and calls (`supervisor`), how often (`limit`). Protocol: docs/protocols/quorum.md, rules 44, 45.
+//! Not here: an order and its verdict (`verdict`), messages and calls (`supervisor`), how often (`limit`). Protocol: docs/protocols/quorum.md, rules 44, 45.
 //! Catalogue: I6.
 
 use crate::limit::{RestartLimit, Restarts};
+use crate::verdict::{Known, UNANSWERED_MAX, Unanswered, Verdict, answer};
 use ramhold_base::event::{Event, Indicator, Monitor, Treatment};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterId, Effects, Instant, Level, Peer, ServerId, Status};
+use ramhold_base::{Effects, Instant, Level, Peer, ServerId, Status};
+use ramhold_wire::Header;
 use ramhold_wire::bricks::ANNOUNCE_INTERVAL;
-use ramhold_wire::restart::{BrickProbed, BrickRestart, RestartAnswer, RestartOrder, RestartSaid};
-use ramhold_wire::{Header, reply_with};
+use ramhold_wire::restart::{BrickProbed, BrickRestart, RestartOrder, RestartSaid};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Questions to the brick without an answer, after which an order is carried out.
-const UNANSWERED_MAX: u32 = 2;
 /// No two restarts within two periods.
 const RESTART_PAUSE: Duration = Duration::from_millis(2 * ANNOUNCE_INTERVAL.as_millis() as u64);
 /// A process that ends sooner is started again after a pause, which doubles with each such life.
@@ -36,18 +35,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const SILENT_FOR_MAX: Duration = Duration::from_secs(60);
 /// Flushing everything to a slow disk. Afterwards a process that was to stop is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
-/// The end of a question without an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unanswered {
-    /// There was none within this time.
-    Late(Duration),
-    /// The connection is lost, or nobody listens.
-    Lost,
-}
-
-/// Orders that wait for one verdict; a tablet has at most seven bricks.
-const WAITING_COUNT_MAX: usize = 64;
-
 /// A wish to the owner of the processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
@@ -65,18 +52,6 @@ pub struct ChargeConfig {
     /// Where its brick answers.
     pub address: SocketAddr,
     pub limit: RestartLimit,
-}
-
-/// The newest life that was told.
-#[derive(Debug)]
-struct Known {
-    cluster: ClusterId,
-    brick: ServerId,
-    life: u64,
-    mark: u64,
-    siblings: Vec<ServerId>,
-    /// Its process is gone.
-    is_over: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,18 +84,6 @@ enum Then {
     End,
 }
 
-/// An order that is looked into.
-#[derive(Debug)]
-struct Verdict {
-    by: ServerId,
-    life: u64,
-    silent: Duration,
-    /// Questions since the order that the brick has not answered.
-    unanswered: u32,
-    /// All who ordered it.
-    waiting: Vec<(Peer, Header)>,
-}
-
 #[derive(Debug)]
 pub(crate) struct Charge {
     config: ChargeConfig,
@@ -133,11 +96,9 @@ pub(crate) struct Charge {
     silent_for: Duration,
     /// Short lives in a row.
     short_count: u32,
+    /// When the owner was last told to start a process.
+    started: Option<Instant>,
     acts: Vec<Act>,
-}
-
-fn answer(effects: &mut Effects, (to, header): &(Peer, Header), said: RestartSaid) {
-    reply_with(effects, *to, header, Status::Ok, &RestartAnswer { said });
 }
 
 impl Charge {
@@ -151,6 +112,7 @@ impl Charge {
             unanswered_count: 0,
             silent_for: Duration::ZERO,
             short_count: 0,
+            started: None,
             acts: Vec::new(),
         }
     }
@@ -185,6 +147,11 @@ impl Charge {
     /// Whether the life of the present process is known.
     pub fn is_alive(&self) -> bool {
         self.known.as_ref().is_some_and(|known| !known.is_over)
+    }
+
+    /// Whether the brick is to ask its siblings for their consent to a restart.
+    pub fn wants_restart(&self) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| verdict.flagged.is_some())
     }
 
     pub fn is_brick(&self, brick: ServerId) -> bool {
@@ -232,14 +199,14 @@ impl Charge {
             known.is_over = true;
         }
         if let Some(verdict) = self.verdict.take() {
-            verdict.waiting.iter().for_each(|to| answer(effects, to, RestartSaid::Restarting));
+            verdict.answer(RestartSaid::Restarting, effects);
         }
         let lived = match self.process {
             Process::Running { since, .. } => now.since(since),
             Process::Starting => Duration::ZERO,
             Process::Ending { then, .. } => {
                 self.process = match then {
-                    Then::Start => Process::Waiting { at: now },
+                    Then::Start => self.waiting(now),
                     Then::StayOffline => Process::Offline,
                     Then::End => Process::Over,
                 };
@@ -254,7 +221,7 @@ impl Charge {
                 let doublings = self.short_count.saturating_sub(1).min(10);
                 let pause = (PAUSE_FIRST * (1 << doublings)).min(PAUSE_MAX);
                 let pause = if self.short_count == 0 { Duration::ZERO } else { pause };
-                self.process = Process::Waiting { at: now + pause };
+                self.process = self.waiting(now + pause);
                 Treatment::Started { pause }
             }
             Err(limit) => {
@@ -263,6 +230,11 @@ impl Charge {
             }
         };
         self.tell(ended, Monitor::Supervisor, treatment, effects);
+    }
+
+    /// The process is started then, and not within two periods of its last start.
+    fn waiting(&self, at: Instant) -> Process {
+        Process::Waiting { at: self.started.map_or(at, |started| at.max(started + RESTART_PAUSE)) }
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -278,6 +250,7 @@ impl Charge {
         match self.process {
             Process::Waiting { at } if at <= now => {
                 self.acts.push(Act::Start);
+                self.started = Some(now);
                 self.process = Process::Starting;
             }
             // It may not even listen.
@@ -317,34 +290,60 @@ impl Charge {
     }
 
     /// The brick has answered.
-    pub fn on_probed(&mut self, told: BrickProbed, effects: &mut Effects) {
+    pub fn on_probed(&mut self, now: Instant, told: BrickProbed, effects: &mut Effects) {
         let Process::Running { since, .. } = self.process else { return };
         self.process = Process::Running { since, has_answered: true };
         self.note_answer();
+        let (lives, may_restart) = ((told.life, told.mark), told.may_restart);
         if told.life > 0 {
             let BrickProbed { cluster, brick, life, mark, siblings, .. } = told;
             self.known = Some(Known { cluster, brick, life, mark, siblings, is_over: false });
         }
-        let Some(verdict) = self.verdict.take() else { return };
-        verdict.waiting.iter().for_each(|to| answer(effects, to, RestartSaid::Answers));
-        let (monitor, silent) = (Monitor::Brick(verdict.by), self.silent(&verdict));
-        self.tell(silent, monitor, Treatment::Left, effects);
+        let Some(verdict) = &self.verdict else { return };
+        let said = match verdict.flagged {
+            None => RestartSaid::Answers,
+            Some(_) if may_restart && verdict.is_about(lives) => return self.cure(now, effects),
+            Some(_) if !verdict.is_overdue(now) => return,
+            Some(_) => RestartSaid::Held,
+        };
+        let treatment = if said == RestartSaid::Held { Treatment::Held } else { Treatment::Left };
+        self.settle(said, treatment, effects);
     }
 
-    fn silent(&self, verdict: &Verdict) -> Indicator {
-        let brick = self.known.as_ref().map_or(ServerId::NONE, |known| known.brick);
-        Indicator::Silent { brick, life: verdict.life, silent: verdict.silent }
+    /// Answers all orders that wait, and tells what was done.
+    fn settle(&mut self, said: RestartSaid, treatment: Treatment, effects: &mut Effects) {
+        let Some(verdict) = self.verdict.take() else { return };
+        verdict.answer(said, effects);
+        let indicator = verdict.indicator(self.known.as_ref());
+        self.tell(indicator, Monitor::Brick(verdict.by), treatment, effects);
+    }
+
+    /// All siblings consent to the restart of a brick that answers. It is of use, so it never goes offline for that.
+    fn cure(&mut self, now: Instant, effects: &mut Effects) {
+        match self.restarts.admit(now) {
+            Err((restarts, within)) if !planted(Defect::QuorumCureUnlimited) => {
+                self.settle(RestartSaid::Spared, Treatment::Spared { restarts, within }, effects);
+            }
+            _ => {
+                self.acts.push(Act::Kill);
+                self.process = Process::Ending { then: Then::Start, kill_at: Instant::FAR };
+                self.settle(RestartSaid::Restarting, Treatment::Cured, effects);
+            }
+        }
     }
 
     /// A question to the brick was not answered.
     pub fn on_unanswered(&mut self, now: Instant, how: Unanswered, effects: &mut Effects) {
         self.unanswered_count = self.unanswered_count.saturating_add(1);
-        if let Unanswered::Late(time) = how {
-            self.silent_for += time;
-        }
-        if let Some(verdict) = &mut self.verdict {
-            verdict.unanswered += 1;
-            if verdict.unanswered >= UNANSWERED_MAX {
+        let (Unanswered::Late(time) | Unanswered::Lost(time)) = how;
+        self.silent_for += time;
+        if let Some(verdict) = self.verdict.as_ref().filter(|verdict| verdict.flagged.is_some()) {
+            // A brick that hangs is silent to its siblings, too: they will say so.
+            if verdict.is_overdue(now) {
+                self.settle(RestartSaid::Held, Treatment::Held, effects);
+            }
+        } else if let Some(verdict) = &mut self.verdict {
+            if verdict.on_unanswered(now) {
                 self.carry_out(now, effects);
             }
         } else if self.is_running() && self.silent_for >= SILENT_FOR_MAX {
@@ -359,8 +358,9 @@ impl Charge {
 
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) {
         let Some(verdict) = self.verdict.take() else { return };
-        let said = self.kill(now, self.silent(&verdict), Monitor::Brick(verdict.by), effects);
-        verdict.waiting.iter().for_each(|to| answer(effects, to, said));
+        let indicator = verdict.indicator(self.known.as_ref());
+        let said = self.kill(now, indicator, Monitor::Brick(verdict.by), effects);
+        verdict.answer(said, effects);
     }
 
     /// An order of a sibling. `Err`: it is refused, and nothing is done.
@@ -372,14 +372,8 @@ impl Charge {
         effects: &mut Effects,
     ) -> Result<(), Status> {
         let known = self.known.as_ref().ok_or(Status::NotReady)?;
-        check_brick(known, header, order.brick)?;
-        if !known.siblings.contains(&header.sender) {
-            return Err(Status::NotAllowed);
-        }
-        if order.life > known.life {
-            return Err(Status::NotReady);
-        }
-        let is_over = known.is_over || (order.life, order.mark) != (known.life, known.mark);
+        known.check(header, order.brick)?;
+        let is_over = known.check_order(header, order)?;
         let asker = (to, *header);
         match self.process {
             Process::Offline => answer(effects, &asker, RestartSaid::Offline),
@@ -400,17 +394,11 @@ impl Charge {
         order: RestartOrder,
         effects: &mut Effects,
     ) -> Result<(), Status> {
-        let verdict = self.verdict.get_or_insert_with(|| Verdict {
-            by: asker.1.sender,
-            life: order.life,
-            silent: Duration::from_millis(order.silent_millis),
-            unanswered: 0,
-            waiting: Vec::new(),
-        });
-        if verdict.waiting.len() >= WAITING_COUNT_MAX {
-            return Err(Status::TooMany);
+        let mut new = Verdict::new(now, asker.1.sender, order);
+        if let Some(before) = self.verdict.take_if(|before| before.weighs_less_than(&new)) {
+            new.waiting = before.waiting;
         }
-        verdict.waiting.push(asker);
+        self.verdict.get_or_insert(new).join(asker)?;
         if planted(Defect::QuorumOrderBelieved) {
             self.carry_out(now, effects);
         }
@@ -426,7 +414,7 @@ impl Charge {
         effects: &mut Effects,
     ) -> Result<RestartSaid, Status> {
         let known = self.known.as_ref().ok_or(Status::NotReady)?;
-        check_brick(known, header, asked.brick)?;
+        known.check(header, asked.brick)?;
         if asked.life != 0 && asked.life != known.life {
             return Err(Status::Fenced);
         }
@@ -440,7 +428,7 @@ impl Charge {
             Process::Running { .. } if known.is_over => return Err(Status::NotReady),
             Process::Starting => return Err(Status::NotReady),
             Process::Ending { kill_at, .. } => self.process = Process::Ending { then: Then::Start, kill_at },
-            Process::Waiting { .. } | Process::Offline => self.process = Process::Waiting { at: now },
+            Process::Waiting { .. } | Process::Offline => self.process = self.waiting(now),
             // A process that hangs does not hear that it is to stop.
             Process::Running { .. } if self.unanswered_count >= UNANSWERED_MAX => {
                 self.acts.push(Act::Kill);
@@ -455,7 +443,7 @@ impl Charge {
         self.restarts.begin_anew();
         self.short_count = 0;
         if let Some(verdict) = self.verdict.take() {
-            verdict.waiting.iter().for_each(|to| answer(effects, to, RestartSaid::Restarting));
+            verdict.answer(RestartSaid::Restarting, effects);
         }
         let indicator = Indicator::Asked { name: self.name() };
         self.tell(indicator, Monitor::Operator, treatment, effects);
@@ -463,26 +451,19 @@ impl Charge {
         Ok(RestartSaid::Restarting)
     }
 
-    /// The supervisor is to end: its process stops in order first.
-    pub fn stop(&mut self) {
+    /// The supervisor is to end: its process stops in order first. One that hangs does not hear that.
+    pub fn stop(&mut self, now: Instant) {
         self.process = match self.process {
             Process::Waiting { .. } | Process::Offline | Process::Over => Process::Over,
+            Process::Running { .. } if self.unanswered_count >= UNANSWERED_MAX => {
+                self.acts.push(Act::Kill);
+                Process::Ending { then: Then::End, kill_at: Instant::FAR }
+            }
             Process::Starting | Process::Running { .. } => {
                 self.acts.push(Act::Stop);
-                Process::Ending { then: Then::End, kill_at: Instant::FAR }
+                Process::Ending { then: Then::End, kill_at: now + STOP_WITHIN }
             }
             Process::Ending { kill_at, .. } => Process::Ending { then: Then::End, kill_at },
         };
     }
-}
-
-/// Whether a message is for this brick of this cluster.
-fn check_brick(known: &Known, header: &Header, brick: ServerId) -> Result<(), Status> {
-    if header.cluster != known.cluster {
-        return Err(Status::WrongCluster);
-    }
-    if brick != known.brick {
-        return Err(Status::WrongServer);
-    }
-    Ok(())
 }

@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //! - an order for a life that is over ends nothing;
-//! - a process that answers over loopback is never ended by an order;
+//! - a process that answers over loopback is ended by an order only if all its siblings consent;
 //! - a process is started when the one before it is reaped.
 //!
 //! Not here: processes and signals (apps), who orders (core/brick). Protocol: docs/protocols/quorum.md, rules 42 to 46.
@@ -22,6 +22,7 @@
 mod charge;
 mod limit;
 mod supervisor;
+mod verdict;
 
 pub use charge::{Act, ChargeConfig};
 pub use limit::RestartLimit;

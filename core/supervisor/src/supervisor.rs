@@ -5,7 +5,8 @@
 //!
 //! Not here: what is done about a brick (`charge`). Catalogue: I6.
 
-use crate::charge::{Act, Charge, ChargeConfig, Unanswered};
+use crate::charge::{Act, Charge, ChargeConfig};
+use crate::verdict::Unanswered;
 use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Machine, Peer, ServerId, Status};
 use ramhold_wire::bricks::ANNOUNCE_INTERVAL;
@@ -91,7 +92,9 @@ impl Supervisor {
                 asking.is_open = true;
                 let address = charge.address();
                 let rpc = self.calls.open(address, now, now + ANSWER_WITHIN, index);
-                request(effects, Peer::Addr(address), &Header::default(), rpc, &BrickProbe {});
+                let wants_restart = charge.wants_restart();
+                let question = BrickProbe { wants_restart };
+                request(effects, Peer::Addr(address), &Header::default(), rpc, &question);
             }
         }
         if self.is_stopping && !self.has_ended && self.charges.iter().all(Charge::is_over) {
@@ -115,16 +118,19 @@ impl Supervisor {
                 let Some(call) = self.calls.answered(header.rpc) else { return };
                 let index = call.context;
                 if let (Status::Ok, Ok(told)) = (header.status(), decode::<BrickProbed>(body)) {
-                    self.charges[index].on_probed(told, effects);
+                    self.charges[index].on_probed(now, told, effects);
                 }
-                self.ask_later(now, index);
+                let pause = self.pause(index);
+                self.asking[index] = Asking { is_open: false, next: now + pause };
             }
         }
     }
 
-    fn ask_later(&mut self, now: Instant, index: usize) {
-        let pause = if self.charges[index].is_alive() { ASK_INTERVAL } else { ASK_EARLY_INTERVAL };
-        self.asking[index] = Asking { is_open: false, next: now + pause };
+    /// From the end of a question to the next one.
+    fn pause(&self, index: usize) -> Duration {
+        let charge = &self.charges[index];
+        // While siblings are asked for their consent, it may come at any moment.
+        if charge.is_alive() && !charge.wants_restart() { ASK_INTERVAL } else { ASK_EARLY_INTERVAL }
     }
 
     fn index_of(&self, brick: ServerId) -> Result<usize, Status> {
@@ -180,8 +186,9 @@ impl Supervisor {
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, effects: &mut Effects) {
         for call in self.calls.lost(addr) {
             let index = call.context;
-            self.charges[index].on_unanswered(now, Unanswered::Lost, effects);
-            self.ask_later(now, index);
+            let pause = self.pause(index);
+            self.charges[index].on_unanswered(now, Unanswered::Lost(pause), effects);
+            self.asking[index] = Asking { is_open: false, next: now + pause };
         }
     }
 
@@ -205,7 +212,7 @@ impl Machine for Supervisor {
             Input::Lost { addr, .. } => self.on_lost(now, addr, effects),
             Input::Stop => {
                 self.is_stopping = true;
-                self.charges.iter_mut().for_each(Charge::stop);
+                self.charges.iter_mut().for_each(|charge| charge.stop(now));
             }
             // It opens no files, and hears no Redis clients.
             Input::Met { .. }

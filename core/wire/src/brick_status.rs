@@ -7,6 +7,7 @@
 use crate::Opcode;
 use crate::control::{Address, Message};
 use crate::membership::Label;
+use crate::statistics::Flags;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterTime, KeyHash, ServerId, TableId};
 
@@ -61,6 +62,18 @@ pub struct BrickStatus {
     /// The part of its log that is loaded, of 1,000, while it answers only for keys that are. `None`: all is.
     #[n(15)]
     pub loaded_permille: Option<u16>,
+    /// The queues of questions: of gets, puts and stamps.
+    #[n(16)]
+    #[cbor(default)]
+    pub queues: Vec<QueueStatus>,
+    /// Its statistics that are unlike those of the other bricks. Absent: it is not compared yet, or with too few.
+    #[n(17)]
+    #[cbor(default)]
+    pub flagged: Option<Flags>,
+    /// Bricks whose reports it has, its own among them.
+    #[n(18)]
+    #[cbor(default)]
+    pub reporting: u32,
 }
 
 /// A tablet of a quorum table, as one of its bricks has it.
@@ -90,6 +103,23 @@ pub struct TabletStatus {
     /// Bricks without which it does not vote here: nothing was decided for some seconds, and these do not answer.
     #[n(8)]
     pub waits_for: Vec<ServerId>,
+}
+
+/// The questions of one class that wait, and the time that they take. Counts are since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct QueueStatus {
+    /// Questions that wait now: for their turn, or until something is durable.
+    #[n(0)]
+    pub length: u64,
+    /// Questions that were refused because too much waited, or for want of memory.
+    #[n(1)]
+    pub dropped: u64,
+    /// Average time until the turn.
+    #[n(2)]
+    pub delay_nanos: u64,
+    /// Average time until the answer.
+    #[n(3)]
+    pub latency_nanos: u64,
 }
 
 /// The rebuilding of one tablet.
@@ -122,6 +152,10 @@ pub struct SiblingStatus {
     /// It has missed announcements.
     #[n(4)]
     pub is_silent: bool,
+    /// It was restarted too often, and its supervisor has given it up.
+    #[n(5)]
+    #[cbor(default)]
+    pub is_offline: bool,
 }
 
 /// Questions of one kind since the start. The rest of `asked` waits, or met silence.

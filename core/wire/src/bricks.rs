@@ -6,9 +6,10 @@
 //! Not here: questions of sessions about keys (`ask`). Protocol: docs/protocols/quorum.md. Catalogue: I1, I4, I6.
 
 use crate::Opcode;
-use crate::control::{Address, Message};
+use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, Label};
 use crate::quorum::{BrickPlace, BrickTablet, QuorumOptions};
+use crate::statistics::Statistics;
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, KeyHash, ServerId, Stamp, TableId};
@@ -165,6 +166,33 @@ pub struct Announce {
     #[n(4)]
     #[cbor(default)]
     pub shared: Option<Shared>,
+    /// The statistics since the announcement before.
+    #[n(5)]
+    #[cbor(default)]
+    pub report: Option<StatisticsReport>,
+    /// The sender is to be restarted for an anomaly, and asks for consent.
+    #[n(6)]
+    #[cbor(default)]
+    pub wants_restart: bool,
+}
+
+/// Brick to the next bricks by id that share no tablet with it, and part of its announcements: how I am doing. It has no
+/// answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StatisticsReport {
+    /// The number of the sender's starts.
+    #[n(0)]
+    pub life: u64,
+    /// Each of its tablets votes here.
+    #[n(1)]
+    pub votes: bool,
+    #[n(2)]
+    pub statistics: Statistics,
+}
+
+impl Message for StatisticsReport {
+    const OPCODE: Opcode = Opcode::StatisticsReport;
+    type Reply = Empty;
 }
 
 /// Tablets that two bricks share, as one of them knows them.
@@ -187,6 +215,10 @@ pub struct Announced {
     #[n(2)]
     #[cbor(default)]
     pub shared: u64,
+    /// The asker may be restarted for an anomaly: the answerer votes, and has not consented to another restart.
+    #[n(3)]
+    #[cbor(default)]
+    pub consents: bool,
 }
 
 impl Message for Announce {

@@ -36,6 +36,7 @@ pub mod restart;
 pub mod scan;
 pub mod server_list;
 pub mod shortage;
+pub mod statistics;
 pub mod status;
 mod step;
 pub mod table;

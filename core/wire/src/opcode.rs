@@ -156,6 +156,8 @@ opcodes! {
         BrickPage = 103, "client", Member;
         /// Show an operator what you have noticed and done.
         BrickEvents = 108, "anybody", Open;
+        /// The statistics of a brick, by which bricks are compared. It has no answer.
+        StatisticsReport = 109, "brick", Member;
         /// Is your loop alive, and which life is this?
         BrickProbe = 110, "supervisor, client", Open;
     }

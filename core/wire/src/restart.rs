@@ -7,12 +7,18 @@
 
 use crate::Opcode;
 use crate::control::Message;
+use crate::statistics::Flags;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterId, ServerId};
 
 /// Supervisor, or operator, to brick: is your loop alive, and which life is this?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct BrickProbe {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct BrickProbe {
+    /// The brick is to be restarted for an anomaly: it asks its siblings for consent.
+    #[n(0)]
+    #[cbor(default)]
+    pub wants_restart: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BrickProbed {
@@ -35,6 +41,10 @@ pub struct BrickProbed {
     /// The bricks that share a tablet with it.
     #[n(6)]
     pub siblings: Vec<ServerId>,
+    /// All its siblings consent to its restart for an anomaly.
+    #[n(7)]
+    #[cbor(default)]
+    pub may_restart: bool,
 }
 
 impl Message for BrickProbe {
@@ -43,6 +53,7 @@ impl Message for BrickProbe {
 }
 
 /// Brick to the supervisor of a sibling that is silent: restart it, if this is still its life, and it is silent to you, too.
+/// Or of one that is unlike the other bricks: restart it, if this is still its life, and its siblings consent.
 /// `Fenced`: that life is over. `NotAllowed`: the sender is no sibling of the brick. `WrongServer`: the supervisor has no
 /// such brick. `NotReady`: its life is not known here. `Retry`: it was started within two periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -56,6 +67,10 @@ pub struct RestartOrder {
     /// For how long it has been silent to the sender.
     #[n(3)]
     pub silent_millis: u64,
+    /// Its statistics that are unlike those of the other bricks. Absent: it is silent.
+    #[n(4)]
+    #[cbor(default)]
+    pub flagged: Option<Flags>,
 }
 
 impl Message for RestartOrder {
@@ -97,4 +112,10 @@ pub enum RestartSaid {
     /// The brick was restarted too often. It is ended, and stays offline.
     #[n(2)]
     Offline,
+    /// The brick is unlike the others, but not all its siblings vote and consent: nothing is ended.
+    #[n(3)]
+    Held,
+    /// The brick is unlike the others, but was restarted too often. It answers, so nothing is ended.
+    #[n(4)]
+    Spared,
 }

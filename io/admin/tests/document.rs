@@ -10,10 +10,13 @@ use ramhold_node::{BrickSeen, Phase, RespSeen, ServerSeen};
 use ramhold_resp::RespStats;
 use ramhold_runtime::{LoopSeen, Stats};
 use ramhold_wire::Opcode;
-use ramhold_wire::brick_status::{AsksStatus, BrickStatus, RebuildStatus, SiblingStatus, SweepStatus};
+use ramhold_wire::brick_status::{
+    AsksStatus, BrickStatus, QueueStatus, RebuildStatus, SiblingStatus, SweepStatus,
+};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::outage::{Outage, OutageKind, StandingOutage};
+use ramhold_wire::statistics::Flags;
 use ramhold_wire::status::{BackupStatus, CleaningStatus, DiskFull, GoneReport, ProcessStatus, StreamStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -112,6 +115,7 @@ fn brick() -> BrickSeen {
         life: 1,
         heard_millis: Some(70),
         is_silent,
+        is_offline: false,
     };
     let status = BrickStatus {
         life: 4,
@@ -142,6 +146,9 @@ fn brick() -> BrickSeen {
         graves_gone: 20,
         tablets: Vec::new(),
         loaded_permille: Some(430),
+        queues: vec![QueueStatus { length: 3, dropped: 4, delay_nanos: 1500, latency_nanos: 70_000 }; 3],
+        flagged: Some(Flags(1 << 16 | 1)),
+        reporting: 6,
     };
     BrickSeen {
         trouble: None,
@@ -305,6 +312,8 @@ fn check(family: &Family) {
         "cluster",
         "class",
         "outcome",
+        // 17 of them.
+        "statistic",
         // One sample for each of at most 256 servers that are gone.
         "server",
         "address",

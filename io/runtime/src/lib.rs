@@ -24,6 +24,7 @@ mod scratch;
 mod send;
 mod space;
 mod store;
+mod usage;
 
 pub use clock::{now, utc, wall_millis};
 pub use config::{Poll, RuntimeConfig};
@@ -37,3 +38,4 @@ pub use report::{Report, report_to_stderr};
 pub use runtime::{Exit, Runtime, StopHandle, Turn};
 pub use space::{BufferRoom, free_space, memory_available, raise_file_limit, try_reserve_buffers};
 pub use store::{Answer, Store};
+pub use usage::Usage;

@@ -24,6 +24,7 @@ use crate::poll::{Ready, Waker};
 use crate::receive::ReceiveBuffer;
 use crate::report::{Report, Throttle};
 use crate::store::StoreThread;
+use crate::usage::Usage;
 use lending::Lending;
 use ramhold_base::time::earliest;
 use ramhold_base::{Coming, ConnId, Effects, Input, Instant, Latencies, Machine, Rest, ServerId};
@@ -228,6 +229,21 @@ impl<M: Machine> Runtime<M> {
     /// Turns until the machine ends, and a moment longer to get its last frames out.
     pub fn run(&mut self) -> Exit {
         while self.turn(None) != Turn::Ended {}
+        self.say_last_words();
+        self.exit.clone().expect("a machine that has ended has an exit")
+    }
+
+    /// The same, and tells the machine again and again what the process uses. It is told between two turns, `interval`
+    /// after the last time at the earliest.
+    pub fn run_telling(&mut self, interval: Duration, mut tell: impl FnMut(&mut M, Instant, Usage)) -> Exit {
+        let mut next = Instant::ZERO;
+        while self.turn(Some(interval)) != Turn::Ended {
+            let now = clock::now();
+            if next <= now && self.exit.is_none() {
+                next = now + interval;
+                tell(&mut self.machine, now, Usage::now());
+            }
+        }
         self.say_last_words();
         self.exit.clone().expect("a machine that has ended has an exit")
     }

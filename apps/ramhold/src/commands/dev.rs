@@ -19,8 +19,8 @@ use crate::memory::{BRICK_MEMORY_MIN, check_available};
 use crate::output;
 use crate::size::{bytes_text, parse_bytes};
 use crate::supervising::{
-    RESTART_LIMIT, RESTART_LOAD, parse_restart_limit, parse_restart_load, restart_limit_text,
-    restart_load_text,
+    RESTART_LIMIT, RESTART_LOAD, RESTART_THRESHOLD, RestartThreshold, parse_restart_limit, parse_restart_load,
+    parse_restart_threshold, restart_limit_text, restart_load_text, restart_threshold_text,
 };
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
@@ -152,6 +152,11 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_RESTART_LOAD", value_name = "WHEN", default_value = RESTART_LOAD,
         value_parser = parse_restart_load)]
     restart_load: RestartLoad,
+    /// Statistics of 17 that must be unlike those of the other bricks before a brick that answers is restarted,
+    /// or 'off'.
+    #[arg(long, env = "RAMHOLD_RESTART_THRESHOLD", value_name = "COUNT", default_value = RESTART_THRESHOLD,
+        value_parser = parse_restart_threshold)]
+    restart_threshold: RestartThreshold,
     /// Do not start a dead process again.
     #[arg(long, env = "RAMHOLD_NO_RESPAWN")]
     no_respawn: bool,
@@ -294,6 +299,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         buffer_dir: None,
         supervisor: None,
         restart_load: arguments.restart_load,
+        restart_threshold: arguments.restart_threshold,
         output: Output::Warnings,
     })
 }
@@ -430,6 +436,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["--bricks", &arguments.bricks.to_string()]);
     command.args(["--restart-limit", &restart_limit_text(arguments.restart_limit)]);
     command.args(["--restart-load", restart_load_text(arguments.restart_load)]);
+    command.args(["--restart-threshold", &restart_threshold_text(arguments.restart_threshold)]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
     command.args(["--placement", &plan.placement.to_string()]);
     command.args(["--topology", &plan.topology.to_string()]);

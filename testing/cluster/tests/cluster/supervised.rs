@@ -232,10 +232,16 @@ fn orders_of_strangers_and_orders_to_others_restart_nothing() -> Result<(), Fail
     let victim = bricks.cluster.status()?.bricks[0].clone();
     let port = victim.supervisor.expect("it has a supervisor");
     let supervisor = SocketAddr::new(victim.address.0.ip(), port);
-    let (_, body) = ask(victim.address.0, Header::default(), &BrickProbe {})?;
+    let (_, body) = ask(victim.address.0, Header::default(), &BrickProbe::default())?;
     let told: BrickProbed = decode(&body).expect("it tells of itself");
     assert!(told.brick == victim.brick && told.serves && told.silent == 0 && told.siblings.len() == 2);
-    let order = RestartOrder { brick: told.brick, life: told.life, mark: told.mark, silent_millis: 1500 };
+    let order = RestartOrder {
+        brick: told.brick,
+        life: told.life,
+        mark: told.mark,
+        silent_millis: 1500,
+        flagged: None,
+    };
     let sibling = told.siblings[0];
     let header = |cluster, sender| Header { cluster, sender, target: told.brick, ..Header::default() };
     let refused = [

@@ -41,6 +41,15 @@ enum Work {
     Reserve { file: DiskFile, bytes: u64 },
 }
 
+/// A host whose processor and device are busy with something else.
+#[derive(Clone, Copy, Debug)]
+pub struct Slow {
+    /// Each operation of its device takes so much longer.
+    pub device_nanos: u64,
+    /// The process gets to the rest of its work so much later.
+    pub turn_nanos: u64,
+}
+
 pub struct Host {
     pub id: ServerId,
     pub disks: Disks,
@@ -58,6 +67,10 @@ pub struct Host {
     pub supervisor: Option<u16>,
     /// When its starts serve.
     pub restart_load: RestartLoad,
+    /// The number of statistics that make a sibling anomalous to this brick.
+    pub restart_threshold: Option<usize>,
+    /// In this life everything takes longer.
+    pub slow: Option<Slow>,
     /// The process is stopped: it does nothing, and is not gone.
     pub is_hung: bool,
     /// Bits of its device flip: errors are reported.
@@ -97,6 +110,8 @@ impl Host {
             place: id.raw(),
             supervisor: None,
             restart_load: RestartLoad::default(),
+            restart_threshold: Some(11),
+            slow: None,
             is_hung: false,
             may_rot: false,
             sent: Vec::new(),
@@ -118,6 +133,7 @@ impl Host {
             brick: BrickConfig {
                 supervisor: self.supervisor,
                 restart_load: self.restart_load,
+                restart_threshold: self.restart_threshold,
                 ..brick_config(self.address, self.place, self.log_bytes)
             },
             backup: backup_config(self.log_bytes),
@@ -136,6 +152,7 @@ impl Host {
     pub fn kill(&mut self, pending: Vec<Pending>, rng: &mut Rng) {
         self.node = None;
         self.is_hung = false;
+        self.slow = None;
         for pending in pending {
             if rng.chance(1, 2) {
                 self.execute(&pending.work);

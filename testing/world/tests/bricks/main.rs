@@ -7,6 +7,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
+mod anomalies;
 mod background;
 mod copies;
 mod drops;

@@ -114,9 +114,12 @@ impl Rig {
         }
     }
 
+    fn place(&self, host: usize) -> BrickPlace {
+        BrickPlace { brick: self.hosts[host].id, address: Address(address(host)) }
+    }
+
     fn places(&self) -> Vec<BrickPlace> {
-        let place = |host: usize| BrickPlace { brick: self.hosts[host].id, address: Address(address(host)) };
-        self.tablet.members.iter().copied().map(place).collect()
+        self.tablet.members.iter().map(|host| self.place(*host)).collect()
     }
 
     /// One table, whole, for all bricks.
@@ -181,7 +184,7 @@ impl Rig {
             time: ClusterTime(0),
             assignment: Some(assignment).filter(|assignment| hello.taken != assignment.version),
             siblings: bricks.into_iter().filter(|place| place.brick != me).collect(),
-            others: Vec::new(),
+            others: self.others.iter().copied().filter(|it| *it != host).map(|it| self.place(it)).collect(),
         };
         let mut reply = Vec::new();
         frame::write(&mut reply, &header.answer(Status::Ok), |out| encode_into(out, &welcome));

@@ -142,7 +142,8 @@ fn a_late_order_does_not_end_the_next_life() {
         // The orders of its siblings do not come through.
         rig.cuts.extend([1, 2].map(|host| (Party::Host(host), Party::Supervisor(0))));
         rig.hosts[0].is_hung = true;
-        let order = RestartOrder { brick: ServerId(1), life: former, mark, silent_millis: 1100 };
+        let order =
+            RestartOrder { brick: ServerId(1), life: former, mark, silent_millis: 1100, flagged: None };
         let bytes = request(70, (ServerId(2), ServerId(1)), &order);
         rig.told.clear();
         rig.send(Party::Test, Party::Supervisor(0), bytes);
@@ -163,7 +164,7 @@ fn many_orders_are_one_restart_and_those_of_strangers_are_refused() {
     for seed in seeds() {
         let mut rig = supervised(seed, RestartLimit::DEFAULT);
         let (life, mark) = life(&rig, 0).unwrap();
-        let order = RestartOrder { brick: ServerId(1), life, mark, silent_millis: 1100 };
+        let order = RestartOrder { brick: ServerId(1), life, mark, silent_millis: 1100, flagged: None };
         rig.hosts[0].is_hung = true;
         for (sender, target) in [(0, 1), (77, 1)] {
             let bytes = request(70, (ServerId(sender), ServerId(target)), &order);

@@ -67,6 +67,8 @@ pub struct Rig {
     pub assignment: Option<BrickAssignment>,
     /// The hosts that the coordinator answers then; empty: all.
     pub answered: Vec<usize>,
+    /// Hosts of bricks that the coordinator names to others beside their siblings.
+    pub others: Vec<usize>,
     /// Hosts to which no frame of another host comes.
     pub deaf: Vec<usize>,
     pub tablet: Tablet,
@@ -137,6 +139,7 @@ impl Rig {
             is_founded: false,
             assignment: None,
             answered: Vec::new(),
+            others: Vec::new(),
             deaf: Vec::new(),
             tablet: Tablet {
                 epoch: 1,
@@ -229,7 +232,12 @@ impl Rig {
     pub(crate) fn begin_disk(&mut self, host: usize, begun: Vec<Pending>) {
         for pending in begun {
             let read_nanos = if pending.is_frame_read() { self.read_nanos } else { 0 };
-            let at = self.now + self.rng.between(MILLI / 50, 4 * MILLI) + self.device_nanos + read_nanos;
+            let slow = self.hosts[host].slow.map_or(0, |slow| slow.device_nanos);
+            let at = self.now
+                + self.rng.between(MILLI / 50, 4 * MILLI)
+                + self.device_nanos
+                + read_nanos
+                + slow;
             self.at(at, Event::Disk { host, number: self.last + 1 });
             self.pending.insert(self.last, (host, pending));
         }
@@ -239,7 +247,8 @@ impl Rig {
         {
             let life = self.hosts[host].life;
             // A busy process does not spin in no time.
-            self.at(deadline.0.max(self.now + MILLI / 10), Event::Tick { host, life });
+            let slow = self.hosts[host].slow.map_or(0, |slow| slow.turn_nanos);
+            self.at(deadline.0.max(self.now + MILLI / 10 + slow), Event::Tick { host, life });
         }
     }
 

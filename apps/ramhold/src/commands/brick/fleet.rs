@@ -147,7 +147,7 @@ fn supervisor_of(report: &BrickReport) -> Option<SocketAddr> {
 }
 
 fn probe(address: SocketAddr) -> Result<BrickProbed, NoAnswer> {
-    ask(address, &Header::default(), &BrickProbe {}, PROBE_WITHIN)
+    ask(address, &Header::default(), &BrickProbe::default(), PROBE_WITHIN)
 }
 
 #[cfg(test)]

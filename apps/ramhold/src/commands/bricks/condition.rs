@@ -22,11 +22,15 @@ pub enum Condition {
     Unnamed,
     /// It does not answer, and was heard so long ago by others.
     Silent(Option<u64>),
+    /// The same, and its supervisor starts it no more.
+    Offline,
 }
 
 impl Condition {
     pub fn of(brick: &Found) -> Condition {
-        let Ok(status) = &brick.told else { return Condition::Silent(brick.heard_millis) };
+        let Ok(status) = &brick.told else {
+            return if brick.is_offline { Condition::Offline } else { Condition::Silent(brick.heard_millis) };
+        };
         match &status.brick {
             Some(brick) if brick.life == 0 => Condition::Unnamed,
             Some(brick) if !brick.is_serving => Condition::Starting,
@@ -55,6 +59,7 @@ impl Condition {
             Condition::Starting => "starting",
             Condition::Unnamed => "unnamed",
             Condition::Silent(_) => "silent",
+            Condition::Offline => "offline",
         }
     }
 }
@@ -98,7 +103,7 @@ pub fn of_brick(brick: &Found) -> Option<Finding> {
         Condition::Starting => {
             (Grade::Recovering, format!("{name} takes over its log"), "nothing, it serves when it has")
         }
-        Condition::Silent(_) if brick.tablets == Some(0) => return None,
+        Condition::Silent(_) | Condition::Offline if brick.tablets == Some(0) => return None,
         Condition::Silent(heard) => {
             let since = match heard {
                 Some(millis) => format!("was last heard {} ago", ago(millis)),
@@ -112,6 +117,11 @@ pub fn of_brick(brick: &Found) -> Option<Finding> {
                 ),
                 "start it again on its directory",
             )
+        }
+        Condition::Offline => {
+            let what = format!("{name} was restarted too often, and its supervisor starts it no more");
+            let action = format!("find out why in its log, then run 'ramhold brick restart {}'", brick.id);
+            return Some(Finding { grade: Grade::Degraded, what, action });
         }
         Condition::Rebuilding(percent) => {
             let what = format!("{name} is rebuilt from the others, {percent} % so far");

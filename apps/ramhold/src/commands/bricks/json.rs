@@ -3,6 +3,8 @@
 use super::condition::{Condition, findings, verdict};
 use super::survey::{Found, Survey};
 use ramhold_client::{AsksStatus, BrickStatus, SiblingStatus};
+use ramhold_wire::brick_status::QueueStatus;
+use ramhold_wire::statistics::{Queue, Statistic};
 use serde_json::{Map, Value, json};
 
 pub fn survey(survey: &Survey) -> Value {
@@ -65,6 +67,8 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
             "permille": rebuilding.permille,
         })
     });
+    let queues =
+        Queue::ALL.into_iter().zip(&own.queues).map(|(queue, it)| (queue.name().to_owned(), waits(it)));
     let fields = json!({
         "tablets_without_vote": own.without_vote,
         "waits_for": waits_for(own),
@@ -83,6 +87,9 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
         "keys_behind_millis": own.sweep.behind_millis,
         "graves": own.graves,
         "graves_gone": own.graves_gone,
+        "queues": queues.collect::<Map<String, Value>>(),
+        "flagged": own.flagged.map(|flags| flags.all().map(Statistic::name).collect::<Vec<_>>()),
+        "bricks_reporting": own.reporting,
     });
     fields.as_object().cloned().unwrap_or_default()
 }
@@ -102,6 +109,16 @@ fn sibling(sibling: &SiblingStatus) -> Value {
         "life": sibling.life,
         "heard_millis": sibling.heard_millis,
         "is_silent": sibling.is_silent,
+        "is_offline": sibling.is_offline,
+    })
+}
+
+fn waits(queue: &QueueStatus) -> Value {
+    json!({
+        "length": queue.length,
+        "dropped": queue.dropped,
+        "delay_nanos": queue.delay_nanos,
+        "latency_nanos": queue.latency_nanos,
     })
 }
 

@@ -10,6 +10,7 @@ use ramhold_client::{
     BrickReport, BrickStatus, Client, Error, Label, Operation, OperationId, ProcessStatus, Reply, ServerId,
     SiblingStatus, parse_addresses,
 };
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub struct Found {
     pub tablets: Option<u64>,
     /// Time since the coordinator or another brick has heard it. `None`: nobody has.
     pub heard_millis: Option<u64>,
+    /// Another brick has heard of its supervisor that it stays offline.
+    pub is_offline: bool,
     /// Its own words, or the reason why there are none.
     pub told: Result<Box<ProcessStatus>, String>,
 }
@@ -72,6 +75,7 @@ impl Found {
             life: life.max(report.life),
             tablets: told.as_ref().map_or(Some(u64::from(report.tablets)), |status| Some(status.tablets)),
             heard_millis: report.heard_millis,
+            is_offline: false,
             told,
         }
     }
@@ -202,6 +206,12 @@ fn search(first: BTreeSet<SocketAddr>, mut ask: impl FnMut(&BTreeSet<SocketAddr>
         let told = answers.values().flatten().filter_map(|status| status.brick.as_ref());
         for sibling in told.flat_map(|brick| &brick.siblings) {
             let known = found.siblings.entry(sibling.brick).or_insert(*sibling);
+            // Only the words about its newest life count.
+            known.is_offline = match known.life.cmp(&sibling.life) {
+                Ordering::Less => sibling.is_offline,
+                Ordering::Equal => known.is_offline || sibling.is_offline,
+                Ordering::Greater => known.is_offline,
+            };
             known.life = known.life.max(sibling.life);
             known.heard_millis = [known.heard_millis, sibling.heard_millis].into_iter().flatten().min();
             found.places.insert(sibling.address.0, sibling.brick);
@@ -251,6 +261,7 @@ fn together(
             life: lives.into_iter().flatten().max().unwrap_or_default(),
             tablets: answer.as_ref().ok().map(|it| it.tablets).or(report.map(|it| u64::from(it.tablets))),
             heard_millis: heard.into_iter().flatten().min(),
+            is_offline: sibling.is_some_and(|sibling| sibling.is_offline),
             told: answer,
         });
     }
@@ -289,6 +300,7 @@ mod tests {
             life: 1,
             heard_millis: Some(u64::from(*host)),
             is_silent: false,
+            is_offline: false,
         };
         told.brick.as_mut().unwrap().siblings = siblings.iter().map(sibling).collect();
         Ok(Box::new(told))

@@ -192,6 +192,7 @@ mod tests {
             life: 12,
             tablets: Some(1),
             heard_millis: Some(12_000),
+            is_offline: false,
             told: told.map(Box::new).map_err(str::to_owned),
         }
     }
@@ -279,6 +280,19 @@ mod tests {
             assert!(joined.contains(part), "no '{part}' in:\n{told}");
         }
         assert!(!joined.contains("rebuilt"), "{told}");
+    }
+
+    // I6: nobody starts it but an operator.
+    #[test]
+    fn a_brick_that_its_supervisor_has_given_up_is_offline_and_its_finding_names_the_way_out() {
+        let offline = Found { is_offline: true, ..found(5, Err("connection refused")) };
+        let told = text(vec![found(4, Ok(status(None))), offline.clone()], None);
+        let joined = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(joined.contains("192.168.100.105:7501 offline"), "{told}");
+        assert!(joined.contains("find out why in its log, then run 'ramhold brick restart s5'"), "{told}");
+        // Its own word counts more than an old one of others.
+        let back = Found { is_offline: true, ..found(5, Ok(status(None))) };
+        assert!(text(vec![back], None).starts_with("healthy"));
     }
 
     #[test]

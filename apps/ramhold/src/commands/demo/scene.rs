@@ -10,6 +10,7 @@ use crate::local::{
 };
 use crate::memory::check_available;
 use crate::size::bytes_text;
+use crate::supervising::RestartThreshold;
 use ramhold_client::{ServerId, ServerState};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::topology::Topology;
@@ -79,6 +80,7 @@ impl Scene {
             buffer_dir: Some(buffer_dir.clone()),
             supervisor: None,
             restart_load: Default::default(),
+            restart_threshold: RestartThreshold::DEFAULT,
             output: Output::LogsOnly,
         };
         let scene = Scene {

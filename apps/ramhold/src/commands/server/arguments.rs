@@ -4,7 +4,9 @@ use super::forget::Forget;
 use crate::admin::{Admin, parse_admin};
 use crate::cross_slot::parse_cross_slot;
 use crate::size::{parse_bytes, parse_duration};
-use crate::supervising::{RESTART_LOAD, parse_restart_load};
+use crate::supervising::{
+    RESTART_LOAD, RESTART_THRESHOLD, RestartThreshold, parse_restart_load, parse_restart_threshold,
+};
 use clap::{Args, Subcommand, ValueEnum};
 use ramhold_base::limits::{LABEL_BYTES_MAX, TABLE_NAME_BYTES_MAX};
 use ramhold_node::{CrossSlot, RestartLoad};
@@ -167,6 +169,11 @@ pub struct Server {
     #[arg(long, help_heading = "Network", env = "RAMHOLD_SUPERVISOR", value_name = "PORT", requires = "brick",
         value_parser = clap::value_parser!(u16).range(1..))]
     pub supervisor: Option<u16>,
+    /// Statistics of 17 that must be unlike those of the other bricks before a brick has a sibling restarted
+    /// that still answers, or 'off'. With 8, a stall for a moment may be enough.
+    #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_RESTART_THRESHOLD", value_name = "COUNT",
+        default_value = RESTART_THRESHOLD, requires = "brick", value_parser = parse_restart_threshold)]
+    pub restart_threshold: RestartThreshold,
     /// Hold no replicas of other servers.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_NO_BACKUP")]
     pub no_backup: bool,

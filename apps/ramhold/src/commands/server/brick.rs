@@ -27,9 +27,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Frames beyond those of the log: heads, and segments that are being cleaned.
 const FRAMES_SPARE: u64 = 16;
+
+/// How often the brick hears how much of a processor and of memory it uses: each of its reports, twice a second, has news.
+const USAGE_INTERVAL: Duration = Duration::from_millis(250);
 
 pub fn run(arguments: &Server) -> Result<(), Failure> {
     let door = arguments.admin.open(arguments.insecure_network)?;
@@ -46,7 +50,9 @@ pub fn run(arguments: &Server) -> Result<(), Failure> {
         door.serve(&mut runtime, seen).map_err(admin::thread_failed)?;
     }
     prepared.tell(arguments, runtime.local_addr(), admin);
-    let exit = runtime.run();
+    let exit = runtime.run_telling(USAGE_INTERVAL, |node, now, usage| {
+        node.on_usage(now, usage.processor, usage.memory_bytes);
+    });
     let is_flushed = runtime.machine().backup.is_stopped();
     // This unlocks the directories before anything in them is removed.
     drop(runtime);
@@ -153,6 +159,7 @@ impl PreparedBrick {
                 place: self.place,
                 supervisor: arguments.supervisor,
                 restart_load: arguments.restart_load,
+                restart_threshold: arguments.restart_threshold.0,
                 scrub_bytes_per_second: arguments.scrub_rate,
                 disk_bytes_max: (u64::from(self.frames_max) - FRAMES_SPARE / 2) * u64::from(SEGMENT_BYTES),
                 ..brick

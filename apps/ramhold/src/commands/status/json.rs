@@ -32,7 +32,7 @@ pub fn picture(picture: &Picture) -> Value {
         "outages": cluster.outages.iter().flatten().map(crate::commands::topology::links::outage_json).collect::<Vec<_>>(),
         "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),
         "servers": servers.collect::<Vec<_>>(),
-        "bricks": cluster.bricks.iter().map(brick).collect::<Vec<_>>(),
+        "bricks": cluster.bricks.iter().map(|it| brick(picture, it)).collect::<Vec<_>>(),
         "tables": picture.tables.iter().map(table::describe::summary_json).collect::<Vec<_>>(),
         "recoveries": cluster.recoveries.iter().map(recoveries::json::report_json).collect::<Vec<_>>(),
     })
@@ -42,7 +42,7 @@ fn finding(finding: &Finding) -> Value {
     json!({ "grade": finding.grade.name(), "what": finding.what, "do": finding.action })
 }
 
-fn brick(brick: &BrickReport) -> Value {
+fn brick(picture: &Picture, brick: &BrickReport) -> Value {
     json!({
         "id": brick.brick.raw(),
         "address": brick.address.0.to_string(),
@@ -54,6 +54,7 @@ fn brick(brick: &BrickReport) -> Value {
         "log_bytes": brick.log_bytes,
         "log_used_bytes": brick.used_bytes,
         "is_replaced": brick.is_replaced,
+        "is_offline": picture.is_offline(brick.brick),
     })
 }
 

@@ -7,7 +7,7 @@ use ramhold_client::{
     ServerState, TableSummary,
 };
 use ramhold_wire::bricks::BRICK_SILENCE;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A server that does not answer within this is shown without its figures.
@@ -38,6 +38,16 @@ fn is_unclear(brick: &BrickReport) -> bool {
     brick.tablets > 0 && (is_silent(brick) || brick.rebuilding > 0 || brick.taken < brick.assigned)
 }
 
+impl Picture {
+    /// Whether another brick has heard that the supervisor of this silent one has given it up.
+    pub fn is_offline(&self, brick: ServerId) -> bool {
+        self.bricks.get(&brick).is_some_and(|found| found.is_offline)
+    }
+}
+
+/// Bricks that are asked about a silent one: its siblings may be any of them.
+const BRICKS_ASKED_MAX: usize = 100;
+
 /// Asks the coordinator and all servers that are up.
 pub fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
     let cluster = client.cluster_status()?;
@@ -53,9 +63,13 @@ pub fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
     let mut processes = BTreeMap::new();
     let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up);
     let unclear = cluster.bricks.iter().filter(|brick| is_unclear(brick));
+    // The siblings of a silent one, which may be any of the others, know whether its supervisor has given it up.
+    let is_any_silent = unclear.clone().any(is_silent);
+    let others = cluster.bricks.iter().filter(|brick| !is_unclear(brick) && !is_silent(brick));
+    let others = others.take(if is_any_silent { BRICKS_ASKED_MAX } else { 0 });
     let mut up = up
         .map(|server| (server.id, server.address))
-        .chain(unclear.clone().map(|brick| (brick.brick, brick.address)))
+        .chain(unclear.clone().chain(others.clone()).map(|brick| (brick.brick, brick.address)))
         .peekable();
     while up.peek().is_some() || !asked.is_empty() {
         while asked.len() < ASKED_COUNT_MAX
@@ -74,10 +88,17 @@ pub fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
         };
         processes.insert(server, process);
     }
+    let told = processes.values().flatten().filter_map(|process| process.brick.as_ref());
+    let given_up = told.flat_map(|told| &told.siblings).filter(|sibling| sibling.is_offline);
+    let given_up: BTreeSet<ServerId> = given_up.map(|sibling| sibling.brick).collect();
+    for brick in others {
+        processes.remove(&brick.brick);
+    }
     let mut bricks = BTreeMap::new();
     for report in unclear {
         let told = processes.remove(&report.brick).unwrap_or_else(|| Err("no answer".to_owned()));
-        bricks.insert(report.brick, Found::of(report, told.map(Box::new)));
+        let is_offline = given_up.contains(&report.brick);
+        bricks.insert(report.brick, Found { is_offline, ..Found::of(report, told.map(Box::new)) });
     }
     let tablets = if bricks.is_empty() { Vec::new() } else { reach::described(client).unwrap_or_default() };
     Ok(Picture { cluster, tables, processes, bricks, tablets })

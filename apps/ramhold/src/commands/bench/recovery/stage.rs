@@ -8,6 +8,7 @@ use crate::local::{
 };
 use crate::memory::{PLACE_BYTES, check_available};
 use crate::size::bytes_text;
+use crate::supervising::RestartThreshold;
 use ramhold_base::limits::SEGMENT_BYTES;
 use ramhold_client::{
     Client, Durability, ProcessStatus, RecoveryPhase, RecoveryReport, ServerState, TableId, TableOptions,
@@ -109,6 +110,7 @@ impl Stage {
             buffer_dir: Some(buffer_dir.clone()),
             supervisor: None,
             restart_load: Default::default(),
+            restart_threshold: RestartThreshold::DEFAULT,
             output: Output::LogsOnly,
         };
         let stage = Stage { cluster: LocalCluster::new(plan)?, work_dir, buffer_dir, keeps: setting.keeps };

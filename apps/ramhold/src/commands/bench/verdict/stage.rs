@@ -7,6 +7,7 @@ use crate::local::{
     LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free, name, remove_directories,
 };
 use crate::memory::check_available;
+use crate::supervising::RestartThreshold;
 use ramhold_base::ServerId;
 use ramhold_client::{Client, RecoveryReport, ServerState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,7 @@ impl Stage {
             buffer_dir: Some(buffer_dir.clone()),
             supervisor: None,
             restart_load: Default::default(),
+            restart_threshold: RestartThreshold::DEFAULT,
             output: Output::LogsOnly,
         };
         Ok(Stage {
