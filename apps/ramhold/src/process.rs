@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::backtrace::Backtrace;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A shell reports a process that a signal ended by 128 and the signal's number.
 const ENDED_BY_SIGNAL: i32 = 128;
@@ -49,6 +49,15 @@ pub fn end_with(parent: u32) -> Result<(), Failure> {
     // The parent may have ended before the signal was requested. Then this process has another parent.
     let present = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.get().unsigned_abs());
     if present == Some(parent) { Ok(()) } else { Err(failed(format!("process {parent} is gone"))) }
+}
+
+/// Where a process of this host is reached that listens at an address. The kernel sends that over loopback, too.
+pub fn loopback(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    }
 }
 
 /// How the end of a machine becomes the end of its process.

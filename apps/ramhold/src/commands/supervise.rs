@@ -5,6 +5,7 @@
 //!
 //! Not here: the decisions (core/supervisor). Protocol: docs/protocols/quorum.md, rules 42 to 46. Catalogue: I6.
 
+mod orphan;
 mod owner;
 
 use super::server::Server;
@@ -13,15 +14,15 @@ use crate::config_file;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output;
-use crate::process::{check_exposure, end_with};
+use crate::process::{check_exposure, end_with, loopback};
 use crate::supervising::{RESTART_LIMIT, Supervising, parse_restart_limit, restart_limit_text};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use owner::Owner;
 use ramhold_supervisor::{ChargeConfig, RestartLimit};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
 Examples:
@@ -41,8 +42,9 @@ After --restart-limit restarts the brick stays offline; find out why in its log,
 then run 'ramhold brick restart'. Each action is a line that begins with
 'event:' on stderr.
 
-SIGTERM or SIGINT stops the brick cleanly, then the supervisor. A second signal
-kills the brick.
+SIGTERM or SIGINT stops the brick cleanly, then the supervisor. A second signal,
+or a minute without an end, kills the brick. A brick that an earlier supervisor
+has left behind on the same --dir is waited for, and killed if it hangs.
 
 Exit codes: 0 stopped cleanly; 2 it cannot start; another one: the brick has
 ended with it at its first start.";
@@ -94,6 +96,8 @@ struct Subject {
     address: SocketAddr,
     listen: SocketAddr,
     is_exposure_allowed: bool,
+    /// Its data directory. None: it is the child of somebody else.
+    dir: Option<PathBuf>,
     _lock: Option<File>,
 }
 
@@ -106,12 +110,16 @@ pub fn run(arguments: Supervise) -> Result<(), Failure> {
             address,
             listen: SocketAddr::new(address.ip(), arguments.port.unwrap_or_default()),
             is_exposure_allowed: arguments.insecure_network,
+            dir: None,
             _lock: None,
         },
         None => subject_of(&arguments)?,
     };
     check_exposure(&[subject.listen], subject.is_exposure_allowed)?;
     interrupt::watch()?;
+    if let Some(dir) = &subject.dir {
+        orphan::await_free(dir, subject.address, interrupt::take)?;
+    }
     let charge =
         ChargeConfig { name: "the brick".into(), address: subject.address, limit: arguments.restart_limit };
     let mut supervising = Supervising::new(subject.listen, vec![charge])?;
@@ -173,17 +181,9 @@ fn subject_of(arguments: &Supervise) -> Result<Subject, Failure> {
         address: SocketAddr::new(loopback(bind.ip()), bind.port()),
         listen: SocketAddr::new(bind.ip(), arguments.port.unwrap_or_default()),
         is_exposure_allowed: arguments.insecure_network || server.insecure_network,
+        dir: Some(server.dir().to_owned()),
         _lock: Some(lock(server.dir())?),
     })
-}
-
-/// Where a process of this host is reached that listens at an address. The kernel sends that over loopback, too.
-fn loopback(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        address => address,
-    }
 }
 
 /// One supervisor for each data directory.

@@ -382,3 +382,28 @@ fn dev_restarts_bricks_that_hang_or_are_killed() -> Result<(), Failure> {
     assert!(dev.wait_ended(RESTART_WITHIN)?.success());
     Ok(())
 }
+
+// I6: a supervisor that is killed while its brick hangs leaves an orphan, which keeps the lock of the directory.
+#[test]
+fn the_next_supervisor_ends_a_hung_orphan_and_waits_for_one_that_stops() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let (mut bricks, table, mut client) = start()?;
+    let orphan = bricks.signal_supervised(2, Signal::STOP)?;
+    bricks.kill(2);
+    assert!(
+        rustix::process::test_kill_process(orphan).is_ok(),
+        "it is stopped, and does not hear that it is to end"
+    );
+    bricks.start_brick(2);
+    let count =
+        go_on_until(&mut client, table, "the brick serves under a new supervisor", || lives(&bricks, 2, 1))?;
+    let orphan = orphan.as_raw_nonzero().to_string();
+    has(&bricks, 2, &["event: process", &orphan, "has answered nothing", "killed"]).map_err(Failure)?;
+    check_all(&mut client, table, count)?;
+    // This one hears it, and flushes first.
+    bricks.kill(2);
+    bricks.start_brick(2);
+    let count = go_on_until(&mut client, table, "the brick serves once more", || lives(&bricks, 2, 1))?;
+    assert!(!bricks.printed(2).contains("has answered nothing"), "{}", bricks.printed(2));
+    check_all(&mut client, table, count)
+}
