@@ -36,6 +36,7 @@ pub struct Bricks {
     restart_limit: Option<String>,
     /// When the next lives of bricks serve: `preload` or `incremental`; none: as a brick does by default.
     pub restart_load: Option<&'static str>,
+    restart_threshold: &'static str,
     pub cluster: Cluster,
 }
 
@@ -48,7 +49,18 @@ impl Bricks {
     /// Like `start`, with a supervisor above each brick.
     pub fn start_supervised(count: usize, memory_bytes: u64, limit: &str) -> Result<Bricks, Failure> {
         let options = Options { servers: 0, ..Options::default() };
-        Bricks::start_all(options, count, memory_bytes, Some(limit.to_owned()))
+        Bricks::start_all(options, count, memory_bytes, Some((limit, "11")))
+    }
+
+    /// The same, with this number of statistics that make a brick anomalous, or `off`.
+    pub fn start_supervised_at(
+        count: usize,
+        memory_bytes: u64,
+        limit: &str,
+        threshold: &'static str,
+    ) -> Result<Bricks, Failure> {
+        let options = Options { servers: 0, ..Options::default() };
+        Bricks::start_all(options, count, memory_bytes, Some((limit, threshold)))
     }
 
     /// Starts a cluster, then bricks, and waits until the coordinator has heard all of them.
@@ -60,7 +72,7 @@ impl Bricks {
         options: Options,
         count: usize,
         memory_bytes: u64,
-        restart_limit: Option<String>,
+        supervision: Option<(&str, &'static str)>,
     ) -> Result<Bricks, Failure> {
         let cluster = Cluster::start(options)?;
         let ports = free_ports(count).into_iter();
@@ -69,8 +81,9 @@ impl Bricks {
             log_starts: vec![0; count],
             addresses: ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect(),
             memory_bytes,
-            restart_limit,
+            restart_limit: supervision.map(|(limit, _)| limit.to_owned()),
             restart_load: None,
+            restart_threshold: supervision.map_or("11", |(_, threshold)| threshold),
             cluster,
         };
         (1..=count).for_each(|brick| bricks.start_brick(brick));
@@ -114,6 +127,7 @@ impl Bricks {
         push("--memory", self.memory_bytes.to_string().into());
         push("--disk", (4 * self.memory_bytes).to_string().into());
         push("--label", format!("host={}", name(brick)).into());
+        push("--restart-threshold", self.restart_threshold.into());
         push("--admin", "127.0.0.1:0".into());
         if let Some(load) = self.restart_load {
             push("--restart-load", load.into());

@@ -38,6 +38,13 @@ impl CpuTime {
     }
 }
 
+/// The processor time that a process has used so far; good to some 10 ms.
+pub fn cpu_of(process: Pid) -> Result<CpuTime, Failure> {
+    let path = format!("/proc/{}/stat", process.as_raw_nonzero());
+    let told = std::fs::read_to_string(&path).map_err(|error| Failure(format!("{path}: {error}")))?;
+    cpu_time(&told).ok_or_else(|| Failure(format!("{path} tells no times")))
+}
+
 pub struct Process {
     name: String,
     /// Reaped only while it is waited for.
@@ -74,9 +81,7 @@ impl Process {
 
     /// The processor time that it has used so far; good to some 10 ms.
     pub fn cpu(&self) -> Result<CpuTime, Failure> {
-        let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
-        let told = std::fs::read_to_string(&path).map_err(|error| Failure(format!("{path}: {error}")))?;
-        cpu_time(&told).ok_or_else(|| Failure(format!("{path} tells no times")))
+        cpu_of(self.pid)
     }
 
     /// The processes that it has started and not reaped.

@@ -11,6 +11,7 @@ mod load;
 mod restart;
 mod rolling;
 mod stage;
+mod stutter;
 
 use clap::{Parser, ValueEnum};
 use ramhold_cluster_tests::{Checker, Failure, Recordings, interrupted};
@@ -29,6 +30,7 @@ Examples:
   cargo xtask bench bricks --only kills,ordinary
   cargo xtask bench bricks --only restart,cost
   cargo xtask bench bricks --only rolling
+  cargo xtask bench bricks --only stutter --minutes 15
 
 `kills`, `stops` and `ordinary` record histories of clients, which the checker
 in Go judges. Without Go they are recorded only."
@@ -37,7 +39,7 @@ struct Arguments {
     /// Parts to run, with commas between them [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Minutes of `kills`, `stops` and `ordinary` each.
+    /// Minutes of `kills`, `stops` and `ordinary` each, and after the restart in `stutter`.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
     /// Megabytes of values of 1 KB under faults, and in `rolling`.
@@ -71,9 +73,12 @@ enum Part {
     Cost,
     /// Six bricks are restarted one after the other by 'ramhold brick rolling-restart'.
     Rolling,
+    /// A brick whose share of the processor shrinks is restarted, and no other one within `--minutes`. Needs root.
+    Stutter,
 }
 
-const ALL: [Part; 6] = [Part::Kills, Part::Stops, Part::Ordinary, Part::Restart, Part::Cost, Part::Rolling];
+const ALL: [Part; 7] =
+    [Part::Kills, Part::Stops, Part::Ordinary, Part::Restart, Part::Cost, Part::Rolling, Part::Stutter];
 /// The time limit of the checker's search in one history.
 const CHECK_WITHIN: Duration = Duration::from_secs(600);
 
@@ -116,6 +121,10 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             }
             Part::Rolling => {
                 is_good &= rolling::measure(arguments.megabytes, seed)?;
+                continue;
+            }
+            Part::Stutter => {
+                is_good &= stutter::measure(arguments.minutes, arguments.rate_percent, seed)?;
                 continue;
             }
         };

@@ -1,0 +1,58 @@
+//! A limit on the processor time of some processes: a control group of this machine.
+//!
+//! Needs root and the controller `cpu` of version 1 of control groups, which counts in periods: a process that has used its
+//! share of a period stands still until the next one.
+
+use crate::waiting::Failure;
+use rustix::process::Pid;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = "/sys/fs/cgroup/cpu";
+/// Short, so that a process stutters and does not stop.
+const PERIOD_MICROS: u64 = 20_000;
+/// The least that the kernel takes.
+const QUOTA_MICROS_MIN: u64 = 1000;
+
+/// Removed when it is dropped; processes in it go on without a limit.
+pub struct ProcessorLimit {
+    dir: PathBuf,
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
+impl ProcessorLimit {
+    pub fn new(name: &str) -> Result<ProcessorLimit, Failure> {
+        let dir = Path::new(ROOT).join(format!("ramhold-{name}-{}", std::process::id()));
+        fs::create_dir(&dir).map_err(|error| {
+            Failure(format!("{}: {error}; this needs root and control groups", dir.display()))
+        })?;
+        let limit = ProcessorLimit { dir };
+        write(&limit.dir.join("cpu.cfs_period_us"), &PERIOD_MICROS.to_string())?;
+        Ok(limit)
+    }
+
+    /// The processes may use this part of one processor, of 1,000.
+    pub fn set(&self, permille: u64) -> Result<(), Failure> {
+        let quota = (PERIOD_MICROS * permille / 1000).max(QUOTA_MICROS_MIN);
+        write(&self.dir.join("cpu.cfs_quota_us"), &quota.to_string())
+    }
+
+    /// A process and all that it starts from now on.
+    pub fn add(&self, process: Pid) -> Result<(), Failure> {
+        write(&self.dir.join("cgroup.procs"), &process.as_raw_nonzero().to_string())
+    }
+}
+
+impl Drop for ProcessorLimit {
+    fn drop(&mut self) {
+        let processes = fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default();
+        for process in processes.lines() {
+            let _ = fs::write(Path::new(ROOT).join("cgroup.procs"), process);
+        }
+        // Nobody is in it any more.
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
