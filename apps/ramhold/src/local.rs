@@ -60,6 +60,8 @@ pub struct Plan {
     pub disk_bytes: u64,
     /// Replicas of a table that is made without a number; at most one per server but the one that keeps the data.
     pub default_replicas: u8,
+    /// Bricks that hold nothing get a share by themselves.
+    pub auto_scale: bool,
     pub placement: ReplicaPlacement,
     /// Servers have the labels of this topology.
     pub topology: Topology,
@@ -159,6 +161,9 @@ impl Plan {
             push("--default-replicas", self.default_replicas.to_string().into());
             push("--placement", self.placement.to_string().into());
             push("--topology", self.topology.to_string().into());
+            if self.auto_scale {
+                arguments.push("--auto-scale".into());
+            }
         } else {
             push("--coordinator", self.coordinator().to_string().into());
             push("--memory", self.memory_bytes.to_string().into());

@@ -11,7 +11,8 @@ use ramhold_client_core::{
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_wire::brick_status::BrickEventsTold;
 use ramhold_wire::copies::{StatePart, StatePosition};
-use ramhold_wire::quorum::{BrickReplace, BrickReplaced, Obstacle};
+use ramhold_wire::obstacle::Obstacle;
+use ramhold_wire::quorum::{BrickReplace, BrickReplaced, BrickScale, BrickScaled};
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
 use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
@@ -431,6 +432,16 @@ impl Client {
     pub fn forget_brick(&mut self, brick: ServerId) -> Result<Option<Obstacle>, Error> {
         match self.complete(Operation::ForgetBrick { brick })? {
             Reply::BrickReplaced(replaced) => Ok(replaced.obstacle),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Orders that a brick gets a share of the quorum tables, or gives all its tablets to others, or takes such an order
+    /// back. Tablets move one after the other afterwards: `BrickReport::scaling` tells how far. `BrickScaled::obstacle` says
+    /// why nothing was ordered.
+    pub fn scale_brick(&mut self, message: BrickScale) -> Result<BrickScaled, Error> {
+        match self.complete(Operation::ScaleBrick(message))? {
+            Reply::BrickScaled(scaled) => Ok(scaled),
             _ => Err(Error::UnexpectedReply),
         }
     }

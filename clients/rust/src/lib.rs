@@ -85,9 +85,10 @@ pub use ramhold_wire::brick_status::{
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
+pub use ramhold_wire::obstacle::{Obstacle, ObstacleKind, ScaleWay, Scaling};
 pub use ramhold_wire::quorum::{
-    BrickPlace, BrickReplace, BrickReplaced, BrickTablet, Obstacle, ObstacleKind, QuorumOptions,
-    WriteProtocol,
+    BrickPlace, BrickReplace, BrickReplaced, BrickScale, BrickScaled, BrickTablet, Giving, QuorumOptions,
+    ScaleOrder, WriteProtocol,
 };
 pub use ramhold_wire::status::{
     AwayReport, BackupReport, BackupStatus, BrickReport, CleaningStatus, ClearedReport, ClusterStatus,

@@ -288,6 +288,16 @@ defects! {
     QuorumTwinsHeard;
     /// A brick that joins a tablet again votes with what it had before.
     QuorumJoinedVotes;
+    /// A brick that has given up a half goes on answering for it, under the new epoch.
+    QuorumGivenUpAnswers;
+    /// A brick that gets a half votes in it before it has any of its keys.
+    QuorumHalfVotesEmpty;
+    /// The brick from which a tablet moves is read also when the one that takes it has voted.
+    QuorumStandInAlways;
+    /// The brick from which a tablet moves is not read when one of the others has forgotten something.
+    QuorumNoStandIn;
+    /// The coordinator takes a brick that is being rebuilt for one that votes when it moves tablets.
+    ScalingUnguarded;
     /// A brick that joins a tablet reads before enough others have the new epoch.
     QuorumJoinedUnwitnessed;
     /// Bricks that have forgotten something wait for one whose loss was accepted.

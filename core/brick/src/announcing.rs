@@ -54,7 +54,10 @@ pub(crate) struct Told {
 /// Where a sibling listens, as the state knows.
 fn address_of(state: &BrickState, brick: ServerId) -> Option<SocketAddr> {
     let mut siblings = state.tablets.iter().flat_map(|tablet| &tablet.siblings);
-    siblings.find(|sibling| sibling.brick == brick).map(|sibling| sibling.address.0)
+    let sibling = siblings.find(|sibling| sibling.brick == brick).map(|sibling| sibling.address.0);
+    // A brick that gives a tablet away may share no other one.
+    let givers = state.tablets.iter().filter_map(|tablet| tablet.giving).map(|giving| giving.old);
+    sibling.or_else(|| givers.into_iter().find(|place| place.brick == brick).map(|place| place.address.0))
 }
 
 /// Names the ranges and epochs of the tablets that this brick shares with another one; 0: they share none.

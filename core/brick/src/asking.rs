@@ -77,6 +77,7 @@ impl Brick {
             if matches!(ask, Ask::Write(_)) && store.waiting_count() >= WAITING_COUNT_MAX {
                 return Err(Refusal::TooMany);
             }
+            tablet.load.asked += u64::from(asker != Asker::NOBODY);
             let stream = tablet.stream;
             let stored_before = store.stored_count();
             let purpose = Purpose::Ordinary;

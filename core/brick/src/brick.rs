@@ -77,6 +77,8 @@ pub struct Brick {
     pub(crate) entered: u64,
     /// A sibling knows a later life: the reason with which this one ends, when the device knows that nothing here votes.
     pub(crate) outlived: Option<String>,
+    /// When the load of tablets was last averaged.
+    pub(crate) sampled_at: Instant,
     forget_at: Instant,
     /// Buffered streams rest on buffers that are gone.
     has_lost_buffers: bool,
@@ -110,6 +112,7 @@ impl Brick {
             droppings: Vec::new(),
             entered: 0,
             outlived: None,
+            sampled_at: Instant::ZERO,
             forget_at: Instant::ZERO,
             has_lost_buffers: false,
             failure: None,
@@ -433,6 +436,9 @@ impl Brick {
                 self.end_as_old(step.now, from, step.effects);
             }
             Context::Page { from, number } => {
+                if !self.siblings.sweeping.has_asked(from, number) {
+                    self.counts.rebuild_read += body.len() as u64;
+                }
                 let page = decode(body).ok().filter(|_| header.status() == Status::Ok);
                 self.on_page(step, from, number, page);
             }

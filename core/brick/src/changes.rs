@@ -53,8 +53,15 @@ pub(crate) fn take(state: &mut BrickState, told: &BrickTablet, is_fresh: bool) -
     }
     if let Some(known) = state.tablets.iter().find(|known| is_met(known) && known.epoch == told.epoch) {
         let is_same = told.bricks.iter().all(|place| place.brick == me || known.is_shared_with(place.brick));
-        let is_same = is_same && known.range() == range;
-        return if is_same { Ok(()) } else { Err("two changes of a tablet have one epoch") };
+        if !is_same || known.range() != range {
+            return Err("two changes of a tablet have one epoch");
+        }
+        if told.giving.is_none() {
+            // It has arrived, or the brick that gave it is gone: nobody stands in any more.
+            let same = state.tablets.iter_mut().filter(|known| known.range() == range);
+            same.for_each(|known| known.giving = None);
+        }
+        return Ok(());
     }
     let mut pieces = cut_out(state, range);
     pieces.sort_unstable_by_key(|piece| piece.first);
@@ -68,7 +75,8 @@ pub(crate) fn take(state: &mut BrickState, told: &BrickTablet, is_fresh: bool) -
         sibling.is_missing &= !pieces.iter().any(is_heard);
     }
     if pieces.is_empty() {
-        tablet.votes = told.epoch == 1 && is_fresh && !was_left;
+        let is_first = told.epoch == 1 || planted(Defect::QuorumHalfVotesEmpty);
+        tablet.votes = is_first && is_fresh && !was_left;
         tablet.is_joining = told.epoch > 1 || was_left;
     } else {
         let ranges: Vec<HashRange> = pieces.iter().map(TabletState::range).collect();
@@ -125,7 +133,10 @@ fn remember_no_more(state: &mut BrickState, range: HashRange) {
 /// Gives tablets, or parts of them, up that other bricks have under a higher epoch.
 pub(crate) fn give_up(state: &mut BrickState, given_up: &[GivenUp]) {
     for it in given_up {
-        let pieces = cut_out(state, left_range(it));
+        let mut pieces = cut_out(state, left_range(it));
+        if planted(Defect::QuorumGivenUpAnswers) {
+            pieces.iter_mut().for_each(|known| known.epoch = known.epoch.max(it.epoch));
+        }
         let (kept, gone): (Vec<TabletState>, Vec<TabletState>) =
             pieces.into_iter().partition(|known| known.epoch >= it.epoch);
         state.tablets.extend(kept);
@@ -222,6 +233,7 @@ mod tests {
             epoch,
             bricks: bricks.map(|brick| BrickPlace { brick: ServerId(brick), address }).to_vec(),
             joined: joined.into_iter().collect(),
+            giving: None,
         }
     }
 

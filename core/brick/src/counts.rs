@@ -15,6 +15,8 @@ pub(crate) struct Counts {
     pub early_writes: u64,
     pub early: u64,
     pub unloaded: u64,
+    /// Bytes that other bricks have told to rebuild tablets.
+    pub rebuild_read: u64,
 }
 
 impl Counts {

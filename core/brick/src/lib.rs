@@ -21,7 +21,6 @@
 //! - a tablet of which something may be missing neither answers nor stores;
 //! - everything that was found at the start is on the device before the first answer.
 //!
-//! Not built yet: split and coalesce of tablets.
 //! Not here: the rules of the register (core/quorum), frames and buffers (core/backup).
 //! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5, I6.
 
@@ -41,9 +40,10 @@ mod dropping;
 mod events;
 mod forgetting;
 mod graves;
-mod load;
-mod loading;
 mod judging;
+mod load;
+mod load_report;
+mod loading;
 mod measuring;
 mod orders;
 mod pages;
@@ -58,6 +58,7 @@ mod scanning;
 mod siblings;
 mod silence;
 mod stale;
+mod stand_in;
 mod start;
 mod state;
 mod state_file;
@@ -67,6 +68,7 @@ mod store;
 mod sweep;
 mod sweeping;
 mod tables;
+mod tablet_load;
 mod taking;
 mod telling;
 mod words;

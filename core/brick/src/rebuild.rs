@@ -8,6 +8,10 @@
 //!
 //! A brick that has joined by a change of the tablet waits until enough siblings have the new epoch.
 //!
+//! While a tablet moves, the brick that gives it keeps what it has, and *stands in* for the one that takes it: until that
+//! one has voted, nothing was written with its help. So the giving brick's page counts as one that votes, under the epoch
+//! before, if fewer than R siblings vote. Without it a tablet would stand one loss of power less while it moves.
+//!
 //! ```text
 //!   stamps of siblings ─┐              ┌─ keep    the same stamp
 //!   own stamps ─────────┴─ decide ─────┼─ fetch   the value from a sibling that has it, then store
@@ -26,12 +30,13 @@ use crate::Value;
 use crate::dropped::Dropped;
 use crate::pages::{first_keys, walk};
 use crate::question::Key;
+use crate::stand_in::StandIn;
 use crate::state::{SiblingState, TabletState};
 use crate::store::Store;
 use crate::tables::{Tables, number};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Position, SegmentId, ServerId, Stamp, StreamId};
-use ramhold_log::{AppendRefusal, HashRange, Purpose, QuorumRecord};
+use ramhold_log::{AppendRefusal, HashRange, Purpose, QUORUM_OVERHEAD_BYTES, QuorumRecord};
 use ramhold_quorum::{REBUILT_BOUND, Rebuild, Thresholds};
 use ramhold_replication::FlushWish;
 use ramhold_wire::Step;
@@ -143,6 +148,7 @@ pub(crate) struct Rebuilding {
     awaited: Vec<ServerId>,
     /// So many siblings that vote are enough.
     reads: usize,
+    stand_in: Option<StandIn>,
     /// So many siblings must have the epoch on their devices before any is read.
     witnesses: usize,
     phase: Phase,
@@ -177,6 +183,7 @@ impl Rebuilding {
             siblings,
             awaited,
             reads,
+            stand_in: StandIn::of(tablet),
             witnesses,
             phase: if has_joined { Phase::Joining } else { Phase::Asking { from: 0 } },
             pages: BTreeMap::new(),
@@ -231,7 +238,10 @@ impl Rebuilding {
             return;
         }
         let asked = self.asked.remove(&from).expect("looked up before");
-        let Some(page) = page.filter(|page| page.epoch == self.epoch) else {
+        let stands_in = self.stands_in(from);
+        let counts =
+            |page: &TabletPageTold| page.epoch == self.epoch || (stands_in && page.epoch < self.epoch);
+        let Some(page) = page.filter(counts) else {
             self.wait(now);
             return;
         };
@@ -341,8 +351,31 @@ impl Rebuilding {
         }
     }
 
+    fn stands_in(&self, brick: ServerId) -> bool {
+        self.stand_in.is_some_and(|it| it.giver == brick)
+    }
+
+    /// Whether the brick that stands in counts: the one that takes the tablet has never voted.
+    fn may_stand_in(&self) -> bool {
+        let is_new =
+            |taker: ServerId| self.pages.get(&taker).is_some_and(|page| !page.votes && page.is_joining);
+        let is_new = |taker| is_new(taker) || planted(Defect::QuorumStandInAlways);
+        self.stand_in.is_some_and(|it| it.taker.is_none_or(is_new))
+    }
+
+    /// The brick that stands in, if too few siblings vote, or are silent.
+    fn wanted_stand_in(&self, now: Instant) -> Option<ServerId> {
+        let is_for_stamps = matches!(self.phase, Phase::Asking { .. });
+        let voteless = self.pages.values().filter(|page| !page.votes).count();
+        let is_late = self.moved_at.is_some_and(|moved| moved + PAGE_TIMEOUT <= now);
+        let is_short = is_late || self.siblings.len() - voteless.min(self.siblings.len()) < self.reads;
+        self.stand_in.filter(|_| is_for_stamps && is_short && self.may_stand_in()).map(|it| it.giver)
+    }
+
     fn ask_stamps(&mut self, step: &Step<'_>, from: u64, me: Me, calls: &mut Vec<Call>) {
-        for sibling in self.siblings.clone() {
+        let asked: Vec<ServerId> =
+            self.siblings.iter().copied().chain(self.wanted_stand_in(step.now)).collect();
+        for sibling in asked {
             if !self.asked.contains_key(&sibling) && !self.pages.contains_key(&sibling) {
                 self.send(step.now, sibling, PageWanted::Stamps { from, on_device: false }, me, calls);
             }
@@ -369,18 +402,22 @@ impl Rebuilding {
         self.asked.insert(to, Asked { number: self.number, at: now, is_for_values });
         let HashRange { table, first, last } = self.range;
         let epoch = self.epoch;
-        let ask = TabletPage { table, first, last, epoch, life: me.life, mark: me.mark, wanted };
+        let stands_in = self.stands_in(to);
+        let ask = TabletPage { table, first, last, epoch, life: me.life, mark: me.mark, wanted, stands_in };
         calls.push(Call { to, number: self.number, ask });
     }
 
     /// Decides the keys of the stretch that enough pages cover. `None`: too few have told.
     fn decide(&mut self, store: &mut Store, tables: &Tables, from: u64) -> Option<Stretch> {
-        let voting: Vec<ServerId> =
-            self.pages.iter().filter(|(_, page)| page.votes).map(|(sibling, _)| *sibling).collect();
+        let may_stand_in = self.may_stand_in();
+        let stand_in = self.stand_in.filter(|_| may_stand_in).map(|it| it.giver);
+        let counts = |sibling: ServerId| !self.stands_in(sibling) || may_stand_in;
+        let voting = self.pages.iter().filter(|(sibling, page)| page.votes && counts(**sibling));
+        let voting: Vec<ServerId> = voting.map(|(sibling, _)| *sibling).collect();
         let is_by_quorum = voting.len() >= self.reads;
         let told: Vec<ServerId> = if is_by_quorum {
             voting
-        } else if self.awaited.iter().all(|sibling| self.pages.contains_key(sibling)) {
+        } else if self.awaited.iter().chain(&stand_in).all(|sibling| self.pages.contains_key(sibling)) {
             self.pages.keys().copied().collect()
         } else {
             return None;
@@ -451,7 +488,11 @@ impl Rebuilding {
                     };
                     let purpose = Purpose::Ordinary;
                     match store.shard.log.store(self.stream, purpose, *hash, &record, replaces) {
-                        Ok(_) => store.shard.appended = true,
+                        Ok(_) => {
+                            store.shard.appended = true;
+                            let value_bytes = record.value.map_or(0, <[u8]>::len);
+                            store.rebuild_stored += (QUORUM_OVERHEAD_BYTES + key.len() + value_bytes) as u64;
+                        }
                         Err(AppendRefusal::HeadFull) => {
                             if store.roll(step, tables, self.stream).is_none() {
                                 return false;

@@ -16,7 +16,7 @@ use ramhold_quorum::{NotAQuorum, Thresholds};
 use ramhold_wire::bricks::{BrickTable, GivenUp};
 use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::quorum::{BrickPlace, BrickTablet, Joined, QuorumOptions, WriteProtocol};
+use ramhold_wire::quorum::{BrickPlace, BrickTablet, Giving, Joined, QuorumOptions, WriteProtocol};
 
 /// The bytes of one copy of the state, with its header.
 pub(crate) const COPY_BYTES: usize = 512 * 1024;
@@ -122,6 +122,9 @@ pub struct TabletState {
     #[n(7)]
     #[cbor(default)]
     pub is_joining: bool,
+    /// The tablet is moving: from a brick that is none of the siblings any more, to one of the tablet's bricks.
+    #[n(8)]
+    pub giving: Option<Giving>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -245,6 +248,7 @@ impl TabletState {
             votes: false,
             joined: tablet.joined(me),
             is_joining: false,
+            giving: tablet.giving,
         }
     }
 
@@ -259,7 +263,7 @@ impl TabletState {
         let all = self.siblings.iter().map(of).chain([own]);
         let mut joined: Vec<Joined> = all.filter(|joined| joined.epoch > 1).collect();
         joined.sort_unstable();
-        BrickTablet { table, first, last, epoch, bricks, joined }
+        BrickTablet { table, first, last, epoch, bricks, joined, giving: self.giving }
     }
 
     /// Whether a brick is one of the others of this tablet.
@@ -458,6 +462,7 @@ mod tests {
                 votes: true,
                 joined: u64::MAX,
                 is_joining: true,
+                giving: None,
             });
         }
         let other = |id| SiblingState::at(&BrickPlace { brick: ServerId(u64::MAX - id), address });

@@ -71,6 +71,8 @@ impl Brick {
             queues: self.queue_statuses(),
             flagged: self.flagged(),
             reporting: u32::try_from(self.reporting_count()).unwrap_or(u32::MAX),
+            rebuild_read: self.counts.rebuild_read,
+            rebuild_stored: self.store.as_ref().map_or(0, |store| store.rebuild_stored),
         }
     }
 

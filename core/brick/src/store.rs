@@ -44,6 +44,8 @@ pub(crate) struct Store {
     /// Keys of each table whose newest records were dropped. They outlive the rebuilding that dropped them, until one that
     /// ends has searched for older records.
     pub dropped: BTreeMap<TableId, Dropped>,
+    /// Bytes of the records that rebuildings have stored.
+    pub rebuild_stored: u64,
     /// Tables whose records are counted.
     tracked: BTreeSet<TableId>,
     /// Up to these ends somebody waits for the device.
@@ -103,6 +105,7 @@ impl Store {
             graves: Graves::default(),
             stale: Stale::default(),
             dropped: BTreeMap::new(),
+            rebuild_stored: 0,
             tracked: BTreeSet::new(),
             wanted: Vec::new(),
             left_over: Vec::new(),

@@ -152,7 +152,8 @@ impl Sweeping {
         stretch.asked.insert(to, Asked { number, until: now + PATIENCE });
         let HashRange { table, first, last } = stretch.range;
         let (life, mark) = life;
-        let ask = TabletPage { table, first, last, epoch: stretch.epoch, life, mark, wanted };
+        let epoch = stretch.epoch;
+        let ask = TabletPage { table, first, last, epoch, life, mark, wanted, stands_in: false };
         Some(Call { to, number, ask })
     }
 

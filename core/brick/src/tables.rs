@@ -3,6 +3,7 @@
 //! Not here: their durable description (`state`), how it changes (`changes`). Catalogue: I1.
 
 use crate::Value;
+use crate::tablet_load::Load;
 use crate::question::{Asker, Key};
 use crate::state::{BrickState, TableState, TabletState};
 use ramhold_base::hash::{self, PlacementHasher};
@@ -19,6 +20,7 @@ pub(crate) struct Tablet {
     pub stream: StreamId,
     pub siblings: Vec<ServerId>,
     pub register: Register<Key, Value, Asker>,
+    pub load: Load,
 }
 
 impl Tablet {
@@ -26,6 +28,7 @@ impl Tablet {
     fn join(&mut self, other: Tablet) {
         self.epoch = self.epoch.min(other.epoch);
         self.register.join(other.register);
+        self.load.add(other.load);
     }
 }
 
@@ -126,8 +129,8 @@ impl Tables {
         known.range.last = hash;
         let register = known.register.cut(|key| hasher.hash(key) > hash);
         let Tablet { epoch, stream, .. } = *known;
-        let siblings = known.siblings.clone();
-        self.tablets.push(Tablet { range: second, epoch, stream, siblings, register });
+        let (siblings, load) = (known.siblings.clone(), known.load.halve());
+        self.tablets.push(Tablet { range: second, epoch, stream, siblings, register, load });
         Some(before)
     }
 
@@ -177,7 +180,7 @@ impl Tables {
         let stream = stream.expect("a durability of a table has a stream").stream;
         let register = register_of(state, tablet);
         let (range, epoch, siblings) = (tablet.range(), tablet.epoch, siblings_of(tablet));
-        self.tablets.push(Tablet { range, epoch, stream, siblings, register });
+        self.tablets.push(Tablet { range, epoch, stream, siblings, register, load: Load::default() });
     }
 
     /// A tablet has other bricks. If this one has joined again, it does not vote any more.
@@ -247,6 +250,10 @@ impl Tables {
 
     pub fn in_stream(&mut self, stream: StreamId) -> impl Iterator<Item = &mut Tablet> {
         self.tablets.iter_mut().filter(move |tablet| tablet.stream == stream)
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Tablet> {
+        self.tablets.iter_mut()
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Tablet> {

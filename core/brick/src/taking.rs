@@ -137,6 +137,14 @@ impl Brick {
     fn want_changed(&mut self, state: BrickState, effects: &mut Effects) {
         let Some(before) = self.state_file.newest().filter(|before| *before != &state) else { return };
         self.siblings.untaken.clear();
+        // A rebuilding may wait for a brick that gives the tablet away no more.
+        let has_arrived = |tablet: &&TabletState| {
+            let known = before.tablets.iter().find(|known| known.range() == tablet.range());
+            known.is_some_and(|known| known.giving.is_some() && tablet.giving.is_none())
+        };
+        let arrived: Vec<HashRange> =
+            state.tablets.iter().filter(has_arrived).map(TabletState::range).collect();
+        arrived.into_iter().for_each(|range| self.siblings.forget(range));
         for table in state.tables.iter().filter(|table| !before.tables.contains(table)) {
             effects.report(Level::Info, format!("table {} is held here", table.name));
         }

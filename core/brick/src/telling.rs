@@ -37,10 +37,14 @@ impl Brick {
         let state = self.state_file.newest().filter(|_| self.phase == Phase::Serving && !self.is_loading());
         let checked = match state {
             None => Err(Refusal::NotReady),
-            Some(state) if tablet_of(state, &ask, asker.brick).is_none() => Err(Refusal::NotSibling),
-            Some(_) => self.hear_life(step, asker.brick, (ask.life, ask.mark), None),
+            Some(state) => match tablet_of(state, &ask, asker.brick) {
+                None => Err(Refusal::NotSibling),
+                // The brick to which this one gives the tablet has told nobody anything yet that could count.
+                Some(tablet) if ask.stands_in && !tablet.is_shared_with(asker.brick) => Ok(()),
+                Some(_) => self.hear_life(step, asker.brick, (ask.life, ask.mark), None),
+            },
         };
-        if checked.is_ok() {
+        if checked.is_ok() && !ask.stands_in {
             self.hear_again(step, asker.brick, &ask);
         }
         self.wait_for_state(step, checked, Waiting::Page(ask), asker);
@@ -106,13 +110,19 @@ impl Brick {
             let page = match tablet_of(state, &ask, asker.brick) {
                 None => Err(Refusal::NotSibling),
                 // Sessions are still answered under the epoch before.
-                Some(_) if tables.epoch(range) != Some(ask.epoch) => Err(Refusal::Retry),
+                Some(tablet) if tables.epoch(range) != Some(tablet.epoch) => Err(Refusal::Retry),
                 Some(tablet) => {
                     let told = tell(store, tables, range, &ask.wanted);
                     damaged |= told.is_none();
                     let votes = tablet.votes && tables.votes(range);
-                    let page =
-                        told.map(|(records, next)| TabletPageTold { epoch: ask.epoch, votes, records, next });
+                    let TabletState { epoch, is_joining, .. } = *tablet;
+                    let page = told.map(|(records, next)| TabletPageTold {
+                        epoch,
+                        votes,
+                        records,
+                        next,
+                        is_joining,
+                    });
                     page.ok_or(Refusal::Retry)
                 }
             };
@@ -282,9 +292,15 @@ impl Brick {
     }
 }
 
-/// The tablet that a question is about, if its asker is one of the siblings.
+/// The tablet that a question is about, if its asker is one of the siblings. A brick that gives the tablet away has an
+/// earlier epoch of it, and may not know the brick that takes it.
 fn tablet_of<'a>(state: &'a BrickState, ask: &TabletPage, asker: ServerId) -> Option<&'a TabletState> {
     let range = HashRange { table: ask.table, first: ask.first, last: ask.last };
-    let is_it = |tablet: &&TabletState| tablet.range() == range && tablet.epoch == ask.epoch;
-    state.tablets.iter().find(is_it).filter(|tablet| tablet.is_shared_with(asker))
+    let same = state.tablets.iter().find(|tablet| tablet.range() == range)?;
+    let may_know = if ask.stands_in {
+        same.epoch < ask.epoch
+    } else {
+        same.epoch == ask.epoch && same.is_shared_with(asker)
+    };
+    may_know.then_some(same)
 }

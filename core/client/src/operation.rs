@@ -13,7 +13,7 @@ use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::quorum::{BrickForget, BrickReplace};
+use ramhold_wire::quorum::{BrickForget, BrickReplace, BrickScale};
 use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAccept, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
@@ -174,6 +174,8 @@ pub enum Operation {
     ForgetBrick {
         brick: ServerId,
     },
+    /// A brick gets a share of the quorum tables, or gives its tablets to others.
+    ScaleBrick(BrickScale),
     /// The servers that this recovery waits for are switched off and are given up. All servers that it
     /// reports as away must be named.
     AcceptLoss {
@@ -292,6 +294,7 @@ impl Operation {
             | Operation::ForgetServer { .. }
             | Operation::ReplaceBrick(_)
             | Operation::ForgetBrick { .. }
+            | Operation::ScaleBrick(_)
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
@@ -317,7 +320,8 @@ impl Operation {
             | Operation::AcknowledgeLoss { .. }
             | Operation::ForgetServer { .. }
             | Operation::ReplaceBrick(_)
-            | Operation::ForgetBrick { .. } => Repeat::Numbered,
+            | Operation::ForgetBrick { .. }
+            | Operation::ScaleBrick(_) => Repeat::Numbered,
             Operation::Resume { .. } => Repeat::Stamped,
             Operation::Read { .. }
             | Operation::ReadStale { .. }
@@ -362,6 +366,7 @@ impl Operation {
             Operation::ForgetServer { .. } => ServerForget::OPCODE,
             Operation::ReplaceBrick(_) => BrickReplace::OPCODE,
             Operation::ForgetBrick { .. } => BrickForget::OPCODE,
+            Operation::ScaleBrick(_) => BrickScale::OPCODE,
             Operation::AcceptLoss { .. } => LossAccept::OPCODE,
             Operation::ReadState { .. } => StateRead::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
@@ -416,6 +421,7 @@ impl Operation {
             | Operation::ForgetServer { .. }
             | Operation::ReplaceBrick(_)
             | Operation::ForgetBrick { .. }
+            | Operation::ScaleBrick(_)
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
@@ -496,6 +502,7 @@ impl Operation {
             Operation::ForgetServer { server } => encode_into(out, &ServerForget { server: *server }),
             Operation::ReplaceBrick(message) => encode_into(out, message),
             Operation::ForgetBrick { brick } => encode_into(out, &BrickForget { brick: *brick }),
+            Operation::ScaleBrick(message) => encode_into(out, message),
             Operation::AcceptLoss { recovery, directories } => {
                 let (recovery, directories) = (*recovery, directories.clone());
                 encode_into(out, &LossAccept { recovery, directories });

@@ -10,7 +10,7 @@ use ramhold_wire::copies::StatePart;
 use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
-use ramhold_wire::quorum::BrickReplaced;
+use ramhold_wire::quorum::{BrickReplaced, BrickScaled};
 use ramhold_wire::shortage::Shortage;
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, Recoveries, RecoveryReport};
 use ramhold_wire::table::{
@@ -123,6 +123,7 @@ pub enum Reply {
     LossAcknowledged,
     ServerForgotten,
     BrickReplaced(BrickReplaced),
+    BrickScaled(BrickScaled),
     LossAccepted(LossAccepted),
     State(StatePart),
     Pong(Pong),
@@ -186,6 +187,7 @@ impl Reply {
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
             Operation::ForgetServer { .. } => empty(body, Reply::ServerForgotten)?,
             Operation::ReplaceBrick(_) | Operation::ForgetBrick { .. } => Reply::BrickReplaced(decode(body)?),
+            Operation::ScaleBrick(_) => Reply::BrickScaled(decode(body)?),
             Operation::AcceptLoss { .. } => Reply::LossAccepted(decode(body)?),
             Operation::ReadState { .. } => Reply::State(decode(body)?),
             Operation::Ping { .. } => Reply::Pong(decode(body)?),

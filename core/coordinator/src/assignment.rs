@@ -13,7 +13,7 @@ use crate::records::{BrickRecord, Key, QuorumTableRecord, QuorumTabletRecord};
 use crate::state::State;
 use ramhold_base::{ServerId, TableId};
 use ramhold_wire::bricks::{BrickAssignment, BrickTable, GivenUp};
-use ramhold_wire::quorum::{BrickPlace, BrickTablet};
+use ramhold_wire::quorum::{BrickPlace, BrickTablet, Giving};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The highest version that a brick is believed to have been given: versions never run out.
@@ -113,6 +113,10 @@ pub(crate) fn tablet_of(
         epoch: tablet.epoch,
         bricks: places(state, tablet.bricks.iter().copied()),
         joined: tablet.joined.clone(),
+        giving: tablet.giving.and_then(|giving| {
+            let old = places(state, std::iter::once(giving.old)).pop()?;
+            Some(Giving { old, new: giving.new })
+        }),
     }
 }
 

@@ -19,11 +19,12 @@ use crate::desk::Desk;
 use crate::leading::{next_in_tables, others, told_bricks};
 use crate::records::{BrickRecord, Key};
 use crate::state::State;
-use ramhold_base::limits::SERVER_COUNT_MAX;
+use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::Header;
 pub(crate) use ramhold_wire::bricks::BRICK_SILENCE;
-use ramhold_wire::bricks::{BRICK_WEIGHT_MAX, BrickHello, BrickWelcome};
+use ramhold_wire::bricks::{BRICK_WEIGHT_MAX, BrickHello, BrickWelcome, TabletLoad};
+use ramhold_wire::obstacle::Obstacle;
 use std::collections::BTreeMap;
 
 /// The bricks that were heard since this coordinator's start.
@@ -33,6 +34,10 @@ pub(crate) struct Bricks {
     /// The highest id that was named and not given out by this state; each is reported once.
     stranger: ServerId,
     pub wake_at: Instant,
+    /// When orders to add or remove bricks are looked at.
+    pub scale_at: Instant,
+    /// What each order to add or remove a brick waits for.
+    pub waits: BTreeMap<ServerId, Obstacle>,
 }
 
 /// The last hello of a brick.
@@ -44,6 +49,8 @@ pub(crate) struct Heard {
     pub taken: u64,
     pub rebuilding: u32,
     pub used_bytes: u64,
+    /// The load of each of its tablets, as last told in this life.
+    pub loads: Option<Vec<TabletLoad>>,
     near: Near,
 }
 
@@ -70,7 +77,13 @@ impl Heard {
 
 impl Default for Bricks {
     fn default() -> Bricks {
-        Bricks { heard: BTreeMap::new(), stranger: ServerId::NONE, wake_at: Instant::FAR }
+        Bricks {
+            heard: BTreeMap::new(),
+            stranger: ServerId::NONE,
+            wake_at: Instant::FAR,
+            scale_at: Instant::FAR,
+            waits: BTreeMap::new(),
+        }
     }
 }
 
@@ -164,6 +177,8 @@ impl Bricks {
             is_replaced: false,
             supervisor: message.supervisor,
             is_destroyed: false,
+            scaling: None,
+            is_removed: false,
         };
         let before = told_bricks(&desk.state);
         desk.state.bricks.insert(id, record);
@@ -213,12 +228,20 @@ impl Bricks {
             desk.bricks_changed(before);
         }
         let told = if message.taken <= assigned { message.taken } else { 0 };
-        // Within a life a brick only takes newer ones, but hellos may overtake each other.
+        // Within a life a brick only takes newer ones, but hellos may overtake each other. The votes of an overtaken one
+        // are not those of the tablets that the brick has taken.
         let same_life = before.filter(|before| before.life == message.life);
         let taken = same_life.map_or(told, |before| before.taken.max(told));
-        if before.is_none_or(|before| before.taken != taken) {
+        let overtaken = same_life.filter(|before| told < before.taken && message.taken <= assigned);
+        let rebuilding = overtaken.map_or(message.rebuilding, |before| before.rebuilding);
+        if before.is_none_or(|before| (before.taken, before.rebuilding) != (taken, rebuilding)) {
             self.wake_at = Instant::ZERO;
+            self.scale_at = Instant::ZERO;
         }
+        let loads =
+            message.loads.as_ref().map(|told| told.iter().take(BRICK_TABLET_COUNT_MAX as usize).copied());
+        let loads =
+            loads.map(|told| told.collect::<Vec<_>>()).or(same_life.and_then(|before| before.loads.clone()));
         if message.taken > assigned {
             let text = format!(
                 "{id} has taken version {} of its assignment, and this coordinator's state gave it {assigned} at most; the \
@@ -237,7 +260,8 @@ impl Bricks {
             at: now,
             life: message.life,
             taken,
-            rebuilding: message.rebuilding,
+            rebuilding,
+            loads,
             used_bytes: message.used_bytes,
             near,
         };

@@ -53,6 +53,8 @@ pub struct CoordinatorConfig {
     pub lease_term_max: Duration,
     /// Servers may keep replicas of their own logs, so their own failure domain counts (one-machine clusters).
     pub allow_local_backup: bool,
+    /// Bricks that are heard and hold nothing get a share of the quorum tables by themselves.
+    pub auto_scale: bool,
     /// If the store is empty, the state is made anew from the servers, instead of a new cluster.
     pub rebuild: Option<Rebuild>,
 }
@@ -89,6 +91,7 @@ impl CoordinatorConfig {
             lease_term_min: Duration::from_secs(10),
             lease_term_max: Duration::from_secs(30 * 60),
             allow_local_backup: false,
+            auto_scale: false,
             rebuild: None,
         }
     }

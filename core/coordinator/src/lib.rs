@@ -82,7 +82,10 @@ mod weighing;
 // Bricks.
 mod assignment;
 mod bricks;
+mod loads;
+mod moving;
 mod quorum_tables;
+mod shares;
 mod taking;
 
 // Servers.
@@ -99,6 +102,7 @@ mod reign;
 mod replacing;
 mod replies;
 mod requests;
+mod scaling;
 mod seen;
 mod status;
 
@@ -111,8 +115,8 @@ pub use prove::{
     Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,
 };
 pub use records::{
-    BrickRecord, EndRecord, Key, LeaseRecord, Meta, QuorumTableRecord, QuorumTabletRecord, RecoveryRecord,
-    ServerRecord, StreamRecord, TableRecord, TabletRecord, UpdateRecord, UpdateResult,
+    BrickRecord, EndRecord, GivingRecord, Key, LeaseRecord, Meta, QuorumTableRecord, QuorumTabletRecord,
+    RecoveryRecord, ServerRecord, StreamRecord, TableRecord, TabletRecord, UpdateRecord, UpdateResult,
 };
 pub use seen::CoordinatorSeen;
 pub use state::{LoadError, State, term_record};

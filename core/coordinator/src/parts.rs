@@ -21,6 +21,7 @@ use crate::progress::Progress;
 use crate::read_leases::ReadLeases;
 use crate::recoveries::Recoveries;
 use crate::recovery::Surroundings;
+use crate::scaling;
 use crate::status::Sight;
 use crate::verify::Verification;
 use crate::weighing::Weighings;
@@ -77,6 +78,7 @@ impl Parts {
         self.recoveries.watches.advance(now, desk, &self.recoveries.open);
         self.weighings.advance(now, desk, &mut self.leases, &mut self.progress);
         self.bricks.advance(now, desk, &mut self.progress);
+        scaling::advance(now, desk, &mut self.bricks);
         self.progress.advance(now, desk, &self.recoveries);
         self.links.advance(now, desk);
         self.copies.advance(now, desk, &mut self.links);
@@ -120,6 +122,7 @@ impl Parts {
             self.acceptance.wake(),
             self.leases.wake(),
             self.bricks.wake_at,
+            self.bricks.scale_at,
         ];
         wakes.into_iter().filter(|at| *at != Instant::FAR).min()
     }

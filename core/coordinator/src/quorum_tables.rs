@@ -160,7 +160,8 @@ fn checked(options: &TableOptions, quorum: &QuorumOptions) -> Result<TableOption
 /// The bricks that were heard lately, with their load.
 fn choice(now: Instant, state: &State, bricks: &Bricks) -> BrickChoice {
     let tablets = tablets_by_brick(state);
-    let heard = state.bricks.values().filter(|record| !record.is_replaced && bricks.is_heard(now, record.id));
+    let heard =
+        state.bricks.values().filter(|record| record.takes_tablets() && bricks.is_heard(now, record.id));
     BrickChoice::among(heard.map(|record| {
         let used_bytes = bricks.heard(record.id).map_or(0, |heard| heard.used_bytes);
         BrickCandidate {

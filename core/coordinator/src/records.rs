@@ -10,7 +10,7 @@ mod bricks;
 mod key;
 mod lease;
 
-pub use bricks::{BrickRecord, QuorumTableRecord, QuorumTabletRecord};
+pub use bricks::{BrickRecord, GivingRecord, QuorumTableRecord, QuorumTabletRecord};
 pub(crate) use bricks::{is_durable, is_quorum};
 pub use key::{CommitMarks, Key};
 pub(crate) use lease::UPDATE_COUNT_MAX;

@@ -13,12 +13,13 @@ use crate::assignment::{reassign, tablets_by_brick};
 use crate::bricks::Bricks;
 use crate::desk::Desk;
 use crate::losses;
-use crate::records::{BrickRecord, Key, QuorumTableRecord, QuorumTabletRecord, UpdateResult};
+use crate::records::{BrickRecord, GivingRecord, Key, QuorumTableRecord, QuorumTabletRecord, UpdateResult};
 use crate::state::State;
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{Instant, Level, ServerId, Status, TableId};
 use ramhold_placement::domain_of;
-use ramhold_wire::quorum::{BrickReplace, Joined, Obstacle, ObstacleKind, QuorumOptions};
+use ramhold_wire::obstacle::{Obstacle, ObstacleKind};
+use ramhold_wire::quorum::{BrickReplace, Joined, QuorumOptions};
 
 /// The table of no obstacle in particular.
 const NO_TABLE: TableId = TableId(0);
@@ -41,6 +42,7 @@ pub(crate) fn replace_brick(
     for table in held {
         changed += change(desk, message, table);
     }
+    forget_giver(desk, message);
     if let Some(new) = message.new {
         set_replaced(desk, message.old, true);
         set_replaced(desk, new, false);
@@ -56,15 +58,16 @@ pub(crate) fn replace_brick(
         ),
     };
     desk.outbox.report(Level::Warn, text);
-    bricks.wake_at = Instant::ZERO;
+    (bricks.wake_at, bricks.scale_at) = (Instant::ZERO, Instant::ZERO);
     Ok(UpdateResult::BrickReplaced(changed))
 }
 
 fn set_replaced(desk: &mut Desk, brick: ServerId, is_replaced: bool) {
-    if let Some(record) = desk.state.bricks.get_mut(&brick)
-        && record.is_replaced != is_replaced
-    {
+    if let Some(record) = desk.state.bricks.get_mut(&brick) {
         record.is_replaced = is_replaced;
+        record.is_removed &= is_replaced;
+        // A brick that is replaced has nothing to share any more.
+        record.scaling = record.scaling.filter(|_| !is_replaced);
         desk.outbox.touch(Key::Brick(brick));
     }
 }
@@ -126,10 +129,37 @@ fn change(desk: &mut Desk, message: &BrickReplace, id: TableId) -> u32 {
         if old != new {
             tablet.former.push(old);
         }
+        keep_on_way(tablet, message);
         count += 1;
     }
     reassign(desk, id);
     count
+}
+
+/// A tablet that moves goes on moving, to the new brick if that takes the place of the one that was to get it.
+fn keep_on_way(tablet: &mut QuorumTabletRecord, message: &BrickReplace) {
+    let (Some(GivingRecord { old: from, new: to }), Some(new)) = (tablet.giving, message.new) else { return };
+    if message.old == to && new != from {
+        tablet.giving = Some(GivingRecord { old: from, new });
+    } else if new == from {
+        tablet.giving = None;
+    }
+}
+
+/// A brick that does not come back gives nothing away any more: nobody waits for what it has.
+fn forget_giver(desk: &mut Desk, message: &BrickReplace) {
+    let gives = |tablet: &QuorumTabletRecord| tablet.giving.is_some_and(|giving| giving.old == message.old);
+    let live = desk.state.quorum_tables.values().filter(|table| !table.dropping);
+    let given: Vec<TableId> =
+        live.filter(|table| table.tablets.iter().any(gives)).map(|table| table.id).collect();
+    for id in given {
+        let Some(table) = desk.state.quorum_tables.get_mut(&id) else { continue };
+        for tablet in table.tablets.iter_mut().filter(|tablet| gives(tablet)) {
+            tablet.giving = None;
+            tablet.former.push(message.old);
+        }
+        reassign(desk, id);
+    }
 }
 
 /// The obstacle to a replacement.
@@ -203,7 +233,12 @@ fn tablets_of(table: &QuorumTableRecord, brick: ServerId) -> impl Iterator<Item 
 }
 
 /// The reason why another brick of a tablet may not be able to tell what it has.
-fn hindrance(now: Instant, state: &State, bricks: &Bricks, brick: ServerId) -> Option<ObstacleKind> {
+pub(crate) fn hindrance(
+    now: Instant,
+    state: &State,
+    bricks: &Bricks,
+    brick: ServerId,
+) -> Option<ObstacleKind> {
     match bricks.heard(brick) {
         Some(heard) if bricks.is_heard(now, brick) => {
             // One that has not taken its tablets yet does not tell that it lacks them.

@@ -8,7 +8,7 @@ use crate::desk::Desk;
 use crate::parts::{Parts, surroundings};
 use crate::streams::{self, Registration};
 use crate::{
-    copies, enlist, forgetting, gone, losses, quorum_tables, reclassing, replacing, status, tables, updates,
+    copies, enlist, forgetting, gone, losses, quorum_tables, reclassing, replacing, scaling, status, tables, updates,
 };
 use ramhold_base::{ConnId, Instant, Peer, Status};
 use ramhold_wire::table::{TableCreate, TableDrop, TableTruncate};
@@ -165,6 +165,15 @@ impl Parts {
                 }
                 updates::on_update(desk, leases, progress, from, header, |desk, progress| {
                     forgetting::forget_brick(now, desk, progress, bricks, &message)
+                })
+            }
+            ForCoordinator::BrickScale => {
+                let message = decode(body)?;
+                if updates::is_first(desk, header) && quorum_tables::is_too_early(now, desk, bricks) {
+                    return Err(Status::NotReady);
+                }
+                updates::on_update(desk, leases, progress, from, header, |desk, _| {
+                    Ok(scaling::order(now, desk, bricks, &message))
                 })
             }
             ForCoordinator::LossAccept => {

@@ -132,6 +132,9 @@ impl Sight<'_> {
                 assigned: record.assigned,
                 taken: heard.map_or(0, |heard| heard.taken),
                 supervisor: record.supervisor,
+                scaling: record.scaling,
+                waits: self.bricks.waits.get(&record.id).copied(),
+                is_removed: record.is_removed,
             }
         };
         self.desk.state.bricks.values().map(report).collect()

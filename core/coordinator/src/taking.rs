@@ -21,6 +21,7 @@ impl Bricks {
             let set = if table.dropping { &mut progress.undropped } else { &mut progress.untaken };
             set.insert(table.id);
             self.wake_at = Instant::ZERO;
+            self.scale_at = Instant::ZERO;
         }
     }
 

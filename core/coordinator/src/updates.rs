@@ -20,7 +20,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Level, Mark, Peer, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
-use ramhold_wire::quorum::BrickReplaced;
+use ramhold_wire::quorum::{BrickReplaced, BrickScaled};
 use ramhold_wire::table::{TableCreated, TableDivided, TableTruncated};
 
 /// The most results of all leases together; they bound the store and the memory.
@@ -141,7 +141,9 @@ fn unfinished(desk: &Desk, progress: &Progress, result: UpdateResult) -> Option<
         | UpdateResult::TableAltered(_)
         | UpdateResult::ServerForgotten
         | UpdateResult::BrickReplaced(_)
-        | UpdateResult::BrickKept(_) => None,
+        | UpdateResult::BrickKept(_)
+        | UpdateResult::BrickScaled(_)
+        | UpdateResult::BrickUnscaled(_) => None,
     }
 }
 
@@ -167,6 +169,12 @@ fn answer_update(desk: &mut Desk, to: ConnId, header: &Header, result: UpdateRes
         UpdateResult::BrickKept(obstacle) => {
             let kept = BrickReplaced { tablets: 0, obstacle: Some(obstacle) };
             desk.outbox.reply_with(to, header, &kept);
+        }
+        UpdateResult::BrickScaled(before) => {
+            desk.outbox.reply_with(to, header, &BrickScaled { before, obstacle: None });
+        }
+        UpdateResult::BrickUnscaled(obstacle) => {
+            desk.outbox.reply_with(to, header, &BrickScaled { before: 0, obstacle: Some(obstacle) });
         }
         UpdateResult::TableDropped(_)
         | UpdateResult::LossAcknowledged

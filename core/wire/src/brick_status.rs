@@ -74,6 +74,13 @@ pub struct BrickStatus {
     #[n(18)]
     #[cbor(default)]
     pub reporting: u32,
+    /// Bytes that were read from other bricks to rebuild tablets, and bytes of the records that came of it.
+    #[n(19)]
+    #[cbor(default)]
+    pub rebuild_read: u64,
+    #[n(20)]
+    #[cbor(default)]
+    pub rebuild_stored: u64,
 }
 
 /// A tablet of a quorum table, as one of its bricks has it.

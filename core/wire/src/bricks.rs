@@ -66,6 +66,27 @@ pub struct BrickHello {
     /// The port of the process that restarts it, at the host of `address`. Absent: nobody does.
     #[n(11)]
     pub supervisor: Option<u16>,
+    /// The load of its tablets. Absent: as last told.
+    #[n(12)]
+    pub loads: Option<Vec<TabletLoad>>,
+}
+
+/// The load of a tablet at one of its bricks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletLoad {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(2)]
+    pub last: KeyHash,
+    /// Questions of sessions in a second: the average of the last seconds, each with half the weight of the next.
+    #[n(3)]
+    pub asks: u64,
+    /// Bytes of its keys and values, estimated from those of the table.
+    #[n(4)]
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -247,6 +268,10 @@ pub struct TabletPage {
     pub mark: u64,
     #[n(6)]
     pub wanted: PageWanted,
+    /// The asked brick is the one from which the tablet moves: it is to tell what it has under an earlier epoch.
+    #[n(7)]
+    #[cbor(default)]
+    pub stands_in: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -286,6 +311,10 @@ pub struct TabletPageTold {
     /// Where the next page begins. Absent: this was the last one.
     #[n(3)]
     pub next: Option<u64>,
+    /// The brick that tells has joined, and has never voted since.
+    #[n(4)]
+    #[cbor(default)]
+    pub is_joining: bool,
 }
 
 /// The newest record of a key.

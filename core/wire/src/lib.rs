@@ -24,6 +24,7 @@ pub mod local;
 pub mod membership;
 pub mod multi;
 pub mod neighbours;
+pub mod obstacle;
 pub mod opcode;
 pub mod outage;
 mod packed;

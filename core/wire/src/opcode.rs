@@ -219,6 +219,8 @@ opcodes! {
         BrickHello = 85, "brick", LeaderOfStrangers;
         /// A brick does not come back: another one takes its place (I6).
         BrickReplace = 86, "client", Leader;
+        /// A brick gets a share of the quorum tables, or gives its tablets to others (I7).
+        BrickScale = 87, "client", Leader;
         /// A brick that holds nothing is not expected to come back (I6).
         BrickForget = 92, "client", Leader;
     }

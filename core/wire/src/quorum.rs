@@ -4,6 +4,7 @@
 
 use crate::Opcode;
 use crate::control::{Address, Message};
+use crate::obstacle::Obstacle;
 use minicbor::{Decode, Encode};
 use ramhold_base::{KeyHash, ServerId, TableId};
 
@@ -65,6 +66,20 @@ pub struct BrickTablet {
     #[n(5)]
     #[cbor(default)]
     pub joined: Vec<Joined>,
+    /// The tablet is moving. Absent: it is not.
+    #[n(6)]
+    pub giving: Option<Giving>,
+}
+
+/// A tablet moves from one brick to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Giving {
+    /// It is no brick of the tablet any more, and keeps what it has until `new` votes.
+    #[n(0)]
+    pub old: BrickPlace,
+    /// The brick that has joined in its place.
+    #[n(1)]
+    pub new: ServerId,
 }
 
 impl BrickTablet {
@@ -131,58 +146,44 @@ impl Message for BrickForget {
     type Reply = BrickReplaced;
 }
 
-/// The reason why a brick is not replaced, or not forgotten.
+/// Operator to coordinator: a brick is to get a share of the quorum tables, or is to give all its tablets to others. The
+/// answer comes when the order is stored; the bricks need minutes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Obstacle {
+pub struct BrickScale {
     #[n(0)]
-    pub kind: ObstacleKind,
-    /// The brick that it is about.
-    #[n(1)]
     pub brick: ServerId,
-    /// The table that it is about; 0: none.
+    #[n(1)]
+    pub order: ScaleOrder,
+    /// A share of this table alone. Absent: of all of them.
     #[n(2)]
-    pub table: TableId,
+    pub table: Option<TableId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
-pub enum ObstacleKind {
-    /// There is no such brick.
+pub enum ScaleOrder {
     #[n(0)]
-    Unknown,
-    /// The new brick was not heard lately.
+    Add,
     #[n(1)]
-    NotHeard,
-    /// The new brick has a part of one of the tablets already.
+    Remove,
+    /// The order is forgotten. A tablet that moves arrives all the same.
     #[n(2)]
-    HasTablet,
-    /// The new brick is in the failure domain of this one, which shares a tablet with the old one.
-    #[n(3)]
-    SameDomain,
-    /// The new brick has less free memory than the old one uses.
-    #[n(4)]
-    TooSmall,
-    /// The new brick would have more tablets than a brick can have.
-    #[n(5)]
-    TooManyTablets,
-    /// This one shares a tablet with the old brick, and was not heard lately.
-    #[n(6)]
-    Silent,
-    /// This one shares a tablet with the old brick, and is being rebuilt itself.
-    #[n(7)]
-    Rebuilding,
-    /// One brick is a read quorum: the operator must say that the old one is destroyed.
-    #[n(8)]
-    MayBeRead,
-    /// The old brick was heard lately: it is not lost.
-    #[n(9)]
-    NotLost,
-    /// No other brick has the keys of the old one's tablets.
-    #[n(10)]
-    OnlyBrick,
-    /// The brick that is to be forgotten holds tablets of this table, or has not taken that it is dropped.
-    #[n(11)]
-    HoldsTablets,
+    Cancel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct BrickScaled {
+    /// Orders that are carried out before.
+    #[n(0)]
+    pub before: u32,
+    /// Nothing was ordered, and this is why.
+    #[n(1)]
+    pub obstacle: Option<Obstacle>,
+}
+
+impl Message for BrickScale {
+    const OPCODE: Opcode = Opcode::BrickScale;
+    type Reply = BrickScaled;
 }
 
 /// A brick and where it listens.

@@ -4,6 +4,7 @@ use crate::Opcode;
 use crate::brick_status::BrickStatus;
 use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, Label, ServerEntry};
+use crate::obstacle::{Obstacle, Scaling};
 use crate::outage::StandingOutage;
 use crate::recovery::ReplayTimes;
 use crate::replica_placement::ReplicaPlacement;
@@ -442,6 +443,16 @@ pub struct BrickReport {
     /// The port of the process that restarts it, at the host of `address`, as it told last. Absent: nobody does.
     #[n(12)]
     pub supervisor: Option<u16>,
+    /// It is being added or removed.
+    #[n(13)]
+    pub scaling: Option<Scaling>,
+    /// What the order waits for.
+    #[n(14)]
+    pub waits: Option<Obstacle>,
+    /// It was removed by an order, and was given nothing since.
+    #[n(15)]
+    #[cbor(default)]
+    pub is_removed: bool,
 }
 
 /// A server that was declared dead and recovered, and whose data directory has not enlisted again.

@@ -21,6 +21,7 @@ const SOURCES: [&str; 14] = [
     include_str!("../src/lease.rs"),
     include_str!("../src/membership.rs"),
     include_str!("../src/neighbours.rs"),
+    include_str!("../src/obstacle.rs"),
     include_str!("../src/outage.rs"),
     include_str!("../src/pubsub.rs"),
     include_str!("../src/quorum.rs"),

@@ -149,6 +149,8 @@ fn brick() -> BrickSeen {
         queues: vec![QueueStatus { length: 3, dropped: 4, delay_nanos: 1500, latency_nanos: 70_000 }; 3],
         flagged: Some(Flags(1 << 16 | 1)),
         reporting: 6,
+        rebuild_read: 21,
+        rebuild_stored: 22,
     };
     BrickSeen {
         trouble: None,

@@ -1,12 +1,14 @@
-//! `ramhold brick`: restarts and replacements of bricks by an operator.
+//! `ramhold brick`: an operator's orders about bricks: restart, add, remove, replace.
 //!
-//! Not here: what a supervisor does (core/supervisor). Protocol: docs/protocols/quorum.md, rule 46. Catalogue: I6.
+//! Not here: what a supervisor does (core/supervisor). Protocol: docs/protocols/quorum.md, rules 46, 56. Catalogue: I6, I7.
 
 mod fleet;
 mod forget;
 pub mod id;
+mod obstacle;
 mod replace;
 mod restart;
+pub mod scale;
 
 use crate::failure::Failure;
 use crate::global::Global;
@@ -16,14 +18,17 @@ use forget::Forget;
 use id::parse_brick;
 use ramhold_client::ServerId;
 use replace::{AcceptLoss, Replace};
+use scale::{Add, Remove};
 use std::time::Duration;
 
-/// Restart bricks, or replace lost ones.
+/// Restart, add or remove bricks, or replace lost ones.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   ramhold brick restart s4
   ramhold brick rolling-restart --interval 30s
+  ramhold brick add s7
+  ramhold brick remove s7
   ramhold brick replace s3 --by s7
   ramhold brick accept-loss s3
   ramhold brick forget s3
@@ -39,6 +44,8 @@ pub struct Brick {
 enum BrickCommand {
     Restart(Restart),
     RollingRestart(RollingRestart),
+    Add(Add),
+    Remove(Remove),
     Replace(Replace),
     AcceptLoss(AcceptLoss),
     Forget(Forget),
@@ -111,6 +118,8 @@ impl Brick {
             BrickCommand::RollingRestart(rolling) => {
                 restart::all(global, rolling.interval, rolling.patience.within)
             }
+            BrickCommand::Add(add) => add.run(global),
+            BrickCommand::Remove(remove) => remove.run(global),
             BrickCommand::Replace(replace) => replace.run(global),
             BrickCommand::AcceptLoss(accept) => accept.run(global),
             BrickCommand::Forget(forget) => forget.run(global),

@@ -128,6 +128,10 @@ pub struct Coordinator {
     /// does not fit the servers [default: the one that is kept, 'flat' in a new cluster]
     #[arg(long, env = "RAMHOLD_TOPOLOGY", value_name = "NETWORK")]
     topology: Option<Topology>,
+    /// Give bricks that hold nothing a share of the quorum tables, as 'ramhold brick add' does. Bricks that were
+    /// removed get none.
+    #[arg(long, env = "RAMHOLD_AUTO_SCALE")]
+    auto_scale: bool,
     /// HTTP address for metrics (/metrics, for Prometheus) and health (/health), or 'off'; port 0 takes any
     /// free port.
     #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
@@ -177,6 +181,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
     let mut config = CoordinatorConfig::new(advertise);
     config.cold_start_wait = arguments.cold_start_wait;
     config.default_replicas = arguments.default_replicas;
+    config.auto_scale = arguments.auto_scale;
     if arguments.placement == ReplicaPlacement::ZoneLocal {
         check_zone_local(arguments.default_replicas)?;
     }

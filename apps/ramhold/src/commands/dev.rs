@@ -94,6 +94,9 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_BRICKS", default_value_t = 0, value_name = "COUNT",
         value_parser = clap::value_parser!(u16).range(0..=64))]
     bricks: u16,
+    /// Give bricks that hold nothing a share of the tables with --quorum, as 'ramhold brick add' does.
+    #[arg(long, env = "RAMHOLD_AUTO_SCALE")]
+    auto_scale: bool,
     /// Copies of a table that is created without --replicas, each on another server than its data: 0 to 7. A
     /// new number applies to new tables only [default: 3, or the number of other servers if that is less]
     #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
@@ -289,6 +292,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         buffer_bytes: None,
         disk_bytes,
         default_replicas: replicas,
+        auto_scale: arguments.auto_scale,
         placement: arguments.placement,
         topology: arguments.topology.clone(),
         resp_port,
@@ -453,6 +457,9 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["--resp-cross-slot", cross_slot_text(plan.resp_cross_slot)]);
     if let Some(port) = plan.admin_port {
         command.args(["--admin-port", &port.to_string()]);
+    }
+    if arguments.auto_scale {
+        command.arg("--auto-scale");
     }
     if arguments.no_respawn {
         command.arg("--no-respawn");

@@ -364,6 +364,7 @@ impl Cluster {
             epoch: 1,
             bricks,
             joined: vec![],
+            giving: None,
         }]
     }
 

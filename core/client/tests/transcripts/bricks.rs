@@ -61,6 +61,7 @@ fn with_numbers(bricks: [u64; 3], epoch: u64, quorum: QuorumOptions) -> TableDes
         epoch,
         bricks: places(bricks),
         joined: Vec::new(),
+        giving: None,
     };
     TableDescription {
         options: TableOptions { replicas: 0, quorum, ..options() },

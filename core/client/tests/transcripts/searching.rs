@@ -22,7 +22,15 @@ fn three(part: usize) -> [u64; 3] {
 
 fn tablet(part: usize, epoch: u64) -> BrickTablet {
     let (first, last) = (KeyHash(PARTS[part].0), KeyHash(PARTS[part].1));
-    BrickTablet { table: TABLE, first, last, epoch, bricks: places(three(part)), joined: Vec::new() }
+    BrickTablet {
+        table: TABLE,
+        first,
+        last,
+        epoch,
+        bricks: places(three(part)),
+        joined: Vec::new(),
+        giving: None,
+    }
 }
 
 /// The table, with these tablets.

@@ -10,6 +10,7 @@ use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{DirectoryId, KeyHash, ServerId, TableId};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, Label};
+use ramhold_wire::obstacle::{ScaleWay, Scaling};
 use ramhold_wire::quorum::{Joined, QuorumOptions};
 use ramhold_wire::table::TableOptions;
 
@@ -45,10 +46,25 @@ pub struct BrickRecord {
     /// The port of the process that restarts it, at the host of `address`: also of a brick that hangs or is offline.
     #[n(9)]
     pub supervisor: Option<u16>,
+    /// It is being added or removed.
+    #[n(10)]
+    pub scaling: Option<Scaling>,
+    /// It was removed by an order, and was given nothing since.
+    #[n(11)]
+    #[cbor(default)]
+    pub is_removed: bool,
     /// Its data is destroyed, an operator said when it was replaced: no drop of a table waits for it unless it is heard.
     #[n(12)]
     #[cbor(default)]
     pub is_destroyed: bool,
+}
+
+impl BrickRecord {
+    /// Whether it is given tablets that no operator gives it by name.
+    pub fn takes_tablets(&self) -> bool {
+        let is_leaving = self.scaling.is_some_and(|it| it.way == ScaleWay::Removing);
+        !self.is_replaced && !self.is_removed && !is_leaving
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -93,12 +109,32 @@ pub struct QuorumTabletRecord {
     #[n(5)]
     #[cbor(default)]
     pub former: Vec<ServerId>,
+    /// The tablet moves from one brick to another one.
+    #[n(6)]
+    pub giving: Option<GivingRecord>,
+}
+
+/// A tablet on its way: `new` has joined in the place of `old`, which keeps what it has until `new` votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct GivingRecord {
+    #[n(0)]
+    pub old: ServerId,
+    #[n(1)]
+    pub new: ServerId,
 }
 
 impl QuorumTabletRecord {
     /// A tablet that nobody has written to.
     pub fn new(first: KeyHash, last: KeyHash, bricks: Vec<ServerId>) -> QuorumTabletRecord {
-        QuorumTabletRecord { first, last, epoch: 1, bricks, joined: Vec::new(), former: Vec::new() }
+        QuorumTabletRecord {
+            first,
+            last,
+            epoch: 1,
+            bricks,
+            joined: Vec::new(),
+            former: Vec::new(),
+            giving: None,
+        }
     }
 }
 
@@ -115,7 +151,8 @@ impl QuorumTableRecord {
 
     /// The bricks of all tablets, and those that have still to give them up; some more than once.
     pub fn concerned(&self) -> impl Iterator<Item = ServerId> {
-        self.bricks().chain(self.tablets.iter().flat_map(|tablet| &tablet.former).copied())
+        let giving = self.tablets.iter().filter_map(|tablet| tablet.giving).map(|giving| giving.old);
+        self.bricks().chain(self.tablets.iter().flat_map(|tablet| &tablet.former).copied()).chain(giving)
     }
 
     /// The reason why this record cannot be used, if there is one.

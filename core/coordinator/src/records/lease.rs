@@ -6,7 +6,7 @@
 
 use minicbor::{Decode, Encode};
 use ramhold_base::{DivisionId, LeaseId, Sequence, Status, TableId};
-use ramhold_wire::quorum::Obstacle;
+use ramhold_wire::obstacle::Obstacle;
 use ramhold_wire::shortage::Shortage;
 
 /// The most results of one lease; they bound its record in the store and in memory.
@@ -93,6 +93,12 @@ pub enum UpdateResult {
     /// A brick was not replaced.
     #[n(10)]
     BrickKept(#[n(0)] Obstacle),
+    /// An order to add or remove a brick is noted, behind so many others.
+    #[n(11)]
+    BrickScaled(#[n(0)] u32),
+    /// Such an order is refused.
+    #[n(12)]
+    BrickUnscaled(#[n(0)] Obstacle),
 }
 
 mod status_code {

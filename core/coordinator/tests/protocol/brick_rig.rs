@@ -35,6 +35,7 @@ impl Brick {
             rebuilding: 0,
             used_bytes: 0,
             supervisor: None,
+            loads: None,
         };
         Brick { port, cluster: ClusterId::NONE, message, assignment: BrickAssignment::default() }
     }

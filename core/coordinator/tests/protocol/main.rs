@@ -21,6 +21,7 @@ mod recoveries;
 mod replacing;
 mod restarts;
 mod room;
+mod scaling;
 mod shortage;
 mod tables;
 mod topology;

@@ -4,7 +4,8 @@
 use crate::brick_rig::*;
 use crate::harness::*;
 use ramhold_base::{ServerId, Status, TableId};
-use ramhold_wire::quorum::{BrickReplace, BrickReplaced, Joined, Obstacle, ObstacleKind};
+use ramhold_wire::obstacle::{Obstacle, ObstacleKind};
+use ramhold_wire::quorum::{BrickReplace, BrickReplaced, Joined};
 use ramhold_wire::table::*;
 use std::time::Duration;
 

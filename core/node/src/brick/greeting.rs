@@ -48,6 +48,7 @@ impl BrickNode {
         let (taken, rebuilding) = self.to_tell();
         self.hello.told = (taken, rebuilding);
         self.hello.next = now + HELLO_INTERVAL;
+        let loads = self.brick.loads(now);
         let state = self.brick.state();
         let message = BrickHello {
             token: self.hello.token,
@@ -62,6 +63,7 @@ impl BrickNode {
             weight: (self.config.weight != BRICK_WEIGHT).then_some(self.config.weight),
             used_bytes: self.brick.log().map_or(0, |log| log.usage().log_bytes - log.usage().free_bytes),
             supervisor: self.config.brick.supervisor,
+            loads,
         };
         let cluster = state.map(|state| state.cluster).unwrap_or_default();
         let to = self.config.coordinator;

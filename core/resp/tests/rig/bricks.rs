@@ -94,6 +94,7 @@ impl Bricks {
                 epoch: 1,
                 bricks: BRICKS.map(place).to_vec(),
                 joined: Vec::new(),
+                giving: None,
             }
         };
         let protocol = WriteProtocol::Adaptive;

@@ -132,6 +132,16 @@ fn write_brick(page: &mut Page, brick: &BrickStatus) {
         brick.graves,
     );
     page.counter("ramhold_brick_graves_gone_total", "Tombstones that have gone.", brick.graves_gone);
+    page.counter(
+        "ramhold_brick_rebuild_read_bytes_total",
+        "Bytes that were read from other bricks to rebuild tablets.",
+        brick.rebuild_read,
+    );
+    page.counter(
+        "ramhold_brick_rebuild_stored_bytes_total",
+        "Bytes of the records that rebuilding has stored in the log.",
+        brick.rebuild_stored,
+    );
 }
 
 fn write_asks(page: &mut Page, brick: &BrickStatus) {

@@ -131,6 +131,7 @@ fn a_page_for_the_sweep_waits_for_the_device() {
             life: told.life,
             mark: told.mark,
             wanted: PageWanted::Stamps { from: 0, on_device: true },
+            stands_in: false,
         };
         let end = brick(&rig.hosts[0]).log().unwrap().head_end(stream);
         let flushed = |rig: &Rig| brick(&rig.hosts[0]).replicator().unwrap().flushed(stream);

@@ -3,7 +3,7 @@
 //! The bricks are whole processes as machines: register, log, cleaning, backup, state. Sessions and messages between
 //! them and bricks are those of the register (core/quorum), under one made-up clock.
 //!
-//! Catalogue: I1, I2, I5, I6.
+//! Catalogue: I1, I2, I5, I6, I7.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
@@ -12,6 +12,7 @@ mod background;
 mod copies;
 mod drops;
 mod full;
+mod head;
 mod history;
 mod host;
 mod loading;
@@ -21,6 +22,7 @@ mod replacing;
 mod restarts;
 mod rig;
 mod runs;
+mod scaling;
 mod scans;
 mod seen;
 mod sessions;

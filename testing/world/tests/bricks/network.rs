@@ -104,6 +104,7 @@ impl Rig {
                 let begun = self.hosts[host].step(now, input);
                 self.begin_disk(host, begun);
             }
+            Party::Coordinator if self.head.is_some() => self.to_head(from, bytes),
             Party::Coordinator => self.coordinate(from, &bytes),
             Party::Supervisor(host) => self.on_supervisor_frame(host, from, &bytes),
             Party::Client(client) => self.on_asked(client, &bytes),
@@ -148,6 +149,7 @@ impl Rig {
                 epoch: self.tablet.epoch,
                 bricks: self.places(),
                 joined: self.tablet.joined.clone(),
+                giving: None,
             }],
             dropped,
             given_up: Vec::new(),
@@ -164,6 +166,7 @@ impl Rig {
         let hello: BrickHello = decode(body).unwrap();
         let Party::Host(host) = from else { panic!("only bricks speak to the coordinator") };
         let me = self.hosts[host].id;
+        self.hellos.insert(host, hello.clone());
         assert!(hello.brick.is_none_or(|brick| brick == me) && hello.address.0 == address(host));
         if !self.answered.is_empty() && !self.answered.contains(&host) {
             return;

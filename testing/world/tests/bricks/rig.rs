@@ -1,5 +1,6 @@
 //! Several hosts with bricks, sessions on some keys, and the events between them, in the order of one made-up clock.
 
+use crate::head::{Head, HeadEvent};
 use crate::history::{Operation, is_linearizable};
 use crate::host::{Host, Pending};
 use crate::network::{Party, address};
@@ -10,7 +11,7 @@ use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
 use ramhold_node::{BrickState, TabletState};
 use ramhold_quorum::Thresholds;
 use ramhold_wire::Header;
-use ramhold_wire::bricks::BrickAssignment;
+use ramhold_wire::bricks::{BrickAssignment, BrickHello};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::Joined;
 use std::cmp::Reverse;
@@ -27,6 +28,7 @@ pub(crate) enum Event {
     Begin { client: usize },
     Wake { client: usize, number: u64 },
     Supervise { host: usize },
+    Head { what: HeadEvent },
 }
 
 /// The properties of a rig.
@@ -65,6 +67,10 @@ pub struct Rig {
     pub is_founded: bool,
     /// The coordinator is back, and gives this.
     pub assignment: Option<BrickAssignment>,
+    /// A real coordinator has taken the place of that.
+    pub(crate) head: Option<Head>,
+    /// The first hello of each host.
+    pub(crate) hellos: BTreeMap<usize, BrickHello>,
     /// The hosts that the coordinator answers then; empty: all.
     pub answered: Vec<usize>,
     /// Hosts of bricks that the coordinator names to others beside their siblings.
@@ -138,6 +144,8 @@ impl Rig {
             rpc_last: 0,
             is_founded: false,
             assignment: None,
+            head: None,
+            hellos: BTreeMap::new(),
             answered: Vec::new(),
             others: Vec::new(),
             deaf: Vec::new(),
@@ -343,6 +351,7 @@ impl Rig {
             Event::Begin { client } => self.begin(client),
             Event::Wake { client, number } => self.wake(client, number),
             Event::Supervise { host } => self.tick_supervisor(host),
+            Event::Head { what } => self.on_head(what),
         }
         true
     }

@@ -249,6 +249,7 @@ fn a_page_is_told_when_the_life_that_asks_is_on_the_device() {
         life,
         mark,
         wanted: PageWanted::Stamps { from: 0, on_device: false },
+        stands_in: false,
     };
     let ask = |rig: &mut Rig, asker: u64, page: &TabletPage| {
         rig.told.clear();

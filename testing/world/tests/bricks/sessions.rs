@@ -78,7 +78,10 @@ impl Rig {
     }
 
     /// The bricks that a session asks: those of the tablet, or those that it had before its last change.
-    fn order(&mut self) -> Vec<BrickId> {
+    fn order(&mut self, key: usize) -> Vec<BrickId> {
+        if self.head.is_some() {
+            return self.order_of_head(key);
+        }
         let mut hosts = self.tablet.members.clone();
         if let (Some(old), Some(new)) =
             (self.tablet.former.last().copied(), self.tablet.joined.last().copied())
@@ -94,7 +97,7 @@ impl Rig {
     }
 
     pub(crate) fn begin_on(&mut self, client: usize, key: usize, is_put: bool) {
-        let order = self.order();
+        let order = self.order(key);
         let (now, thresholds) = (self.instant(), self.thresholds);
         self.value_last += u64::from(is_put);
         let value = if is_put { self.value_last } else { 0 };

@@ -1,6 +1,7 @@
 //! `brick replace` and `brick accept-loss`: the operator's word that a brick's data is gone (I6).
 
 use crate::commands::brick::id::parse_brick;
+use crate::commands::brick::obstacle;
 use crate::failure::{Failure, NOT_FOUND, REFUSED};
 use crate::global::Global;
 use crate::output;
@@ -168,8 +169,8 @@ fn ask(client: &mut Client, message: BrickReplace) -> Result<u32, Failure> {
     }
 }
 
-fn obstacle_text(obstacle: &Obstacle, message: &BrickReplace) -> String {
-    let Obstacle { kind, brick, table } = *obstacle;
+fn obstacle_text(told: &Obstacle, message: &BrickReplace) -> String {
+    let Obstacle { kind, brick, table } = *told;
     let old = message.old;
     let text = match kind {
         ObstacleKind::Unknown => format!("there is no brick {brick}; 'ramhold status' lists the bricks"),
@@ -217,6 +218,12 @@ fn obstacle_text(obstacle: &Obstacle, message: &BrickReplace) -> String {
                 "{brick} is heard, so nothing of it is lost; 'brick replace' puts another one in its place"
             )
         }
+        ObstacleKind::LastSibling
+        | ObstacleKind::NoneToSpare
+        | ObstacleKind::NoTable
+        | ObstacleKind::Ordered
+        | ObstacleKind::NotOrdered
+        | ObstacleKind::TooNarrow => obstacle::text(told, old),
     };
     format!("nothing is changed: {text}")
 }

@@ -81,6 +81,7 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
         let what = format!("no brick that is known is at {address}: {}", bytes_for_eyes(why.as_bytes()));
         finding(Grade::Degraded, what, "check the address that --bricks gives, or start the brick there")
     }));
+    found.extend(survey.bricks.iter().filter_map(of_order));
     if let Some(why) = &survey.coordinator {
         found.push(finding(
             Grade::Degraded,
@@ -164,6 +165,17 @@ fn of_waiting(name: &str, brick: &Found) -> Finding {
              {it}"
         ),
     )
+}
+
+fn of_order(brick: &Found) -> Option<Finding> {
+    let scaling = brick.scaling.as_ref()?;
+    Some(Finding {
+        grade: Grade::Recovering,
+        what: format!("{} at {} is {scaling}", brick.id, brick.address),
+        action:
+            "nothing, tablets move one after the other; 'ramhold brick add|remove BRICK --cancel' ends it"
+                .into(),
+    })
 }
 
 fn of_device(brick: &Found) -> Option<Finding> {

@@ -39,6 +39,7 @@ fn brick(brick: &Found) -> Value {
         "rebuilt_percent": rebuilt,
         "heard_millis": brick.heard_millis,
         "tablets": brick.tablets,
+        "scaling": brick.scaling,
         "error": brick.told.as_ref().err(),
     });
     if let (Some(status), Some(own), Value::Object(fields)) = (status, own, &mut value) {
@@ -90,6 +91,8 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
         "queues": queues.collect::<Map<String, Value>>(),
         "flagged": own.flagged.map(|flags| flags.all().map(Statistic::name).collect::<Vec<_>>()),
         "bricks_reporting": own.reporting,
+        "rebuild_read_bytes": own.rebuild_read,
+        "rebuild_stored_bytes": own.rebuild_stored,
     });
     fields.as_object().cloned().unwrap_or_default()
 }

@@ -193,6 +193,7 @@ mod tests {
             tablets: Some(1),
             heard_millis: Some(12_000),
             is_offline: false,
+            scaling: None,
             told: told.map(Box::new).map_err(str::to_owned),
         }
     }

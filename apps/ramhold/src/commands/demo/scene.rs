@@ -70,6 +70,7 @@ impl Scene {
             buffer_bytes: None,
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
+            auto_scale: false,
             placement: ReplicaPlacement::Scatter,
             topology: Topology::Flat,
             resp_port: None,

@@ -2,6 +2,7 @@
 
 use super::findings::{findings, verdict};
 use super::picture::Picture;
+use crate::commands::brick::scale::state_json;
 use crate::commands::{recoveries, table};
 use crate::findings::Finding;
 use ramhold_client::{
@@ -55,6 +56,8 @@ fn brick(picture: &Picture, brick: &BrickReport) -> Value {
         "log_used_bytes": brick.used_bytes,
         "is_replaced": brick.is_replaced,
         "is_offline": picture.is_offline(brick.brick),
+        "is_removed": brick.is_removed,
+        "scaling": state_json(brick),
     })
 }
 

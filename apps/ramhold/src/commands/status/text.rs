@@ -2,6 +2,7 @@
 
 use super::findings::{findings, since_text, verdict};
 use super::picture::{Picture, is_silent};
+use crate::commands::brick::scale::state_text;
 use crate::commands::bricks::condition::Condition;
 use crate::commands::recoveries::reports;
 use crate::commands::table::describe;
@@ -140,6 +141,8 @@ fn bricks(picture: &Picture) -> Columns {
                     let asked = picture.bricks.get(&brick.brick);
                     asked.map_or("silent", |brick| Condition::of(brick).name()).to_owned()
                 }
+                () if brick.scaling.is_some() => state_text(brick).unwrap_or_default(),
+                () if brick.is_removed => "removed".to_owned(),
                 () if brick.rebuilding > 0 => format!("{} without vote", brick.rebuilding),
                 () => "up".to_owned(),
             },

@@ -106,7 +106,10 @@ pub fn description_text(
     };
     let mut columns = Columns::new(["suffix", bounds[0], bounds[1], "epoch", "bricks"]);
     for tablet in tablets {
-        let bricks: Vec<String> = tablet.bricks.iter().map(|place| place.brick.to_string()).collect();
+        let mut bricks: Vec<String> = tablet.bricks.iter().map(|place| place.brick.to_string()).collect();
+        bricks.extend(
+            tablet.giving.map(|giving| format!("({} takes it from {})", giving.new, giving.old.brick)),
+        );
         columns.row([
             suffix_text(tablet),
             bound(tablet.first),
@@ -136,6 +139,7 @@ pub fn tablets_json(tablets: &[BrickTablet]) -> Value {
             "first_hash": format!("{:?}", tablet.first),
             "last_hash": format!("{:?}", tablet.last),
             "epoch": tablet.epoch,
+            "moves": tablet.giving.map(|it| json!({"from": it.old.brick.raw(), "to": it.new.raw()})),
             "bricks": bricks
                 .map(|place| json!({"brick": place.brick.raw(), "address": place.address.0.to_string()}))
                 .collect::<Vec<_>>(),
@@ -144,10 +148,10 @@ pub fn tablets_json(tablets: &[BrickTablet]) -> Value {
     json!(tablets.iter().map(tablet).collect::<Vec<_>>())
 }
 
-/// A quorum table stays as it was created.
+/// A quorum table keeps its options, and is cut and joined as bricks come and go.
 pub fn is_held_by_bricks(name: &str) -> Failure {
-    let text = "bricks hold it, and a quorum table cannot be altered, split or merged; create another table and copy the \
-                objects";
+    let text = "bricks hold it, and its tablets are cut and joined as bricks are added and removed: 'ramhold brick add', \
+                'ramhold brick remove'; its options cannot be altered: create another table and copy the objects";
     Failure::new(REFUSED, text).about(&format!("table '{name}'"))
 }
 

@@ -100,6 +100,7 @@ impl Stage {
             buffer_bytes,
             disk_bytes,
             default_replicas: setting.replicas,
+            auto_scale: false,
             placement: Default::default(),
             topology: Default::default(),
             resp_port: None,

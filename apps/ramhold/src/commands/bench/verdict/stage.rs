@@ -63,6 +63,7 @@ impl Stage {
             buffer_bytes: None,
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
+            auto_scale: false,
             placement: Default::default(),
             topology: Default::default(),
             resp_port: None,

@@ -1,0 +1,244 @@
+//! `brick add` and `brick remove`: a table is shared by one brick more, or by one fewer (I7).
+//!
+//! The coordinator moves tablets one after the other, and goes on when this command ends.
+
+use crate::commands::brick::id::parse_brick;
+use crate::commands::brick::obstacle;
+use crate::failure::{Failure, NOT_FOUND, REFUSED};
+use crate::global::Global;
+use crate::interrupt;
+use crate::output;
+use crate::progress::Progress;
+use crate::size::bytes_text;
+use clap::Args;
+use ramhold_client::{
+    BrickReport, BrickScale, BrickScaled, Client, ObstacleKind, ScaleOrder, ScaleWay, ServerId, TableId,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The pause between two looks at the brick.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Give a brick a share of the quorum tables.
+///
+/// Tablets move to it from the bricks that have most load, one after the other. If no brick has several tablets, one is
+/// cut in two first. Reads and writes go on meanwhile. Without BRICK, lists the bricks that hold nothing.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold brick add
+  ramhold brick add s7 --wait
+  ramhold brick add s7 --table carts
+  ramhold brick add s7 --cancel
+
+Start the brick first: 'ramhold supervise -- server --brick ...'. Three bricks
+more make two tablets of three bricks out of one. A further 'brick add' waits
+for its turn. A tablet moves while all of its bricks vote, and waits otherwise;
+'ramhold status' says for whom.
+
+Exit codes: 0 ordered, with --wait done, 1 no such brick, or it was not done,
+3 something stands in the way, which is named, and nothing was ordered.")]
+pub struct Add {
+    /// Brick, as 'ramhold status' shows it: s7.
+    #[arg(value_name = "BRICK", value_parser = parse_brick, required_if_eq("cancel", "true"))]
+    brick: Option<ServerId>,
+    /// Share this table alone.
+    #[arg(long, value_name = "NAME", conflicts_with = "cancel")]
+    table: Option<String>,
+    /// Wait until the brick has its share.
+    #[arg(long, conflicts_with = "cancel")]
+    wait: bool,
+    /// Take the order back. A tablet that moves arrives all the same.
+    #[arg(long)]
+    cancel: bool,
+}
+
+/// Have a brick give all its tablets to other bricks.
+///
+/// Its tablets move to the bricks that have least load, one after the other. Two halves with the same bricks become one
+/// tablet again. Reads and writes go on meanwhile. A brick that holds nothing any more may be stopped.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold brick remove s7 --wait
+  ramhold brick remove s7 --cancel
+
+For a brick that is lost already there is 'ramhold brick replace'. A tablet moves
+while all of its bricks vote, and waits otherwise; 'ramhold status' says for
+whom.
+
+Exit codes: 0 ordered, with --wait done, 1 no such brick, or it was not done,
+3 something stands in the way, which is named, and nothing was ordered.")]
+pub struct Remove {
+    /// Brick, as 'ramhold status' shows it: s7.
+    #[arg(value_name = "BRICK", value_parser = parse_brick)]
+    brick: ServerId,
+    /// Wait until it holds nothing any more.
+    #[arg(long, conflicts_with = "cancel")]
+    wait: bool,
+    /// Take the order back. A tablet that moves arrives all the same.
+    #[arg(long)]
+    cancel: bool,
+}
+
+impl Add {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let mut client = global.connect()?;
+        let Some(brick) = self.brick else { return list_free(&mut client, global.json) };
+        if self.cancel {
+            return cancel(&mut client, brick, global.json);
+        }
+        let table =
+            self.table.map(|name| client.describe_table(&name).map(|table| table.table)).transpose()?;
+        carry_out(&mut client, (brick, ScaleOrder::Add, table), self.wait, global.json)
+    }
+}
+
+impl Remove {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let mut client = global.connect()?;
+        if self.cancel {
+            return cancel(&mut client, self.brick, global.json);
+        }
+        carry_out(&mut client, (self.brick, ScaleOrder::Remove, None), self.wait, global.json)
+    }
+}
+
+fn list_free(client: &mut Client, json: bool) -> Result<(), Failure> {
+    let status = client.cluster_status()?;
+    let is_free = |brick: &&BrickReport| brick.tablets == 0 && brick.scaling.is_none();
+    let free: Vec<&BrickReport> = status.bricks.iter().filter(is_free).collect();
+    if json {
+        let ids: Vec<String> = free.iter().map(|brick| brick.brick.to_string()).collect();
+        return output::print_json(&json!({ "free": ids }));
+    }
+    if free.is_empty() {
+        return output::print("every brick holds tablets; start another one, then 'ramhold brick add' it\n");
+    }
+    let mut text = String::from("these bricks hold nothing; 'ramhold brick add BRICK' gives one a share:\n");
+    for brick in free {
+        let silent = if brick.heard_millis.is_none_or(|millis| millis > 3000) { ", silent" } else { "" };
+        text.push_str(&format!(
+            "  {} {}, {} of memory{silent}\n",
+            brick.brick,
+            brick.address.0,
+            bytes_text(brick.log_bytes)
+        ));
+    }
+    output::print(&text)
+}
+
+fn cancel(client: &mut Client, brick: ServerId, json: bool) -> Result<(), Failure> {
+    ask(client, BrickScale { brick, order: ScaleOrder::Cancel, table: None })?;
+    if json {
+        return output::print_json(&json!({ "brick": brick.to_string(), "cancelled": true }));
+    }
+    output::print(&format!("no further tablet moves because of {brick}\n"))
+}
+
+fn ask(client: &mut Client, message: BrickScale) -> Result<u32, Failure> {
+    let BrickScaled { before, obstacle } = client.scale_brick(message)?;
+    match obstacle {
+        None => Ok(before),
+        Some(obstacle) => {
+            let exit = if obstacle.kind == ObstacleKind::Unknown { NOT_FOUND } else { REFUSED };
+            let text = obstacle::text(&obstacle, message.brick);
+            Err(Failure::new(exit, format!("nothing is ordered: {text}")))
+        }
+    }
+}
+
+fn carry_out(
+    client: &mut Client,
+    (brick, order, table): (ServerId, ScaleOrder, Option<TableId>),
+    wait: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let before = ask(client, BrickScale { brick, order, table })?;
+    let is_added = order == ScaleOrder::Add;
+    if !wait {
+        if json {
+            return output::print_json(&json!({ "brick": brick.to_string(), "before": before }));
+        }
+        let turn = match before {
+            0 => String::new(),
+            1 => ", after one other order".to_owned(),
+            count => format!(", after {count} other orders"),
+        };
+        let what = if is_added { "gets its share" } else { "gives its tablets to others" };
+        return output::print(&format!("{brick} {what}{turn}; 'ramhold status' shows how far it is\n"));
+    }
+    let (moved, report) = watch(client, brick, json)?;
+    let is_done = if is_added { report.tablets > 0 } else { report.tablets == 0 };
+    if !is_done {
+        let text = format!(
+            "{brick} holds {} tablets: the order has ended before; see the coordinator's log",
+            report.tablets
+        );
+        return Err(Failure::new(NOT_FOUND, text));
+    }
+    if json {
+        return output::print_json(&json!({
+            "brick": brick.to_string(), "moved": moved, "tablets": report.tablets, "used_bytes": report.used_bytes,
+        }));
+    }
+    let tablets =
+        if moved == 1 { "1 tablet has moved".to_owned() } else { format!("{moved} tablets have moved") };
+    output::print(&match is_added {
+        true => format!("{brick} has its share: {tablets}, it holds {}\n", bytes_text(report.used_bytes)),
+        false => format!("{brick} holds nothing any more, and may be stopped: {tablets}\n"),
+    })
+}
+
+/// Waits until nothing is ordered for a brick any more. The tablets that have moved, and the brick's last report.
+fn watch(client: &mut Client, brick: ServerId, json: bool) -> Result<(u32, BrickReport), Failure> {
+    interrupt::watch()?;
+    let mut progress = Progress::new("moving tablets:", json);
+    let mut moved = 0;
+    loop {
+        interrupt::check()?;
+        let status = client.cluster_status()?;
+        let Some(report) = status.bricks.into_iter().find(|report| report.brick == brick) else {
+            return Err(Failure::new(NOT_FOUND, format!("there is no brick {brick} any more")));
+        };
+        let Some(scaling) = report.scaling else {
+            progress.finish();
+            return Ok((moved, report));
+        };
+        moved = scaling.moved;
+        progress.show_text(|| state_text(&report).unwrap_or_default());
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The order that is carried out for a brick, in words; none: there is none.
+pub fn state_text(report: &BrickReport) -> Option<String> {
+    let scaling = report.scaling?;
+    let what = match scaling.way {
+        ScaleWay::Adding => format!("being added, {} moved here", counted(scaling.moved)),
+        ScaleWay::Removing => {
+            let all = scaling.moved + report.tablets;
+            format!("being removed, {} of {} moved", scaling.moved, counted(all))
+        }
+    };
+    Some(match &report.waits {
+        Some(waits) => format!("{what}; {}", obstacle::short(waits, report.brick)),
+        None => what,
+    })
+}
+
+pub fn state_json(report: &BrickReport) -> Value {
+    let Some(scaling) = report.scaling else { return Value::Null };
+    json!({
+        "way": match scaling.way { ScaleWay::Adding => "adding", ScaleWay::Removing => "removing" },
+        "number": scaling.number,
+        "moved": scaling.moved,
+        "is_auto": scaling.is_auto,
+        "waits": report.waits.map(|waits| obstacle::short(&waits, report.brick)),
+    })
+}
+
+fn counted(tablets: u32) -> String {
+    if tablets == 1 { "1 tablet".to_owned() } else { format!("{tablets} tablets") }
+}
