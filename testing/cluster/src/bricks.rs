@@ -68,11 +68,26 @@ impl Bricks {
         Bricks::start_all(options, count, memory_bytes, None)
     }
 
+    /// A coordinator without servers, and the first ones of so many bricks; `start_brick` starts the others.
+    pub fn start_first(first: usize, count: usize, memory_bytes: u64) -> Result<Bricks, Failure> {
+        let options = Options { servers: 0, ..Options::default() };
+        Bricks::start_some(options, (first, count), memory_bytes, None)
+    }
+
     fn start_all(
         options: Options,
         count: usize,
         memory_bytes: u64,
         supervision: Option<(&str, &'static str)>,
+    ) -> Result<Bricks, Failure> {
+        Bricks::start_some(options, (count, count), memory_bytes, restart_limit)
+    }
+
+    fn start_some(
+        options: Options,
+        (first, count): (usize, usize),
+        memory_bytes: u64,
+        restart_limit: Option<String>,
     ) -> Result<Bricks, Failure> {
         let cluster = Cluster::start(options)?;
         let ports = free_ports(count).into_iter();
@@ -86,9 +101,9 @@ impl Bricks {
             restart_threshold: supervision.map_or("11", |(_, threshold)| threshold),
             cluster,
         };
-        (1..=count).for_each(|brick| bricks.start_brick(brick));
-        (1..=count).try_for_each(|brick| bricks.wait_serving(brick))?;
-        bricks.wait_known(count)?;
+        (1..=first).for_each(|brick| bricks.start_brick(brick));
+        (1..=first).try_for_each(|brick| bricks.wait_serving(brick))?;
+        bricks.wait_known(first)?;
         Ok(bricks)
     }
 

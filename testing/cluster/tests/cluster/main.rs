@@ -24,6 +24,7 @@ mod pages;
 mod redis;
 mod redis_bricks;
 mod rounds;
+mod scaling;
 mod scarce;
 mod stopping;
 mod supervised;

@@ -56,7 +56,7 @@ impl Tally {
         self.gets.count() + self.puts.count() + self.failed
     }
 
-    fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: Tally) {
         self.gets.extend(other.gets);
         self.puts.extend(other.puts);
         self.failed += other.failed;

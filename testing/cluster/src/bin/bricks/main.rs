@@ -10,6 +10,7 @@ mod figures;
 mod load;
 mod restart;
 mod rolling;
+mod scaling;
 mod stage;
 mod stutter;
 
@@ -31,6 +32,7 @@ Examples:
   cargo xtask bench bricks --only restart,cost
   cargo xtask bench bricks --only rolling
   cargo xtask bench bricks --only stutter --minutes 15
+  cargo xtask bench bricks --only scaling --megabytes 50 --most 12
 
 `kills`, `stops` and `ordinary` record histories of clients, which the checker
 in Go judges. Without Go they are recorded only."
@@ -42,12 +44,15 @@ struct Arguments {
     /// Minutes of `kills`, `stops` and `ordinary` each, and after the restart in `stutter`.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
-    /// Megabytes of values of 1 KB under faults, and in `rolling`.
+    /// Megabytes of values of 1 KB under faults, in `rolling` and in `scaling`.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=2000))]
     megabytes: u64,
     /// Megabytes of values of 1 KB on each brick in `restart`.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=8000))]
     restart_megabytes: u64,
+    /// Bricks at most in `scaling`: it begins with 3.
+    #[arg(long, default_value_t = 12, value_parser = parse_most)]
+    most: usize,
     /// The rate of operations under faults, as a percentage of the peak.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100))]
     rate_percent: u32,
@@ -75,12 +80,28 @@ enum Part {
     Rolling,
     /// A brick whose share of the processor shrinks is restarted, and no other one within `--minutes`. Needs root.
     Stutter,
+    /// Bricks are added one by one, and removed again.
+    Scaling,
 }
 
-const ALL: [Part; 7] =
-    [Part::Kills, Part::Stops, Part::Ordinary, Part::Restart, Part::Cost, Part::Rolling, Part::Stutter];
+const ALL: [Part; 8] = [
+    Part::Kills,
+    Part::Stops,
+    Part::Ordinary,
+    Part::Restart,
+    Part::Cost,
+    Part::Rolling,
+    Part::Stutter,
+    Part::Scaling,
+];
 /// The time limit of the checker's search in one history.
 const CHECK_WITHIN: Duration = Duration::from_secs(600);
+
+/// So that tablets come out even: 3 times a power of two.
+fn parse_most(text: &str) -> Result<usize, String> {
+    let most: usize = text.parse().map_err(|_| "not a number of bricks".to_owned())?;
+    if [6, 12, 24].contains(&most) { Ok(most) } else { Err("give 6, 12 or 24".to_owned()) }
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -125,6 +146,9 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             }
             Part::Stutter => {
                 is_good &= stutter::measure(arguments.minutes, arguments.rate_percent, seed)?;
+            }
+            Part::Scaling => {
+                is_good &= scaling::measure(arguments.megabytes, arguments.most, seed)?;
                 continue;
             }
         };
