@@ -80,8 +80,8 @@ Fuzzing and benchmarks:
                            [--only busy --busy-minutes N] [--history DIR]
   bench bricks             bricks of a quorum table killed and stopped under load,
                            beside servers; a restart with much data; cost of an
-                           operation; a brick that stutters; bricks that come and go [--only PARTS]
-                           [--minutes N] [--history DIR]
+                           operation; a brick that stutters; bricks that come
+                           and go [--only PARTS] [--minutes N] [--history DIR]
 
 `test` needs only the Rust toolchain. A step that needs another program (Go,
 redis-server, memcached) is skipped by name if it is missing; with CI=true a
