@@ -46,7 +46,7 @@ const CIRCLES: &[(&str, &[usize], &str)] = &[
     ("io/runtime", &[6, 5], "the disk and the network own parts that have their methods"),
     (
         "testing/world",
-        &[11, 5, 3, 2],
+        &[16, 6, 3, 2],
         "scenarios, faults and systems name each other; parts have their owner's methods",
     ),
 ];

@@ -78,7 +78,7 @@ impl Failure {
     }
 
     /// The text with the way to settle an unknown outcome. A long token is written to a file in `folder`.
-    pub fn told(&self, folder: &Path) -> String {
+    pub fn whole_text(&self, folder: &Path) -> String {
         let Some(token) = &self.token else { return self.text.clone() };
         let way_out = if token.len() <= TOKEN_SHOWN_BYTES_MAX {
             format!("settle it with 'ramhold resume {token}'")
@@ -214,7 +214,7 @@ mod tests {
             token: Some("a".repeat(bytes)),
             ..Failure::new(UNKNOWN, "whether it took effect is unknown")
         };
-        let short = unknown(20).about("k").told(&folder);
+        let short = unknown(20).about("k").whole_text(&folder);
         assert_eq!(
             short,
             format!(
@@ -224,7 +224,7 @@ mod tests {
         );
         let long = unknown(600_000);
         for number in 1..=2 {
-            let told = long.told(&folder);
+            let told = long.whole_text(&folder);
             assert!(told.len() < 300, "{} bytes", told.len());
             let (_, path) = told.split_once("'ramhold resume - < ").expect("the way out");
             let path = Path::new(path.trim_end_matches('\''));
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(fs::read_to_string(path).expect("the token"), "a".repeat(600_000));
         }
         fs::remove_dir_all(&folder).expect("it was made here");
-        let told = long.told(&folder);
+        let told = long.whole_text(&folder);
         assert!(told.contains("cannot be written") && told.ends_with("aaa"), "without a folder it is shown");
     }
 

@@ -57,7 +57,7 @@ fn report(failure: &Failure, is_json: bool) -> ExitCode {
         output::tell(&match is_json {
             true => failure.json().to_string(),
             false => {
-                format!("ramhold: {}", failure.told(&std::env::temp_dir()).replace(['\n', '\r'], " "))
+                format!("ramhold: {}", failure.whole_text(&std::env::temp_dir()).replace(['\n', '\r'], " "))
             }
         });
     }

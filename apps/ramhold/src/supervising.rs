@@ -8,8 +8,8 @@
 use crate::failure::Failure;
 use crate::size::parse_duration;
 use ramhold_base::ServerId;
-use ramhold_node::RestartLoad;
 use ramhold_detector::anomaly::THRESHOLD;
+use ramhold_node::RestartLoad;
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_supervisor::{Act, ChargeConfig, RestartLimit, Supervisor};
 use ramhold_wire::statistics::STATISTIC_COUNT;

@@ -142,6 +142,7 @@ mod tests {
     use crate::start::tests::{ME, STREAM, TABLE, bytes_of, found, put_key, store};
     use crate::store::{LogShelf, Store};
     use ramhold_base::{ClusterTime, Effects, Instant, KeyHash, SegmentId, Stamp};
+    use ramhold_log::Purpose;
     use ramhold_quorum::{Ask, Brick as Register, BrickId, Life, Said, Write};
 
     const fn stamp(time: u64) -> Stamp {
@@ -200,7 +201,14 @@ mod tests {
 
         fn shelf(&mut self) -> LogShelf<'_> {
             let store = &mut self.store;
-            LogShelf { store, table: TABLE, stream: STREAM, hash: KeyHash(9), refusal: None }
+            LogShelf {
+                store,
+                table: TABLE,
+                stream: STREAM,
+                hash: KeyHash(9),
+                purpose: Purpose::Ordinary,
+                refusal: None,
+            }
         }
 
         fn is_loaded(&mut self, key: &str, ask: &Ask<Value>) -> bool {

@@ -3,9 +3,9 @@
 //! Not here: their durable description (`state`), how it changes (`changes`). Catalogue: I1.
 
 use crate::Value;
-use crate::tablet_load::Load;
 use crate::question::{Asker, Key};
 use crate::state::{BrickState, TableState, TabletState};
+use crate::tablet_load::Load;
 use ramhold_base::hash::{self, PlacementHasher};
 use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_log::HashRange;

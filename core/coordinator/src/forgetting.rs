@@ -13,7 +13,8 @@ use crate::desk::Desk;
 use crate::progress::Progress;
 use crate::records::{Key, QuorumTableRecord, UpdateResult};
 use ramhold_base::{Instant, Level, ServerId, Status, TableId};
-use ramhold_wire::quorum::{BrickForget, Obstacle, ObstacleKind};
+use ramhold_wire::obstacle::{Obstacle, ObstacleKind};
+use ramhold_wire::quorum::BrickForget;
 use std::collections::BTreeSet;
 
 /// The table of no obstacle in particular.

@@ -8,7 +8,8 @@ use crate::desk::Desk;
 use crate::parts::{Parts, surroundings};
 use crate::streams::{self, Registration};
 use crate::{
-    copies, enlist, forgetting, gone, losses, quorum_tables, reclassing, replacing, scaling, status, tables, updates,
+    copies, enlist, forgetting, gone, losses, quorum_tables, reclassing, replacing, scaling, status, tables,
+    updates,
 };
 use ramhold_base::{ConnId, Instant, Peer, Status};
 use ramhold_wire::table::{TableCreate, TableDrop, TableTruncate};

@@ -14,7 +14,7 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     include_str!("../src/brick_status.rs"),
     include_str!("../src/bricks.rs"),
     include_str!("../src/copies.rs"),

@@ -80,14 +80,14 @@ impl Bricks {
         memory_bytes: u64,
         supervision: Option<(&str, &'static str)>,
     ) -> Result<Bricks, Failure> {
-        Bricks::start_some(options, (count, count), memory_bytes, restart_limit)
+        Bricks::start_some(options, (count, count), memory_bytes, supervision)
     }
 
     fn start_some(
         options: Options,
         (first, count): (usize, usize),
         memory_bytes: u64,
-        restart_limit: Option<String>,
+        supervision: Option<(&str, &'static str)>,
     ) -> Result<Bricks, Failure> {
         let cluster = Cluster::start(options)?;
         let ports = free_ports(count).into_iter();

@@ -7,8 +7,8 @@
 
 pub mod condition;
 mod json;
-pub mod reach;
 mod memory;
+pub mod reach;
 pub mod survey;
 pub mod text;
 

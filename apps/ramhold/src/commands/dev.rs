@@ -19,8 +19,9 @@ use crate::memory::{BRICK_MEMORY_MIN, check_available};
 use crate::output;
 use crate::size::{bytes_text, parse_bytes};
 use crate::supervising::{
-    RESTART_LIMIT, RESTART_LOAD, RESTART_THRESHOLD, RestartThreshold, parse_restart_limit, parse_restart_load,
-    parse_restart_threshold, restart_limit_text, restart_load_text, restart_threshold_text,
+    RESTART_LIMIT, RESTART_LOAD, RESTART_THRESHOLD, RestartThreshold, parse_restart_limit,
+    parse_restart_load, parse_restart_threshold, restart_limit_text, restart_load_text,
+    restart_threshold_text,
 };
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};

@@ -45,6 +45,7 @@ impl Tablet {
             epoch: self.epoch,
             bricks: places.into_iter().map(place).collect(),
             joined: Vec::new(),
+            giving: None,
         }
     }
 

@@ -49,8 +49,8 @@ impl Health {
         self.bricks.get(&brick).map_or(Patience::default(), |seen| seen.patience).get()
     }
 
-    /// A brick refused because too much of a class waits there. It votes again as soon as it has room, so puts still take one phase:
-    /// two would ask more of a brick that has too much.
+    /// A brick refused because too much of a class waits there. It votes again as soon as it has room, so puts still take
+    /// one phase: two would ask more of a brick that has too much.
     pub fn busy(&mut self, at: Instant, brick: ServerId, class: Class) {
         self.bricks.entry(brick).or_default().busy[class.index()] = Some(at);
     }
@@ -105,16 +105,16 @@ mod tests {
     fn a_brick_that_answers_and_is_not_ready_for_a_key_is_not_silent() {
         let mut health = Health::default();
         health.not_ready(at(0), BRICK);
-        assert!(health.goes_last(at(1), BRICK), "it has answered nothing yet");
+        assert!(health.goes_last(at(1), BRICK, Class::Get), "it has answered nothing yet");
         health.heard(at(6000), BRICK);
         health.not_ready(at(6001), BRICK);
-        assert!(!health.goes_last(at(6002), BRICK) && health.all_answer(at(6002), [BRICK]));
+        assert!(!health.goes_last(at(6002), BRICK, Class::Get) && health.all_answer(at(6002), [BRICK]));
         health.not_ready(at(7001), BRICK);
-        assert!(health.goes_last(at(7002), BRICK), "it has answered nothing for a second");
+        assert!(health.goes_last(at(7002), BRICK, Class::Get), "it has answered nothing for a second");
         health.heard(at(7100), BRICK);
         health.silent(at(7200), BRICK);
         health.not_ready(at(7201), BRICK);
-        assert!(health.goes_last(at(8200), BRICK), "it may have started again since");
+        assert!(health.goes_last(at(8200), BRICK, Class::Get), "it may have started again since");
     }
 
     // I5

@@ -57,6 +57,9 @@ fn a_put_that_all_bricks_refuse_is_out_of_memory_and_not_unknown() {
     }
 }
 
+/// The refusal of a brick, if there is one.
+type Answers = dyn FnMut(&Asked) -> Option<Status>;
+
 // I3
 #[test]
 fn a_put_that_one_brick_may_have_stored_is_unknown() {
@@ -67,7 +70,7 @@ fn a_put_that_one_brick_may_have_stored_is_unknown() {
         full(it).filter(|_| !is_lost)
     };
     let one_has_room = |it: &Asked| if it.brick == 2 { Some(Status::Ok) } else { full(it) };
-    let cases: [Box<dyn FnMut(&Asked) -> Option<Status>>; 3] =
+    let cases: [Box<Answers>; 3] =
         [Box::new(one_is_silent), Box::new(first_is_silent), Box::new(one_has_room)];
     for answers in cases {
         let mut fake = Fake::with_bricks(Single);

@@ -4,7 +4,8 @@
 use crate::brick_rig::*;
 use crate::harness::*;
 use ramhold_base::{ServerId, Status, TableId};
-use ramhold_wire::quorum::{BrickForget, BrickReplace, Obstacle, ObstacleKind};
+use ramhold_wire::obstacle::{Obstacle, ObstacleKind};
+use ramhold_wire::quorum::{BrickForget, BrickReplace};
 use ramhold_wire::status::ClusterStatusRequest;
 use ramhold_wire::table::TableDrop;
 use std::time::Duration;

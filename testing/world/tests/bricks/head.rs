@@ -113,8 +113,10 @@ impl Rig {
                 assigned: u64::from(self.tablet.members.contains(host)),
                 weight: None,
                 is_replaced: false,
+                supervisor: None,
                 scaling: None,
                 is_removed: false,
+                is_destroyed: false,
             };
             state.bricks.insert(id, record);
         }
@@ -200,7 +202,7 @@ impl Rig {
         coordinator.is_active().then(|| coordinator.state())
     }
 
-    pub(crate) fn to_head(&mut self, from: Party, bytes: Vec<u8>) {
+    pub(crate) fn send_to_head(&mut self, from: Party, bytes: Vec<u8>) {
         self.step_head(Input::Frame { from: from.conn(), bytes: &bytes });
     }
 

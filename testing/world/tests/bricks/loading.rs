@@ -157,6 +157,7 @@ fn a_brick_that_loads_tells_no_pages_and_counts_as_without_vote() {
             life: state.life,
             mark: state.mark,
             wanted: PageWanted::Stamps { from: 0, on_device: false },
+            stands_in: false,
         };
         rig.on_frame(Party::Test, Party::Host(0), request(1, (ServerId(2), ServerId(1)), &page));
         rig.run_until(|rig| !rig.told.is_empty());

@@ -104,7 +104,7 @@ impl Rig {
                 let begun = self.hosts[host].step(now, input);
                 self.begin_disk(host, begun);
             }
-            Party::Coordinator if self.head.is_some() => self.to_head(from, bytes),
+            Party::Coordinator if self.head.is_some() => self.send_to_head(from, bytes),
             Party::Coordinator => self.coordinate(from, &bytes),
             Party::Supervisor(host) => self.on_supervisor_frame(host, from, &bytes),
             Party::Client(client) => self.on_asked(client, &bytes),

@@ -241,11 +241,8 @@ impl Rig {
         for pending in begun {
             let read_nanos = if pending.is_frame_read() { self.read_nanos } else { 0 };
             let slow = self.hosts[host].slow.map_or(0, |slow| slow.device_nanos);
-            let at = self.now
-                + self.rng.between(MILLI / 50, 4 * MILLI)
-                + self.device_nanos
-                + read_nanos
-                + slow;
+            let at =
+                self.now + self.rng.between(MILLI / 50, 4 * MILLI) + self.device_nanos + read_nanos + slow;
             self.at(at, Event::Disk { host, number: self.last + 1 });
             self.pending.insert(self.last, (host, pending));
         }

@@ -187,6 +187,7 @@ mod tests {
             serves: true,
             silent,
             siblings: Vec::new(),
+            may_restart: false,
         }
     }
 
@@ -205,6 +206,9 @@ mod tests {
             assigned,
             taken,
             supervisor: None,
+            scaling: None,
+            waits: None,
+            is_removed: false,
         }
     }
 

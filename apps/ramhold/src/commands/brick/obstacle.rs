@@ -41,6 +41,7 @@ pub fn text(obstacle: &Obstacle, ordered: ServerId) -> String {
         | ObstacleKind::Rebuilding
         | ObstacleKind::MayBeRead
         | ObstacleKind::NotLost
+        | ObstacleKind::HoldsTablets
         | ObstacleKind::OnlyBrick => short(obstacle, ordered),
     }
 }
@@ -64,6 +65,7 @@ pub fn short(obstacle: &Obstacle, ordered: ServerId) -> String {
         | ObstacleKind::NoTable
         | ObstacleKind::Ordered
         | ObstacleKind::NotOrdered
+        | ObstacleKind::HoldsTablets
         | ObstacleKind::TooNarrow => format!("cannot go on with {brick} and {table}"),
     }
 }

@@ -36,6 +36,8 @@ mod tests {
                 life: 1,
                 heard_millis: None,
                 tablets: None,
+                is_offline: false,
+                scaling: None,
                 told: Ok(Box::new(status)),
             }
         };

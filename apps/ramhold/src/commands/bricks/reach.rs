@@ -151,6 +151,11 @@ pub mod tests {
             graves_gone: 0,
             tablets: Vec::new(),
             loaded_permille: None,
+            queues: Vec::new(),
+            flagged: None,
+            reporting: 3,
+            rebuild_read: 0,
+            rebuild_stored: 0,
         };
         ProcessStatus {
             server: ServerId(4),

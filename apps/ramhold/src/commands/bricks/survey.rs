@@ -90,9 +90,9 @@ impl Source {
     pub fn connect(global: &Global, bricks: Option<&str>) -> Result<Source, Failure> {
         let parse =
             |text: &str, option| parse_addresses(text).map_err(|error| Failure::from(error).about(option));
-        let bricks = bricks.map_or(Ok(Vec::new()), |bricks| parse(bricks, "--bricks"))?;
+        let named = bricks.map_or(Ok(Vec::new()), |bricks| parse(bricks, "--bricks"))?;
         let cluster = parse(&global.cluster, "--cluster")?;
-        let all: Vec<SocketAddr> = bricks.iter().chain(&cluster).copied().collect();
+        let all: Vec<SocketAddr> = named.iter().chain(&cluster).copied().collect();
         let client = global.connect_to(&all).map_err(|failure| match failure.code() {
             UNREACHABLE => Failure::new(
                 UNREACHABLE,
@@ -105,7 +105,7 @@ impl Source {
             ),
             _ => failure,
         })?;
-        Ok(Source { client, bricks, cluster, within: global.patience.unwrap_or(TIMEOUT) })
+        Ok(Source { client, bricks: named, cluster, within: global.patience.unwrap_or(TIMEOUT) })
     }
 
     pub fn survey(&mut self) -> Result<Survey, Failure> {

@@ -302,6 +302,9 @@ mod tests {
             assigned: 1,
             taken: 1,
             supervisor: None,
+            scaling: None,
+            waits: None,
+            is_removed: false,
         }
     }
 

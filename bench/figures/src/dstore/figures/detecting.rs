@@ -12,8 +12,8 @@ use crate::dstore::world::{ANNOUNCE, Setting, World};
 use ramhold_base::{Instant, ServerId};
 use ramhold_brick::{BrickStatistics, ClassStatistics};
 use ramhold_detector::anomaly::{Anomalies, Circumstances, JUDGE_INTERVAL, Verdict};
-use ramhold_detector::statistics::{Queue, Statistic, Statistics};
 use ramhold_quorum::Class;
+use ramhold_wire::statistics::{Queue, Statistic, Statistics};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

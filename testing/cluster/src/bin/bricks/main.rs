@@ -146,6 +146,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             }
             Part::Stutter => {
                 is_good &= stutter::measure(arguments.minutes, arguments.rate_percent, seed)?;
+                continue;
             }
             Part::Scaling => {
                 is_good &= scaling::measure(arguments.megabytes, arguments.most, seed)?;
