@@ -113,7 +113,8 @@ impl Brick {
             match refusal {
                 None => return Ok(()),
                 Some(AppendRefusal::HeadFull) => {
-                    if store.roll(step, &self.tables, stream).is_none() {
+                    let has_frame = store.has_frame(step, &self.tables);
+                    if !has_frame || store.roll(step, &self.tables, stream).is_none() {
                         store.shard.cleaning.has_refused = true;
                         return Err(Refusal::OutOfMemory);
                     }

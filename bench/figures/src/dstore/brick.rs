@@ -56,6 +56,8 @@ pub struct Counts {
     pub writes: u64,
     /// Repairs that were stored.
     pub repairs: u64,
+    /// Those of values that were written before the present life.
+    pub repairs_missed: u64,
     /// Questions of each class that came.
     pub asked: [u64; Class::ALL.len()],
     pub busy: Duration,
@@ -71,6 +73,8 @@ pub struct Brick {
     hashes: Arc<Vec<KeyHash>>,
     held: Vec<Held>,
     is_new: bool,
+    /// When the present life began, if it is not the first.
+    started: u64,
     pub values: Values,
     pub cache: Cache,
     queues: Queues,
@@ -106,6 +110,7 @@ impl Brick {
             hashes,
             held: Vec::new(),
             is_new: true,
+            started: 0,
             values,
             cache,
             queues: Queues::new(queue_bytes_max),
@@ -197,7 +202,8 @@ impl Brick {
     }
 
     /// Starts again, after `kill`.
-    pub fn start(&mut self) {
+    pub fn start(&mut self, now: Instant) {
+        self.started = date(now);
         self.life += 1;
         self.is_up = true;
         self.more_work = Duration::ZERO;
@@ -318,6 +324,8 @@ impl Brick {
             return self.send(calendar, asker, Status::NotReady, |_| {});
         }
         let is_repair = matches!(&request.what, AskWhat::Write(write) if write.is_repair);
+        let is_before = matches!(&request.what, AskWhat::Write(write) if write.stamp.time < self.started);
+        let is_missed = is_repair && is_before;
         let (last, waiting) = (self.values.ticket_last(), held.register.waiting_count());
         let answers = held.register.ask(time, (&key, ask_of(&request.what)), asker, &mut self.values);
         if held.register.waiting_count() > waiting {
@@ -325,6 +333,7 @@ impl Brick {
         }
         if self.values.ticket_last() > last {
             self.counts.repairs += u64::from(is_repair);
+            self.counts.repairs_missed += u64::from(is_missed);
             self.cache.written(key);
             self.medium.push(Class::Put, Access::Write(self.values.ticket_last()));
         }

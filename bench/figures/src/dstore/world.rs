@@ -308,8 +308,9 @@ impl World {
     /// one from then on.
     pub fn start(&mut self, place: usize, stamps_lost: bool) {
         let count = self.hashes.len() as u32;
+        let now = self.calendar.now;
         let brick = &mut self.bricks[place];
-        brick.start();
+        brick.start(now);
         if stamps_lost {
             brick.cache.lose_stamps(count);
         }

@@ -129,7 +129,7 @@ fn lost(run: &Run, end: usize) -> f64 {
 
 pub fn fig14_to_16(making: &Making) -> Made {
     let seeds = if making.is_small { 1 } else { 6 };
-    let end = if making.is_small { ONSET + 110 } else { ONSET + 300 };
+    let end = if making.is_small { ONSET + 110 } else { ONSET + 180 };
     let thresholds = [None, Some(11), Some(8)];
     let plans: Vec<(Option<usize>, u64)> = thresholds
         .iter()

@@ -33,6 +33,8 @@ struct Course {
     /// For each second, the part of all gets that the victim was asked for.
     shares: Vec<f64>,
     dropped: u64,
+    /// Repairs of values that were written while the victim was down.
+    repairs_missed: u64,
 }
 
 impl Course {
@@ -55,7 +57,8 @@ impl Course {
             }
         }
         let dropped = world.bricks[VICTIM].statistics().of(Class::Put).dropped;
-        Course { measures: world.measures, repairs, shares, dropped }
+        let repairs_missed = world.bricks[VICTIM].counts.repairs_missed;
+        Course { measures: world.measures, repairs, shares, dropped, repairs_missed }
     }
 
     fn by_before(&self, kind: Kind, seconds: Range<usize>) -> f64 {
@@ -319,8 +322,7 @@ pub fn cost(making: &Making) -> Made {
     let deltas = making.side_by_side(&runs, |setting| {
         let course = Course::of(setting, end, false);
         let missed = course.measures.rate(Kind::Put, KILLED..STARTED) * (STARTED - KILLED) as f64;
-        let repairs = course.repairs[end - 1] - course.repairs[STARTED - 1];
-        (missed, repairs as f64 / missed)
+        (missed, course.repairs_missed as f64 / missed)
     });
     let mut rows = Rows::new("6.3.2");
     let text = |at: usize| format!("{:.2} ({:.0} missed)", deltas[at].1, deltas[at].0);
