@@ -113,8 +113,7 @@ impl Brick {
             match refusal {
                 None => return Ok(()),
                 Some(AppendRefusal::HeadFull) => {
-                    let has_frame = store.has_frame(step, &self.tables);
-                    if !has_frame || store.roll(step, &self.tables, stream).is_none() {
+                    if store.roll(step, &self.tables, stream).is_none() {
                         store.shard.cleaning.has_refused = true;
                         return Err(Refusal::OutOfMemory);
                     }

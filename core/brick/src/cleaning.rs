@@ -49,15 +49,6 @@ impl Store {
         false
     }
 
-    /// Whether a head may be opened for writes. The frames beyond those that the log may take are for cleaning: with none
-    /// for its survivors and its next head it could free none either.
-    pub fn has_frame(&mut self, step: &mut Step<'_>, tables: &Tables) -> bool {
-        if !self.is_loading() && self.shard.has_taken_all_frames() {
-            self.clean(step, tables, PRESSED_WORK);
-        }
-        !self.shard.has_taken_all_frames()
-    }
-
     fn clean(&mut self, step: &mut Step<'_>, tables: &Tables, mut work: u64) {
         let expired = self.shard.clean(step, &Owns(tables), &mut work);
         assert!(expired.is_none(), "a value of a quorum table ends for all its bricks, not here");

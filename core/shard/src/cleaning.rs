@@ -171,12 +171,6 @@ impl Shard {
         (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
     }
 
-    /// Whether this log has taken all the frames that it may.
-    pub fn has_taken_all_frames(&self) -> bool {
-        let frame = u64::from(self.log.config().geometry.segment_bytes);
-        self.replicator.replicated_count() * frame >= self.disk_bytes_max()
-    }
-
     /// Bytes of frames that this log may take, counting one replica of each segment. If all masters stay below their
     /// share of the frames that their servers give, frames are left for heads and for recovered data. A master that has
     /// no frame for its next head cannot free any frame either.

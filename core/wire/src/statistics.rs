@@ -217,7 +217,7 @@ mod tests {
             700, 400, 3, 1, 0, 900, 800, 850, 0, 0, 0, 12_000, 9000, 8000, 95_000, 90_000, 70_000,
         ]);
         encode_into(&mut bytes, &usual);
-        assert_eq!(bytes.len(), 51);
+        assert_eq!(bytes.len(), 46);
         assert_eq!(decode::<Statistics>(&bytes), Ok(usual));
         bytes.clear();
         encode_into(&mut bytes, &Statistics([u64::MAX; STATISTIC_COUNT]));
