@@ -83,6 +83,9 @@ fn directories_of_bricks_and_servers_are_not_mixed_up() -> Result<(), Failure> {
     let before = contents(&bricks.data_dir(1));
     let mut arguments = bricks.arguments(1);
     arguments.retain(|argument| argument != "--brick");
+    // A server takes no options of bricks.
+    let threshold = arguments.iter().position(|argument| argument == "--restart-threshold");
+    threshold.into_iter().for_each(|at| _ = arguments.drain(at..at + 2));
     let process = Process::start("brick-as-server", &arguments, &log(&bricks, "brick-as-server.log"));
     let status = process.wait_ended(SOON)?;
     let printed = process.printed();
