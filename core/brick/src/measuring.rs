@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A report is due a little earlier than the announcement that it goes with, so that none of these is without.
 const REPORT_INTERVAL: Duration = Duration::from_millis(ANNOUNCE_INTERVAL.as_millis() as u64 * 9 / 10);
 
-/// What the process has told of itself.
+/// The process's report about itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     at: Instant,

@@ -327,7 +327,7 @@ impl Start {
                 stream.heads.pop();
             } else {
                 let is_sound = |segment| self.found.get(&(asked.stream, segment)).is_some_and(self::is_sound);
-                // What is doubtful is read at once, whatever its head tells of it.
+                // A doubtful segment is read at once, whatever its head tells of it.
                 let known = |(segment, summary): (SegmentId, Option<Summary>)| Named {
                     segment,
                     summary: summary.filter(|_| is_sound(segment)),

@@ -36,7 +36,7 @@ pub(crate) struct Bricks {
     pub wake_at: Instant,
     /// When orders to add or remove bricks are looked at.
     pub scale_at: Instant,
-    /// What each order to add or remove a brick waits for.
+    /// The reason why each order to add or remove a brick waits.
     pub waits: BTreeMap<ServerId, Obstacle>,
 }
 

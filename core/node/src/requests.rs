@@ -30,7 +30,7 @@ impl ServerNode {
             if status == Status::NotCoordinator && opcode == Opcode::TableDescribe {
                 return self.hint(header, to, effects);
             }
-            // Whoever takes this server for the coordinator learns that it will never be one.
+            // A session that takes this server for the coordinator learns that it will never be one.
             let is_meant = status != Status::NotCoordinator;
             let target = if is_meant { header.target } else { self.view.me };
             return reply(effects, to, &Header { target, ..*header }, status);

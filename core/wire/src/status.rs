@@ -446,7 +446,7 @@ pub struct BrickReport {
     /// It is being added or removed.
     #[n(13)]
     pub scaling: Option<Scaling>,
-    /// What the order waits for.
+    /// The reason why the order waits.
     #[n(14)]
     pub waits: Option<Obstacle>,
     /// It was removed by an order, and was given nothing since.

@@ -1,4 +1,4 @@
-//! What of a brick's values and stamps is in memory.
+//! The part of a brick's values and stamps that is in memory.
 //!
 //! The paper *induces* a hit rate: clients choose keys of a working set that fits into the file cache with a probability,
 //! and else keys that surely do not. A file cache that is *filled* has what was read or written last, so a brick that holds

@@ -29,7 +29,7 @@ const HORIZON_MICROS: u64 = ramhold_quorum::HORIZON.as_micros() as u64;
 /// The pause between two announcements.
 pub const ANNOUNCE: Duration = Duration::from_millis(500);
 
-/// What is simulated.
+/// The simulated setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub machine: Machine,

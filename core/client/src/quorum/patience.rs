@@ -1,7 +1,7 @@
 //! How long a get waits for a brick before it asks another one.
 //!
 //! Bricks that have everything in memory answer in less than a millisecond, and one that is silent for `LEAST` is away.
-//! Bricks that have more to do than they can are late. Whoever asks another brick then doubles what they have to do, and all
+//! Bricks that have more to do than they can are late. A session that asks another brick then doubles what they have to do, and all
 //! are later still. So a session is patient with a brick for as long as its answers have taken lately: their mean, and four
 //! times their mean deviation, as TCP waits before it repeats. Each brick has a patience of its own: the bricks of one
 //! tablet may have too much to do while those of another one are idle.

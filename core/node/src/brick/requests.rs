@@ -32,7 +32,7 @@ impl BrickNode {
         match (header.kind, CallRole::of(header.rpc)) {
             (Kind::Request, _) => {
                 if let Err(status) = self.on_request(now, &header, body, from, effects) {
-                    // Whoever takes this brick for the coordinator learns that it will never be one.
+                    // A session that takes this brick for the coordinator learns that it will never be one.
                     let is_meant = status != Status::NotCoordinator;
                     let target = if is_meant { header.target } else { self.view.me };
                     reply(effects, Peer::Conn(from), &Header { target, ..header }, status);

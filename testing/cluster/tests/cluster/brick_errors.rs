@@ -47,7 +47,7 @@ fn a_command_says_at_once_what_is_wrong_and_what_to_do() -> Result<(), Failure> 
     assert!(text.contains("cannot take its own place"), "{text}");
     let text = error(&bricks.run(&["events", "--brick", "s99"]), NOT_FOUND);
     assert!(text.contains("there is no brick s99"), "{text}");
-    // What quorum tables do not do.
+    // Quorum tables do not do these.
     let text = error(&bricks.run(&["put", "carts", "a", "2", "--if-absent"]), REFUSED);
     assert!(text.contains("use an ordinary table") && !text.contains("not built yet"), "{text}");
     let text = error(&bricks.run(&["table", "create", "carts", "--quorum", "1", "--if-absent"]), REFUSED);

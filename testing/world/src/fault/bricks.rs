@@ -142,7 +142,7 @@ impl BrickFaults {
 
     /// A brick that may lose its power.
     fn darkened<T: System>(&mut self, world: &World<Actor<T::Process, T::Session>>) -> Option<usize> {
-        // What is synced outlives everything.
+        // Synced values outlive everything.
         if !self.tolerance.dark_all && (self.replaced_at.is_some() || self.cut_at.is_some()) {
             return None;
         }

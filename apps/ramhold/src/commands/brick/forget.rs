@@ -48,7 +48,7 @@ fn text(obstacle: &Obstacle) -> String {
             "{brick} holds tablets of {table}, or has not heard yet that the table is dropped; 'ramhold brick replace \
              {brick} --by NEW' gives them to another one"
         ),
-        // Of replacements alone.
+        // These are obstacles to replacements alone.
         other => format!("{brick} is kept: {other:?}"),
     };
     format!("nothing is changed: {why}")

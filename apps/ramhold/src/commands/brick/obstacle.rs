@@ -46,7 +46,7 @@ pub fn text(obstacle: &Obstacle, ordered: ServerId) -> String {
     }
 }
 
-/// What an order waits for.
+/// The reason why an order waits.
 pub fn short(obstacle: &Obstacle, ordered: ServerId) -> String {
     let Obstacle { kind, brick, table } = *obstacle;
     match kind {

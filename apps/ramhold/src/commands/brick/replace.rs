@@ -128,7 +128,7 @@ impl AcceptLoss {
     }
 }
 
-/// What may be lost with the old brick, as the coordinator has noted it.
+/// The keys that may be lost with the old brick, as the coordinator has noted it.
 fn losses_of(client: &mut Client, message: &BrickReplace) -> Result<Vec<LossReport>, Failure> {
     if !message.accepts_loss {
         return Ok(Vec::new());

@@ -4,7 +4,7 @@
 
 use super::survey::Found;
 
-/// What is wrong, and what to do.
+/// The fault, and the way out.
 pub fn shortage(brick: &Found) -> Option<(String, &'static str)> {
     let status = brick.told.as_ref().ok()?;
     if !status.cleaning.is_some_and(|cleaning| cleaning.is_full) {

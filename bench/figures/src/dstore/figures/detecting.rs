@@ -25,7 +25,7 @@ const ONSET: usize = 90;
 const SLOWER: Duration = Duration::from_micros(1000);
 const SLOWER_EVERY: usize = 10;
 const RESTART: Duration = Duration::from_millis(1500);
-/// What every brick says of its memory.
+/// Every brick says this of its memory.
 const MEMORY_PERMILLE: u64 = 700;
 
 /// One run: the course of the throughput, and who was restarted when.
@@ -34,7 +34,7 @@ struct Run {
     restarts: Vec<(usize, f64)>,
 }
 
-/// What a brick told before.
+/// The last report of a brick.
 #[derive(Clone, Copy, Default)]
 struct Before {
     statistics: BrickStatistics,

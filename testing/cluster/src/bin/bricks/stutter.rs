@@ -41,7 +41,7 @@ struct Stutter {
     seed: u64,
 }
 
-/// What became of the slow brick.
+/// The fate of the slow brick.
 struct Slowed {
     restarted_after: Option<Duration>,
     share_permille: u64,
