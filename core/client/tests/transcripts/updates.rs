@@ -44,7 +44,7 @@ impl Played {
             1 => Err(Status::TableExists),
             _ => {
                 self.tables += 1;
-                let name = decode::<TableCreate>(&sent.body).unwrap().name;
+                let name = decode::<TableCreate>(&sent.body).expect("the session sends a creation").name;
                 self.made.entry(name).or_default().push(TableId(self.tables));
                 Ok(TableId(self.tables))
             }
@@ -95,7 +95,7 @@ fn weather(seed: u64, ends: &mut [u32; 3]) {
             let sent = frames.remove(rng.below(frames.len() as u64) as usize);
             if rng.chance(1, 8) {
                 // A coordinator that is starting, has been deposed, or is of another cluster.
-                let status = *rng.pick(&[Status::NotReady, Status::NotCoordinator]).unwrap();
+                let status = *rng.pick(&[Status::NotReady, Status::NotCoordinator]).expect("two statuses");
                 answers.push((sent, Err(status)));
             } else if let Some(result) = played.take(&mut rng, &sent) {
                 answers.push((sent, result));
