@@ -37,6 +37,12 @@ impl Space {
         self.free_frames.pop_first()
     }
 
+    /// Allows as many frames as `count` beyond those in use, whatever the configured maximum is.
+    pub fn spare_frames(&mut self, count: u32) {
+        let used = self.frames - self.free_frames.len() as u32;
+        self.frames_max = self.frames_max.max(used.saturating_add(count));
+    }
+
     /// Takes a buffer. `None` if no more than `spared` are free.
     pub fn take_buffer(&mut self, spared: u32) -> Option<u32> {
         if self.free_buffers.len() <= spared as usize {

@@ -22,7 +22,12 @@ use crate::space::Space;
 use crate::start::scan::Scan;
 use crate::superblock_file::BuffersFound;
 use ramhold_base::DiskFile;
+use ramhold_base::planted::{Defect, planted};
 use std::collections::BTreeSet;
+
+/// Frames that a process has beyond those in use when it starts with its own log, so that the heads of the new life, and a
+/// cleaning pass that frees others, find some, however often it died before.
+const FRAMES_OF_START: u32 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 enum Phase {
@@ -132,6 +137,9 @@ impl Start {
         self.house(replicas, space);
         let missing = self.homeless.len() as u32;
         space.frames_max = step.config.frames_max.max(if missing > 0 { space.frames + missing } else { 0 });
+        if step.config.is_own && !planted(Defect::QuorumStartWithoutFrames) {
+            space.spare_frames(FRAMES_OF_START);
+        }
         while let Some(place) = self.scan.junk.pop_first() {
             space.wipe(None, place, step);
         }

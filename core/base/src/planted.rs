@@ -330,6 +330,10 @@ defects! {
     QuorumRefusedIsUnknown;
     /// Repairs of reads get no more of a brick's memory than puts.
     QuorumRepairWithoutReserve;
+    /// A write of a brick takes the frames that cleaning needs.
+    QuorumLastFrameTaken;
+    /// A brick whose device has no frame left starts without one more.
+    QuorumStartWithoutFrames;
     /// A supervisor carries out an order for a life that is over.
     QuorumLateOrder;
     /// A supervisor ends its brick on the word of a sibling, without a question of its own.

@@ -80,8 +80,8 @@ impl Brick {
             tablet.load.asked += u64::from(asker != Asker::NOBODY);
             let stream = tablet.stream;
             let stored_before = store.stored_count();
-            let purpose = Purpose::Ordinary;
-            let mut shelf = LogShelf { store, table, stream, hash, purpose, refusal: None };
+            let mut shelf =
+                LogShelf { store, table, stream, hash, purpose: Purpose::Ordinary, refusal: None };
             if let Err(unreadable) = shelf.check(key) {
                 return Err(self.unreadable(step, unreadable));
             }
@@ -90,7 +90,8 @@ impl Brick {
                 return Err(Refusal::NotReady);
             }
             shelf.purpose = purpose_of(&ask, asker, shelf.value_bytes(key) > 0);
-            let is_ordinary = shelf.purpose == Purpose::Ordinary;
+            let purpose = shelf.purpose;
+            let is_ordinary = purpose == Purpose::Ordinary;
             if matches!(ask, Ask::Value) && tablet.register.is_open(key) {
                 // The answer waits together with the value.
                 asker.load.bytes = u32::try_from(key.len() + shelf.value_bytes(key)).unwrap_or(u32::MAX);
@@ -112,14 +113,10 @@ impl Brick {
             }
             match refusal {
                 None => return Ok(()),
-                Some(AppendRefusal::HeadFull) => {
-                    if store.roll(step, &self.tables, stream).is_none() {
-                        store.shard.cleaning.has_refused = true;
-                        return Err(Refusal::OutOfMemory);
-                    }
-                }
-                Some(AppendRefusal::OutOfMemory) => {
-                    store.shard.cleaning.has_refused = !store.clean_for_room(step, &self.tables);
+                Some(AppendRefusal::HeadFull)
+                    if store.roll_for(step, &self.tables, stream, purpose).is_some() => {}
+                Some(AppendRefusal::HeadFull | AppendRefusal::OutOfMemory) => {
+                    store.shard.cleaning.has_refused = !store.clean_for_room(step, &self.tables, purpose);
                     if store.shard.cleaning.has_refused {
                         return Err(Refusal::OutOfMemory);
                     }

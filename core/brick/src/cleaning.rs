@@ -7,7 +7,9 @@
 
 use crate::store::{Owns, Store};
 use crate::tables::Tables;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{SegmentId, StreamId};
+use ramhold_log::Purpose;
 use ramhold_shard::{IDLE_WORK, LogSegments, PRESSED_WORK};
 use ramhold_wire::Step;
 
@@ -30,13 +32,15 @@ impl Store {
         }
     }
 
-    /// Cleans for a write that found no memory. Returns whether it may help to try again now.
-    pub fn clean_for_room(&mut self, step: &mut Step<'_>, tables: &Tables) -> bool {
+    /// Cleans for a write that found no memory, or no frame for a head. Returns whether it may help to try again now.
+    pub fn clean_for_room(&mut self, step: &mut Step<'_>, tables: &Tables, purpose: Purpose) -> bool {
         if self.is_loading() {
             return false;
         }
         for _ in 0..FORGET_COUNT_MAX {
+            self.shard.cleaning.press(purpose == Purpose::Freeing);
             self.clean(step, tables, PRESSED_WORK);
+            self.shard.cleaning.press(false);
             if self.shard.has_room() {
                 return true;
             }
@@ -85,7 +89,17 @@ impl Store {
         self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
     }
 
-    pub fn roll(&mut self, step: &mut Step<'_>, tables: &Tables, stream: StreamId) -> Option<SegmentId> {
+    /// Rolls a stream to its next head, for a write. `None`: there is no memory for it, or no frame that cleaning can spare.
+    pub fn roll_for(
+        &mut self,
+        step: &mut Step<'_>,
+        tables: &Tables,
+        stream: StreamId,
+        purpose: Purpose,
+    ) -> Option<SegmentId> {
+        if !self.shard.may_take_frame(purpose) && !planted(Defect::QuorumLastFrameTaken) {
+            return None;
+        }
         self.shard.roll(step, stream, &Owns(tables))
     }
 }

@@ -45,6 +45,13 @@ impl Brick {
         self.judging.measuring.on_usage(now, processor, memory_bytes);
     }
 
+    /// The device has room for so many segments of the log more.
+    pub fn tell_frames_left(&mut self, left: u64) {
+        if let Some(store) = &mut self.store {
+            store.shard.tell_frames_left(left);
+        }
+    }
+
     /// The bricks whose reports are known here, this one among them.
     pub fn reporting_count(&self) -> usize {
         self.judging.reporting_count()

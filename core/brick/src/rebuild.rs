@@ -494,13 +494,14 @@ impl Rebuilding {
                             store.rebuild_stored += (QUORUM_OVERHEAD_BYTES + key.len() + value_bytes) as u64;
                         }
                         Err(AppendRefusal::HeadFull) => {
-                            if store.roll(step, tables, self.stream).is_none() {
+                            let rolled = store.roll_for(step, tables, self.stream, purpose);
+                            if rolled.is_none() && !store.clean_for_room(step, tables, purpose) {
                                 return false;
                             }
                             continue;
                         }
                         Err(_) => {
-                            if !store.clean_for_room(step, tables) {
+                            if !store.clean_for_room(step, tables, purpose) {
                                 return false;
                             }
                             continue;
@@ -528,7 +529,8 @@ impl Rebuilding {
             if !planted(Defect::QuorumStaleStays) {
                 store.shard.cleaning.must_leave.extend(stale);
             }
-            match store.roll(step, tables, self.stream) {
+            // What is to be cleaned then frees frames.
+            match store.roll_for(step, tables, self.stream, Purpose::Freeing) {
                 Some(opened) => {
                     *head = Some(store.shard.log.head_end(self.stream));
                     let own = store.shard.log.segments().filter(|segment| segment.stream == self.stream);

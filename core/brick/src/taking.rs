@@ -16,7 +16,7 @@ use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::{Entered, Tablet, check, meets, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{Effects, Instant, Level, ServerId, StreamId};
-use ramhold_log::HashRange;
+use ramhold_log::{HashRange, Purpose};
 use ramhold_quorum::Life;
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{BrickAssignment, BrickTable, Shared};
@@ -200,13 +200,14 @@ impl Brick {
         }
         for stream in &state.streams {
             if store.shard.class_of(stream.stream).is_none() {
-                if !store.shard.log.may_roll(1) {
-                    // Memory is short now: its tablets wait.
-                    store.clean_for_room(step, tables);
+                if !store.shard.log.may_roll(1) || !store.shard.may_take_frame(Purpose::Recovery) {
+                    // Memory or frames are short now: its tablets wait.
+                    store.clean_for_room(step, tables, Purpose::Ordinary);
                     return;
                 }
                 store.open_stream(stream);
-                store.roll(step, tables, stream.stream).expect("there is room for its opening");
+                let rolled = store.roll_for(step, tables, stream.stream, Purpose::Recovery);
+                rolled.expect("there is room for its opening");
             }
         }
         let Entered { new, changed } = tables.enter(state);

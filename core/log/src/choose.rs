@@ -23,6 +23,10 @@ const TOMBSTONE_PERCENT_MAX: u64 = 40;
 const GAIN_SEGMENTS: u64 = 1;
 /// Frames that are kept free for passes under way: cleaning begins this many frames before the bound is reached.
 pub const HEADROOM_SEGMENTS: u64 = 4;
+/// The most frames that a pass takes: its survivors, and the head that enters them.
+pub const PASS_FRAMES: u64 = 6;
+/// On a device of its own, a log is short of frames when fewer are left: a pass may take some, writes the others.
+pub const FRAMES_RUNWAY: u64 = PASS_FRAMES + 2 + HEADROOM_SEGMENTS;
 /// An upper bound of the header of a side segment.
 const SIDE_HEADER_BYTES: u64 = 64;
 /// The most sources of one pass.
@@ -44,6 +48,9 @@ pub struct Wish<'a> {
     /// Bytes of frames that this log may take, counting one replica of each segment. Beyond them combined passes come
     /// first.
     pub disk_bytes_max: u64,
+    /// Frames of the log's own device that a pass may take for its survivors and the head that enters them. `None`: the
+    /// log has replicas on backups of other servers, or none at all.
+    pub frames_left: Option<u64>,
     /// Whether compaction may be used at all. If not, every pass is combined.
     pub is_two_level: bool,
     /// Segments that must leave the log, even if that frees nothing: they come first.
@@ -66,6 +73,8 @@ pub struct Plan {
     pub work: u64,
     /// Bytes given back when the pass has ended.
     pub gain: u64,
+    /// The most frames that the survivors take. A compaction takes none.
+    pub frames: u64,
 }
 
 struct Candidate {
@@ -104,11 +113,14 @@ impl Log {
         let mut leaving = self.candidates(wish).filter(|segment| wish.must_leave.contains(&segment.id));
         let has_room = |segment: &&SegmentInfo| {
             self.survivors_take_most(segment.live_bytes.into()) <= self.survivors_bytes_max()
+                && self.has_frames(wish, segment.live_bytes.into())
         };
         let segment = leaving.find(has_room)?;
         let entries = u64::from(segment.entry_count);
         let work = u64::from(segment.live_bytes) + entries * crate::moving::LOOK_COST;
-        let plan = Plan { work, gain: self.memory_bytes(segment) - u64::from(segment.live_bytes) };
+        let live = u64::from(segment.live_bytes);
+        let plan =
+            Plan { work, gain: self.memory_bytes(segment) - live, frames: self.survivors_frames(live) };
         Some(Choice::Combined { stream: segment.stream, sources: vec![segment.id], plan })
     }
 
@@ -129,6 +141,7 @@ impl Log {
         let replicated = segments.filter(|segment| !segment.is_image && (wish.is_replicated)(segment.stream));
         let frames = replicated.count() as u64 + HEADROOM_SEGMENTS;
         frames * u64::from(self.config.geometry.segment_bytes) > wish.disk_bytes_max
+            || wish.frames_left.is_some_and(|left| left < FRAMES_RUNWAY)
     }
 
     /// Chooses a combined pass by the memory that it frees. When frames are short, by frames first.
@@ -155,7 +168,7 @@ impl Log {
         // A pass stays in one stream. Streams are tried in the order of their best candidate until a pass pays.
         while let Some(stream) = best.first().map(|candidate| candidate.stream) {
             let own = best.extract_if(.., |candidate| candidate.stream == stream);
-            if let Some(choice) = self.plan_combined(stream, own, wish.is_pressed) {
+            if let Some(choice) = self.plan_combined(wish, stream, own, by_frames) {
                 return Some(choice);
             }
         }
@@ -165,10 +178,14 @@ impl Log {
     /// Takes candidates, the best first, as long as their survivors have room. Keeps those up to the largest gain.
     fn plan_combined(
         &self,
+        wish: &Wish<'_>,
         stream: StreamId,
         best: impl Iterator<Item = Candidate>,
-        is_pressed: bool,
+        by_frames: bool,
     ) -> Option<Choice> {
+        let is_pressed = wish.is_pressed;
+        let own_frame = wish.frames_left.filter(|_| by_frames);
+        let own_frame = own_frame.map(|_| u64::from(self.config.geometry.segment_bytes));
         let target = GAIN_SEGMENTS * u64::from(self.config.geometry.segment_bytes);
         let room = self.survivors_bytes_max();
         // The head that enters the pass stays behind. If that were not counted, passes would clean the heads of passes
@@ -184,7 +201,7 @@ impl Log {
             }
             let (live, freed, entries) = sum;
             let most = live + doubtful + candidate.live_bytes + candidate.doubtful_bytes;
-            if self.survivors_take_most(most) > room {
+            if self.survivors_take_most(most) > room || !self.has_frames(wish, most) {
                 continue;
             }
             doubtful += candidate.doubtful_bytes;
@@ -199,12 +216,17 @@ impl Log {
             let (live, freed, entries) = sum;
             // A gain that the unused ends of side segments would eat up is none: otherwise passes would go on for ever.
             let taken = if is_pressed { self.survivors_take(live) } else { self.survivors_take_most(live) };
-            let gain = freed.saturating_sub(taken + roll);
+            let frames = self.survivors_frames(live + doubtful);
+            // On a device of its own, a pass for frames counts those that it frees, less those that it takes.
+            let gain = match own_frame {
+                Some(bytes) => (sources.len() as u64).saturating_sub(frames + 1) * bytes,
+                None => freed.saturating_sub(taken + roll),
+            };
             if gain > plan.gain {
-                plan = Plan { work: live + entries * crate::moving::LOOK_COST, gain };
+                plan = Plan { work: live + entries * crate::moving::LOOK_COST, gain, frames };
                 count = sources.len();
             }
-            if gain >= target && !is_pressed {
+            if gain >= target && !is_pressed && own_frame.is_none() {
                 break;
             }
         }
@@ -228,7 +250,7 @@ impl Log {
             .max_by(|(a, _), (b, _)| a.score.total_cmp(&b.score).then(b.id.cmp(&a.id)))
             .map(|(candidate, gain)| {
                 let work = candidate.live_bytes + candidate.entry_count * crate::moving::LOOK_COST;
-                Choice::Compaction { segment: candidate.id, plan: Plan { work, gain } }
+                Choice::Compaction { segment: candidate.id, plan: Plan { work, gain, frames: 0 } }
             })
     }
 
@@ -279,6 +301,17 @@ impl Log {
     fn survivors_take_most(&self, bytes: u64) -> u64 {
         let usable = u64::from(self.config.geometry.segment_bytes) * 15 / 16;
         self.survivors_take(bytes) + bytes / usable * u64::from(self.config.geometry.seglet_bytes)
+    }
+
+    /// The most segments that survivors of so many bytes take. An entry that does not fit leaves an end unused.
+    fn survivors_frames(&self, bytes: u64) -> u64 {
+        let usable = u64::from(self.config.geometry.segment_bytes) * 3 / 4;
+        if bytes == 0 { 0 } else { bytes / usable + 1 }
+    }
+
+    /// Whether there are frames for survivors of so many bytes, and for the head that enters them.
+    fn has_frames(&self, wish: &Wish<'_>, bytes: u64) -> bool {
+        wish.frames_left.is_none_or(|left| self.survivors_frames(bytes) < left)
     }
 
     fn memory_bytes(&self, segment: &SegmentInfo) -> u64 {

@@ -62,7 +62,7 @@ mod tombstones;
 mod will;
 
 pub use adopt::{Adopting, HeldHashOf, NotAdopted};
-pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
+pub use choose::{Choice, FRAMES_RUNWAY, HEADROOM_SEGMENTS, PASS_FRAMES, Plan, Wish};
 pub use combine::Combined;
 pub use commit::Change;
 pub use compact::Compaction;

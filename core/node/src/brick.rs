@@ -117,6 +117,7 @@ impl BrickNode {
                 break;
             }
         }
+        self.brick.tell_frames_left(self.backup.frames_left());
         self.brick.send_answers(&mut Step { now, view: &self.view, effects });
         if !self.has_served && self.brick.is_serving() {
             self.has_served = true;

@@ -17,7 +17,8 @@ use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Mark, Position, SegmentId, StreamId};
 use ramhold_log::{
-    Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Reference, Step as CopyStep, Wish,
+    Choice, Combined, Compaction, FRAMES_RUNWAY, Grant, HEADROOM_SEGMENTS, Moved, Plan, Purpose, Reference,
+    Step as CopyStep, Wish,
 };
 use ramhold_replication::FlushWish;
 use ramhold_wire::status::CleaningStatus;
@@ -169,6 +170,7 @@ impl Shard {
     pub fn lacks_frames(&self) -> bool {
         let frame = u64::from(self.log.config().geometry.segment_bytes);
         (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
+            || self.frames_left().is_some_and(|left| left < FRAMES_RUNWAY)
     }
 
     /// Bytes of frames that this log may take, counting one replica of each segment. If all masters stay below their
@@ -222,13 +224,13 @@ impl Shard {
         self.cleaning.fruitless_until.filter(|_| self.may_clean())
     }
 
-    /// Whether there is room above the reserve for objects of any size.
+    /// Whether there is room above the reserve for objects of any size, and a frame for a head.
     pub fn has_room(&self) -> bool {
         let usage = self.log.usage();
         let segment = u64::from(self.log.config().geometry.segment_bytes);
         let seglet = u64::from(self.log.config().geometry.seglet_bytes);
         let largest = ((KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + seglet).min(segment);
-        usage.free_bytes > usage.reserve_bytes + largest + seglet
+        usage.free_bytes > usage.reserve_bytes + largest + seglet && self.may_take_frame(Purpose::Ordinary)
     }
 
     /// The price of a write of `bytes`. Returns the work to be done now, if it is worth a slice.
@@ -341,6 +343,7 @@ impl Shard {
             may_leave: &|segment| owner.may_leave(segment) || planted(Defect::SettlingCleaned),
             disk_bytes_max: self.disk_bytes_max(),
             must_leave: &self.cleaning.must_leave,
+            frames_left: self.frames_left(),
             is_two_level: self.cleaning.config.is_two_level,
             is_pressed: self.cleaning.is_pressed,
         };

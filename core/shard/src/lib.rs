@@ -11,6 +11,7 @@
 //! Not here: objects and tablets (the role that owns them), bytes of entries (log). Catalogue: C1, C4, C8, D1.
 
 mod cleaning;
+mod frames;
 mod heads;
 mod owner;
 mod repair;
@@ -50,6 +51,8 @@ pub struct Shard {
     pub cleaning_runs: bool,
     pub scrub: Scrub,
     pub touching: Touching,
+    /// Frames of the log's own device, if it has one.
+    frames_told: Option<frames::Told>,
     /// Something was appended that the replicator has not seen yet.
     pub appended: bool,
     /// Something was appended to side segments that the replicator has not seen yet.
@@ -66,6 +69,7 @@ impl Shard {
             cleaning_runs: false,
             scrub: Scrub::new(config.scrub),
             touching: Touching::new(config.touched_ahead_bytes),
+            frames_told: None,
             appended: false,
             side_appended: false,
         }

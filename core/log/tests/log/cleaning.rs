@@ -167,6 +167,7 @@ impl Rig {
             is_settled: &|_| true,
             disk_bytes_max: self.disk_bytes_max,
             must_leave: &BTreeSet::new(),
+            frames_left: None,
             is_two_level: self.two_level,
             may_leave: &|_| true,
             is_pressed: self.pressed,

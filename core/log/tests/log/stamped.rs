@@ -166,6 +166,7 @@ impl Rig {
                 is_settled: &|_| true,
                 disk_bytes_max: u64::MAX,
                 must_leave: &BTreeSet::new(),
+                frames_left: None,
                 is_two_level: false,
                 may_leave: &|_| true,
                 is_pressed: false,

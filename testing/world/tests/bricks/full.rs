@@ -1,7 +1,8 @@
 //! A brick whose memory is full (docs/protocols/quorum.md, rule 40).
 
+use crate::host::Slow;
 use crate::network::{CLUSTER, Party};
-use crate::rig::{Rig, TABLE};
+use crate::rig::{MILLI, Rig, TABLE};
 use crate::runs::{BUFFERED, seeds};
 use ramhold_base::{RpcId, ServerId, SessionId, Stamp, Status};
 use ramhold_wire::ask::{AskRequest, AskWhat, AskedWrite, StampedValue};
@@ -31,13 +32,37 @@ fn write(rig: &mut Rig, number: u64, key: &str, value: Option<&[u8]>, is_repair:
     ask(rig, number, key, AskWhat::Write(AskedWrite { stamp, begun, is_repair, value }))
 }
 
+/// Writes again until the brick takes it: cleaning waits for the device.
+fn write_until_taken(rig: &mut Rig, number: &mut u64, key: &str, value: Option<&[u8]>) {
+    for _ in 0..100 {
+        *number += 1;
+        match write(rig, *number, key, value, false) {
+            Status::Ok => return,
+            Status::OutOfMemory => rig.run_for(20 * MILLI),
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+    panic!("{key} is refused for ever");
+}
+
+/// The first brick dies, starts again and votes.
+fn die(rig: &mut Rig) {
+    rig.kill(0);
+    rig.start(0);
+    rig.run_until(|rig| rig.votes(0));
+}
+
+fn frames_left(rig: &Rig) -> u64 {
+    rig.hosts[0].node.as_ref().unwrap().backup.frames_left()
+}
+
 fn is_full(rig: &Rig) -> bool {
     rig.hosts[0].node.as_ref().unwrap().seen(rig.instant()).status.cleaning.unwrap().is_full
 }
 
-// I5, C6: it says so, and reads with their repairs go on, and the removal of what others have.
+// I5, C6: it says so, and what ends the shortage goes on: reads with their repairs, and removals.
 #[test]
-fn a_full_brick_says_so_and_takes_repairs() {
+fn a_full_brick_says_so_and_takes_repairs_and_removals_until_it_has_room_again() {
     for seed in seeds() {
         println!("seed {seed}");
         let mut rig = Rig::new(seed, BUFFERED);
@@ -63,6 +88,62 @@ fn a_full_brick_says_so_and_takes_repairs() {
         number += 1;
         assert_eq!(write(&mut rig, number, "missed by this one", None, false), Status::Ok);
         assert!(is_full(&rig), "repairs say nothing of room for puts");
+        for removed in 1..=stored {
+            write_until_taken(&mut rig, &mut number, &key(removed), None);
+        }
+        for again in 1..=stored / 3 {
+            write_until_taken(&mut rig, &mut number, &key(again), Some(&VALUE));
+        }
+        assert!(!is_full(&rig));
+        rig.check();
+    }
+}
+
+// I6, C6: each life has heads of its own, which take frames, so a brick that dies often runs out of frames before it runs
+// out of memory. It refuses some puts then, and cleaning makes room.
+#[test]
+fn a_brick_without_frames_refuses_puts_until_cleaning_has_freed_some() {
+    let mut least = u64::MAX;
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, BUFFERED);
+        let mut number = 1;
+        for round in 0..4 {
+            for _ in 0..15 {
+                rig.kill(0);
+                rig.start(0);
+                rig.run_until(|rig| rig.hosts[0].node.as_ref().is_some_and(|node| node.brick.is_serving()));
+            }
+            rig.run_until(|rig| rig.votes(0));
+            // Writes are faster than the device, and so than cleaning.
+            rig.hosts[0].slow = Some(Slow { device_nanos: 50 * MILLI, turn_nanos: 0 });
+            for put in 0..80 {
+                let key = format!("key{}", (round * 80 + put) % 90);
+                write_until_taken(&mut rig, &mut number, &key, Some(&VALUE));
+                least = least.min(frames_left(&rig));
+            }
+            rig.hosts[0].slow = None;
+        }
+        rig.check();
+    }
+    assert!(least < 9, "frames were never short: {least} were left");
+}
+
+// I6, C6: a brick that dies again and again before it can clean anything starts each time.
+#[test]
+fn a_brick_that_dies_again_and_again_with_no_frame_left_starts_each_time() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, BUFFERED);
+        let mut number = 1;
+        for round in 0..60 {
+            number += 1;
+            write(&mut rig, number, &format!("key{round}"), Some(&VALUE), false);
+            die(&mut rig);
+        }
+        for round in 0..60 {
+            write_until_taken(&mut rig, &mut number, &format!("key{round}"), Some(&VALUE));
+        }
         rig.check();
     }
 }

@@ -79,16 +79,20 @@ pub struct Host {
     pub sent: Vec<(Peer, Vec<u8>)>,
 }
 
+/// Frames beyond those of the log: as few as a brick is started with.
+const FRAMES_SPARE: u32 = 16;
+
 pub fn brick_config(address: SocketAddr, place: u64, log_bytes: u64) -> BrickConfig {
     let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: 1024 };
     let config = BrickConfig::new(Address(address), geometry, log_bytes, 1 << 20);
-    BrickConfig { place, scrub_round_min: Duration::from_secs(1), ..config }
+    let disk_bytes_max = log_bytes + u64::from(FRAMES_SPARE / 2 * SEGMENT_BYTES);
+    BrickConfig { place, disk_bytes_max, scrub_round_min: Duration::from_secs(1), ..config }
 }
 
 fn backup_config(log_bytes: u64) -> BackupConfig {
     BackupConfig {
         segment_bytes: SEGMENT_BYTES,
-        frames_max: (log_bytes / u64::from(SEGMENT_BYTES)) as u32 + 12,
+        frames_max: (log_bytes / u64::from(SEGMENT_BYTES)) as u32 + FRAMES_SPARE,
         frames_grow_by: 4,
         buffers: Buffers::Reserved { count: 8 },
         buffers_survive_power: false,
