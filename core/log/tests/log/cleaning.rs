@@ -4,8 +4,8 @@
 use crate::harness::*;
 use ramhold_base::{Position, Rng, SegmentId, StreamId};
 use ramhold_log::{
-    AppendRefusal, Choice, Combined, Compaction, Cursor, Geometry, Grant, Log, LogConfig, RpcResult, Step,
-    Wish, opening,
+    AppendRefusal, Choice, Combined, Compaction, Cursor, FRAMES_RUNWAY, Geometry, Grant, Log, LogConfig,
+    PASS_FRAMES, RpcResult, Step, Wish, opening,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +36,8 @@ struct Rig {
     two_level: bool,
     /// Bytes of frames that the log may take.
     disk_bytes_max: u64,
+    /// Frames of a device of its own.
+    frames_left: Option<u64>,
     /// A remove waits.
     pressed: bool,
 }
@@ -59,6 +61,7 @@ impl Rig {
     fn with(seed: u64, config: LogConfig, two_level: bool) -> Rig {
         let mut rig = Rig {
             disk_bytes_max: 2 * config.log_bytes,
+            frames_left: None,
             harness: Harness::new(config),
             rng: Rng::new(seed),
             combined: None,
@@ -157,22 +160,25 @@ impl Rig {
         true
     }
 
-    fn begin(&mut self) -> bool {
+    fn choose(&self) -> Option<Choice> {
         let is_whole: BTreeSet<SegmentId> =
             self.replicas.keys().copied().filter(|id| self.is_whole(*id)).collect();
-        let choice = self.harness.log.choose(&Wish {
+        self.harness.log.choose(&Wish {
             now: self.harness.now.seconds(),
             is_replicated: &|stream| stream == STREAM,
             is_whole: &|id| is_whole.contains(&id),
             is_settled: &|_| true,
             disk_bytes_max: self.disk_bytes_max,
             must_leave: &BTreeSet::new(),
-            frames_left: None,
+            frames_left: self.frames_left,
             is_two_level: self.two_level,
             may_leave: &|_| true,
             is_pressed: self.pressed,
-        });
-        match choice {
+        })
+    }
+
+    fn begin(&mut self) -> bool {
+        match self.choose() {
             Some(Choice::Combined { stream, sources, .. }) => {
                 self.combined = Some(self.harness.log.begin_combined(stream, &sources, self.harness.now));
                 self.passes[0] += 1;
@@ -428,6 +434,33 @@ fn a_full_log_refuses_writes_and_takes_them_again_after_removes() {
             rig.check();
         }
     }
+}
+
+// C6, I6: on a device of its own. The heads are short, so they take few seglets and many frames.
+#[test]
+fn a_pass_takes_no_more_frames_than_are_left_and_frees_more_than_it_takes() {
+    let mut rig = Rig::with(9, full(), false);
+    let table = TABLES[0];
+    for number in 0..20 {
+        rig.harness.write(table, format!("key{number}").as_bytes(), &[7; 3000]).unwrap();
+        rig.harness.roll(stream_of(table)).unwrap();
+    }
+    rig.sync(STREAM);
+    rig.sync(OTHER);
+    let mut most = 0;
+    for left in 0..FRAMES_RUNWAY {
+        rig.frames_left = Some(left);
+        match rig.choose() {
+            None => assert!(left < 2, "{left} frames suffice for a pass"),
+            Some(Choice::Combined { sources, plan, .. }) => {
+                let taken = plan.frames + 1;
+                assert!(taken <= left && taken < sources.len() as u64, "{left}: {sources:?}, {plan:?}");
+                most = most.max(taken);
+            }
+            Some(Choice::Compaction { .. }) => panic!("it frees no frame"),
+        }
+    }
+    assert!((3..=PASS_FRAMES).contains(&most), "{most}");
 }
 
 /// A dropped table's entries are dead without tombstones.
