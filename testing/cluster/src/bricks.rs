@@ -6,6 +6,7 @@
 
 use crate::cluster::{Cluster, Options, free_ports};
 use crate::namespace::COORDINATOR;
+use crate::network::Network;
 use crate::process::{CpuTime, Process};
 use crate::waiting::{Failure, wait_for};
 use ramhold_client::{
@@ -91,10 +92,30 @@ impl Bricks {
     ) -> Result<Bricks, Failure> {
         let cluster = Cluster::start(options)?;
         let ports = free_ports(count).into_iter();
+        let addresses = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect();
+        Bricks::start_at(cluster, addresses, first, memory_bytes, supervision)
+    }
+
+    /// A coordinator without servers, and bricks, in a network that was made for them: brick 1 is member 1.
+    pub fn start_in(network: Network, count: usize, memory_bytes: u64) -> Result<Bricks, Failure> {
+        let options = Options { servers: 0, ..Options::default() };
+        let cluster = Cluster::start_in(network, options)?;
+        let addresses = (1..=count).map(Network::address).collect();
+        Bricks::start_at(cluster, addresses, count, memory_bytes, None)
+    }
+
+    fn start_at(
+        cluster: Cluster,
+        addresses: Vec<SocketAddr>,
+        first: usize,
+        memory_bytes: u64,
+        supervision: Option<(&str, &'static str)>,
+    ) -> Result<Bricks, Failure> {
+        let count = addresses.len();
         let mut bricks = Bricks {
             processes: (0..count).map(|_| None).collect(),
             log_starts: vec![0; count],
-            addresses: ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect(),
+            addresses,
             memory_bytes,
             restart_limit: supervision.map(|(limit, _)| limit.to_owned()),
             restart_load: None,
@@ -147,6 +168,9 @@ impl Bricks {
         if let Some(load) = self.restart_load {
             push("--restart-load", load.into());
         }
+        if self.cluster.network().is_some() {
+            arguments.push("--insecure-network".into());
+        }
         arguments
     }
 
@@ -160,7 +184,11 @@ impl Bricks {
         let slot = &mut self.processes[brick - 1];
         assert!(slot.is_none(), "{} runs already", name(brick));
         self.log_starts[brick - 1] = std::fs::read_to_string(&log).map_or(0, |text| text.len());
-        *slot = Some(Process::start(&name(brick), &arguments, &log));
+        let start = || Process::start(&name(brick), &arguments, &log);
+        *slot = Some(match self.cluster.network() {
+            None => start(),
+            Some(network) => network.within(brick, start).unwrap_or_else(|failure| panic!("{failure}")),
+        });
     }
 
     pub fn process(&self, brick: usize) -> &Process {

@@ -57,7 +57,7 @@ pub use journal::{Finding, Journal};
 pub use load::{Load, Pace};
 pub use loop_disk::{Frozen, LoopDisk};
 pub use namespace::{COORDINATOR, End};
-pub use network::{Cut, Network, is_network_possible};
+pub use network::{Cut, Network, between, is_network_possible};
 pub use process::{CpuTime, Process, cpu_of, program};
 pub use processor_limit::ProcessorLimit;
 pub use recording::{Judged, Recording, Recordings};

@@ -1,4 +1,4 @@
-//! One member after the other is killed or stopped under load. All keys are read back at the end.
+//! One member after the other is killed, stopped or cut off under load. All keys are read back at the end.
 
 use crate::figures::{Figures, Sorted, millis};
 use crate::load::{self, CLIENTS, Tally, Worker};
@@ -25,13 +25,15 @@ const SLOW_SHOWN: usize = 5;
 pub enum Fault {
     Kill,
     Stop,
+    /// All packets from and to the member are lost.
+    Cut,
 }
 
 /// One fault of a member.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
     began: Instant,
-    /// When its process was gone; none: it was only stopped.
+    /// When its process was gone; none: it was stopped or cut off.
     gone: Option<Instant>,
     back: Instant,
 }
@@ -48,7 +50,7 @@ impl Episode {
             _ if due + BEFORE < self.began || due > self.back + AFTER => None,
             _ if due <= gone && self.gone.is_some() => Some("as its process died"),
             _ if due <= self.back && self.gone.is_some() => Some("while it started"),
-            _ if due <= self.back => Some("while it was stopped"),
+            _ if due <= self.back => Some("while it was stopped or cut off"),
             _ => Some("in the second after it was back"),
         }
     }
@@ -69,7 +71,10 @@ pub struct Run {
 impl Run {
     pub fn measure(&self, recordings: &Recordings) -> Result<bool, Failure> {
         let figures = Figures::new(self.part, self.is_quorum);
-        let mut stage = Stage::start(self.is_quorum)?;
+        let mut stage = match self.fault {
+            Fault::Cut => Stage::start_in_network()?,
+            Fault::Kill | Fault::Stop => Stage::start(self.is_quorum)?,
+        };
         let table = stage.create_table("load")?;
         let keys = self.megabytes as usize * 1_000_000 / VALUE_BYTES;
         let mut workers = load::workers(table, (keys, VALUE_BYTES), self.seed, || stage.client())?;
@@ -141,8 +146,19 @@ impl Run {
                     passed?;
                     None
                 }
+                Fault::Cut => {
+                    stage.cut_off(member)?;
+                    let passed = pass(STOP_FOR);
+                    stage.heal()?;
+                    passed?;
+                    None
+                }
             };
-            let kind = if gone.is_some() { "kill" } else { "stop" };
+            let kind = match self.fault {
+                Fault::Kill => "kill",
+                Fault::Stop => "stop",
+                Fault::Cut => "cut",
+            };
             let (kind, target) =
                 (format!("{kind} of a {}", stage.noun()), format!("{}-{member}", stage.noun()));
             recording.note(&kind, &target, start, "back")?;

@@ -29,19 +29,20 @@ Examples:
   cargo xtask bench bricks
   cargo xtask bench bricks --only kills,stops --minutes 30
   cargo xtask bench bricks --only kills,ordinary
+  cargo xtask bench bricks --only cuts --minutes 30
   cargo xtask bench bricks --only restart,cost
   cargo xtask bench bricks --only rolling
   cargo xtask bench bricks --only stutter --minutes 15
   cargo xtask bench bricks --only scaling --megabytes 50 --most 12
 
-`kills`, `stops` and `ordinary` record histories of clients, which the checker
-in Go judges. Without Go they are recorded only."
+`kills`, `stops`, `cuts` and `ordinary` record histories of clients, which the
+checker in Go judges. Without Go they are recorded only."
 )]
 struct Arguments {
     /// Parts to run, with commas between them [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Minutes of `kills`, `stops` and `ordinary` each, and after the restart in `stutter`.
+    /// Minutes of `kills`, `stops`, `cuts` and `ordinary` each, and after the restart in `stutter`.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
     /// Megabytes of values of 1 KB under faults, in `rolling` and in `scaling`.
@@ -70,6 +71,8 @@ enum Part {
     Kills,
     /// A brick is stopped for 2 s every 10 s.
     Stops,
+    /// All packets from and to a brick are lost for 2 s, every 10 s. Needs root, `unshare`, `ip` and `nft`.
+    Cuts,
     /// A server of an ordinary table with R = 3 is killed every 10 s: told beside `kills`.
     Ordinary,
     /// A brick with much data is killed: until it serves, and until it has its share of reads.
@@ -84,9 +87,10 @@ enum Part {
     Scaling,
 }
 
-const ALL: [Part; 8] = [
+const ALL: [Part; 9] = [
     Part::Kills,
     Part::Stops,
+    Part::Cuts,
     Part::Ordinary,
     Part::Restart,
     Part::Cost,
@@ -132,6 +136,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
         let fault = match part {
             Part::Kills | Part::Ordinary => faults::Fault::Kill,
             Part::Stops => faults::Fault::Stop,
+            Part::Cuts => faults::Fault::Cut,
             Part::Restart => {
                 is_good &= restart::measure(arguments.restart_megabytes, seed)?;
                 continue;
@@ -157,6 +162,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             part: match part {
                 Part::Ordinary => "ordinary",
                 Part::Stops => "stops",
+                Part::Cuts => "cuts",
                 _ => "kills",
             },
             is_quorum: part != Part::Ordinary,
@@ -166,7 +172,9 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
             rate_percent: arguments.rate_percent,
             seed,
         };
-        is_good &= run.measure(&recordings)?;
+        // The network of a run is that of its thread, and processes end with the thread that has started them.
+        let measured = std::thread::scope(|scope| scope.spawn(|| run.measure(&recordings)).join());
+        is_good &= measured.unwrap_or_else(|_| Err(Failure("the run has panicked".into())))?;
     }
     Ok(is_good)
 }

@@ -1,7 +1,7 @@
 //! The processes that are killed and stopped: bricks, or the servers of ordinary tables.
 
 use ramhold_client::{Client, Durability, TableId, TableOptions};
-use ramhold_cluster_tests::{Bricks, Cluster, Failure, Options, wait_for};
+use ramhold_cluster_tests::{Bricks, Cluster, End, Failure, Network, Options, between, wait_for};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -27,6 +27,27 @@ impl Stage {
         }
         let options = Options { servers: MEMBERS, memory_bytes: MEMORY_BYTES, ..Options::default() };
         Ok(Stage::Servers(Cluster::start(options)?))
+    }
+
+    /// Bricks in a network of their own. This thread is then where their clients are.
+    pub fn start_in_network() -> Result<Stage, Failure> {
+        let network = Network::create(MEMBERS + 1)?;
+        Ok(Stage::Bricks(Bricks::start_in(network, MEMBERS, MEMORY_BYTES)?))
+    }
+
+    fn network(&self) -> Result<&Network, Failure> {
+        self.cluster().network().ok_or_else(|| Failure("the members have no network of their own".into()))
+    }
+
+    /// From now on all packets from and to a member are lost.
+    pub fn cut_off(&self, member: usize) -> Result<(), Failure> {
+        let others = (0..=MEMBERS).filter(|other| *other != member).map(End::Member);
+        self.network()?.cut(&between(member, others.chain([End::Clients])))
+    }
+
+    /// No packet is lost any more.
+    pub fn heal(&self) -> Result<(), Failure> {
+        self.network()?.heal()
     }
 
     pub fn cluster(&self) -> &Cluster {
