@@ -31,7 +31,7 @@ impl Brick {
             life: state.map_or(0, |state| state.life),
             mark: state.map_or(0, |state| state.mark),
             serves: self.is_serving(),
-            silent: u32::try_from(self.without_vote_count()).unwrap_or(u32::MAX),
+            without_vote: u32::try_from(self.without_vote_count()).unwrap_or(u32::MAX),
             siblings: self.siblings().into_iter().collect(),
             may_restart: self.consents.may_restart(now, &self.siblings()),
         }

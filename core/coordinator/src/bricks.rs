@@ -233,7 +233,7 @@ impl Bricks {
         let same_life = before.filter(|before| before.life == message.life);
         let taken = same_life.map_or(told, |before| before.taken.max(told));
         let overtaken = same_life.filter(|before| told < before.taken && message.taken <= assigned);
-        let rebuilding = overtaken.map_or(message.rebuilding, |before| before.rebuilding);
+        let rebuilding = overtaken.map_or(message.without_vote, |before| before.rebuilding);
         if before.is_none_or(|before| (before.taken, before.rebuilding) != (taken, rebuilding)) {
             self.wake_at = Instant::ZERO;
             self.scale_at = Instant::ZERO;

@@ -54,9 +54,9 @@ pub struct BrickHello {
     /// The version of the assignment that it has on its device; 0: none.
     #[n(7)]
     pub taken: u64,
-    /// Tablets that do not vote: they are being rebuilt.
+    /// Tablets that do not vote: they are being rebuilt or loaded, or wait for other bricks.
     #[n(8)]
-    pub rebuilding: u32,
+    pub without_vote: u32,
     /// Bytes of its log in use.
     #[n(9)]
     pub used_bytes: u64,

@@ -37,7 +37,7 @@ pub struct BrickProbed {
     pub serves: bool,
     /// Tablets that do not vote.
     #[n(5)]
-    pub silent: u32,
+    pub without_vote: u32,
     /// The bricks that share a tablet with it.
     #[n(6)]
     pub siblings: Vec<ServerId>,

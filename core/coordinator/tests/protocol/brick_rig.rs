@@ -32,7 +32,7 @@ impl Brick {
             labels: Vec::new(),
             log_bytes: 1 << 20,
             taken: 0,
-            rebuilding: 0,
+            without_vote: 0,
             used_bytes: 0,
             supervisor: None,
             loads: None,

@@ -181,7 +181,7 @@ fn a_hello_that_says_nothing_new_is_not_stored_and_nobody_is_asked() {
     for _ in 0..3 {
         for brick in &mut all {
             brick.message.used_bytes += 1;
-            brick.message.rebuilding = 1;
+            brick.message.without_vote = 1;
             brick.hello(&mut world);
         }
     }
@@ -200,7 +200,7 @@ fn the_status_tells_of_each_brick_what_it_last_told() {
     let zones = [Brick::labelled(101, &[("zone", "a")]), Brick::labelled(102, &[("zone", "b")])];
     let mut all = name_all(&mut world, zones.into());
     made(&mut world, &mut all, "t", quorum(1, 1, 1));
-    (all[0].message.used_bytes, all[0].message.rebuilding) = (500, 1);
+    (all[0].message.used_bytes, all[0].message.without_vote) = (500, 1);
     all[0].start_again();
     all[0].hello(&mut world);
     world.run(Duration::from_secs(7));

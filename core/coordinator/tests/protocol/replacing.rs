@@ -108,13 +108,13 @@ fn what_stands_in_the_way_is_named_and_nothing_is_changed() {
     refused(order(5, 2), ObstacleKind::NotLost, 5);
     assert_eq!(world.client_anew(&order(1, 1)), Some(Err(Status::BadRequest)));
     // Others that cannot tell what they have.
-    all[1].message.rebuilding = 1;
+    all[1].message.without_vote = 1;
     all[1].hello(&mut world);
     assert_eq!(obstacle(&mut world, order(1, 5)), Some((ObstacleKind::Rebuilding, 2)));
     world.run(Duration::from_secs(4));
     assert_eq!(obstacle(&mut world, order(1, 5)), Some((ObstacleKind::NotHeard, 5)));
     name_heard(&mut world, &mut later);
-    all[1].message.rebuilding = 0;
+    all[1].message.without_vote = 0;
     all[1].hello(&mut world);
     assert_eq!(obstacle(&mut world, order(1, 5)), Some((ObstacleKind::Silent, 3)));
     let accepted = BrickReplace { accepts_loss: true, ..order(1, 5) };
@@ -167,7 +167,7 @@ fn the_loss_of_a_brick_is_accepted() {
     made(&mut world, &mut all, "t", quorum(3, 2, 2));
     world.run(Duration::from_secs(4));
     all[0].hello(&mut world);
-    all[1].message.rebuilding = 1;
+    all[1].message.without_vote = 1;
     all[1].hello(&mut world);
     let accepted = BrickReplace { is_destroyed: true, accepts_loss: true, ..order(3, 0) };
     assert_eq!(world.client_anew(&accepted).unwrap().unwrap(), BrickReplaced { tablets: 1, obstacle: None });
@@ -176,7 +176,7 @@ fn the_loss_of_a_brick_is_accepted() {
     assert_eq!(tablet.joined, [Joined { brick: ServerId(3), epoch: tablet.epoch, is_lost: true }]);
     all[2].take(&mut world);
     assert_eq!((all[2].assignment.tablets.len(), all[2].assignment.given_up.len()), (1, 0));
-    all[1].message.rebuilding = 0;
+    all[1].message.without_vote = 0;
     take_all(&mut world, &mut all);
     let joined = world.describe("t").quorum.unwrap().remove(0).joined;
     assert!(!joined[0].is_lost, "it votes again, and others wait for it");

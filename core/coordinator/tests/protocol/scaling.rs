@@ -110,7 +110,7 @@ fn a_tablet_arrives_when_the_new_brick_votes() {
     take_all(&mut world, &mut all[..3]);
     world.run(LOOK);
     assert_eq!(giving(&world, table), Some(GivingRecord { old: ServerId(1), new: ServerId(4) }));
-    all[3].message.rebuilding = 1;
+    all[3].message.without_vote = 1;
     take_all(&mut world, &mut all);
     assert!(all[0].assignment.given_up.is_empty(), "it keeps what it has");
     let told = all[3].assignment.tablets[0].giving.expect("it moves");
@@ -121,7 +121,7 @@ fn a_tablet_arrives_when_the_new_brick_votes() {
     world.settle();
     world.run(LOOK * 3);
     assert!(giving(&world, table).is_some(), "it does not vote yet");
-    all[3].message.rebuilding = 0;
+    all[3].message.without_vote = 0;
     take_all(&mut world, &mut all);
     world.run(LOOK);
     assert_eq!(giving(&world, table), None);
@@ -134,7 +134,7 @@ fn a_tablet_arrives_when_the_new_brick_votes() {
 #[test]
 fn a_step_waits_for_all_bricks_of_its_tablet() {
     let (mut world, mut all, table) = rig(4);
-    all[1].message.rebuilding = 1;
+    all[1].message.without_vote = 1;
     all[1].hello(&mut world);
     assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
     world.run(LOOK);
@@ -143,7 +143,7 @@ fn a_step_waits_for_all_bricks_of_its_tablet() {
     assert_eq!((waits.kind, waits.brick), (ObstacleKind::Rebuilding, ServerId(2)));
     assert_eq!(held(&world, table), [[1, 2, 3]]);
     assert_eq!(order(&mut world, 4, ScaleOrder::Cancel), None);
-    all[1].message.rebuilding = 0;
+    all[1].message.without_vote = 0;
     take_all(&mut world, &mut all);
     world.run(LOOK * 4);
     assert_eq!((held(&world, table), ordered(&world)), (vec![vec![1, 2, 3]], 0));
@@ -159,14 +159,14 @@ fn a_giving_brick_may_be_replaced() {
         world.run(LOOK);
     }
     assert!(giving(&world, table).is_some());
-    all[3].message.rebuilding = 1;
+    all[3].message.without_vote = 1;
     all.iter_mut().skip(1).for_each(|brick| brick.take(&mut world));
     let replace =
         BrickReplace { old: ServerId(1), new: Some(ServerId(5)), is_destroyed: false, accepts_loss: false };
     let replaced = world.client_anew(&replace).expect("an answer").expect("a word about it");
     assert_eq!((replaced.tablets, replaced.obstacle), (1, None));
     assert_eq!(giving(&world, table), None);
-    all[3].message.rebuilding = 0;
+    all[3].message.without_vote = 0;
     carry_out(&mut world, &mut all);
     assert_eq!(held(&world, table), [[2, 3, 5], [2, 3, 4]]);
 }

@@ -45,8 +45,8 @@ impl BrickNode {
             return;
         }
         self.complain(now, effects);
-        let (taken, rebuilding) = self.to_tell();
-        self.hello.told = (taken, rebuilding);
+        let (taken, without_vote) = self.to_tell();
+        self.hello.told = (taken, without_vote);
         self.hello.next = now + HELLO_INTERVAL;
         let loads = self.brick.loads(now);
         let state = self.brick.state();
@@ -59,7 +59,7 @@ impl BrickNode {
             labels: self.config.labels.clone(),
             log_bytes: self.config.brick.log_bytes,
             taken,
-            rebuilding,
+            without_vote,
             weight: (self.config.weight != BRICK_WEIGHT).then_some(self.config.weight),
             used_bytes: self.brick.log().map_or(0, |log| log.usage().log_bytes - log.usage().free_bytes),
             supervisor: self.config.brick.supervisor,

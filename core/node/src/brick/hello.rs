@@ -17,7 +17,7 @@ pub(super) struct Hello {
     pub token: u64,
     pub calls: Calls<()>,
     pub next: Instant,
-    /// Taken assignment and tablets that are rebuilt, as last told.
+    /// Taken assignment and tablets without a vote, as last told.
     pub told: (u64, u32),
     /// The last good answer, or the start.
     pub heard: Instant,

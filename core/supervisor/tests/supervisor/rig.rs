@@ -157,7 +157,7 @@ impl Rig {
             life: self.life,
             mark: 100 + self.life,
             serves: true,
-            silent: 0,
+            without_vote: 0,
             siblings: vec![ServerId(4), ServerId(5)],
             may_restart: self.may_restart && asked.wants_restart,
         };

@@ -234,7 +234,7 @@ fn orders_of_strangers_and_orders_to_others_restart_nothing() -> Result<(), Fail
     let supervisor = SocketAddr::new(victim.address.0.ip(), port);
     let (_, body) = ask(victim.address.0, Header::default(), &BrickProbe::default())?;
     let told: BrickProbed = decode(&body).expect("it tells of itself");
-    assert!(told.brick == victim.brick && told.serves && told.silent == 0 && told.siblings.len() == 2);
+    assert!(told.brick == victim.brick && told.serves && told.without_vote == 0 && told.siblings.len() == 2);
     let order = RestartOrder {
         brick: told.brick,
         life: told.life,

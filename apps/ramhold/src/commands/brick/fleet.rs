@@ -83,9 +83,9 @@ impl Fleet {
             }
             Ok(told) if told.life == 0 => Some(format!("{brick} starts")),
             Ok(told) if !told.serves => Some(format!("{brick} starts")),
-            Ok(told) if told.silent > 0 => {
-                let tablets = if told.silent == 1 { "tablet" } else { "tablets" };
-                Some(format!("{brick} does not vote in {} {tablets} yet", told.silent))
+            Ok(told) if told.without_vote > 0 => {
+                let tablets = if told.without_vote == 1 { "tablet" } else { "tablets" };
+                Some(format!("{brick} does not vote in {} {tablets} yet", told.without_vote))
             }
             Ok(_) => None,
             Err(why) => Some(format!("{brick} does not answer: {why}")),
@@ -178,14 +178,14 @@ mod tests {
         address
     }
 
-    fn probed(brick: u64, silent: u32) -> BrickProbed {
+    fn probed(brick: u64, without_vote: u32) -> BrickProbed {
         BrickProbed {
             cluster: ClusterId(1),
             brick: ServerId(brick),
             life: 3,
             mark: 1,
             serves: true,
-            silent,
+            without_vote,
             siblings: Vec::new(),
             may_restart: false,
         }
