@@ -11,6 +11,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::backtrace::Backtrace;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 /// A shell reports a process that a signal ended by 128 and the signal's number.
 const ENDED_BY_SIGNAL: i32 = 128;
@@ -58,6 +60,12 @@ pub fn loopback(address: IpAddr) -> IpAddr {
         IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         address => address,
     }
+}
+
+/// The exit status of a child as a shell tells it.
+pub fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| ENDED_BY_SIGNAL + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
 /// How the end of a machine becomes the end of its process.

@@ -10,8 +10,8 @@ use crate::size::parse_duration;
 use ramhold_base::ServerId;
 use ramhold_detector::anomaly::THRESHOLD;
 use ramhold_node::RestartLoad;
-use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
-use ramhold_supervisor::{Act, ChargeConfig, RestartLimit, Supervisor};
+use ramhold_runtime::{Exit, Runtime, RuntimeConfig, Turn};
+use ramhold_supervisor::{Act, ChargeConfig, Ended, RestartLimit, Supervisor};
 use ramhold_wire::statistics::STATISTIC_COUNT;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -103,9 +103,14 @@ impl Supervising {
         self.runtime.step(|machine, now, effects| machine.started(now, index, effects));
     }
 
-    /// The process was reaped, or could not be started. `how`: in words.
-    pub fn ended(&mut self, index: usize, how: &str) {
-        self.runtime.step(|machine, now, effects| machine.ended(now, index, how, effects));
+    /// The process was reaped, or could not be started; or the command that was to end it has ended.
+    pub fn ended(&mut self, index: usize, end: Ended<'_>) {
+        self.runtime.step(|machine, now, effects| machine.ended(now, index, end, effects));
+    }
+
+    /// How the supervisor has ended.
+    pub fn exit(&self) -> Option<Exit> {
+        self.runtime.exit().cloned()
     }
 
     /// The brick, and the newest life that it has told since this start.

@@ -1,12 +1,13 @@
 //! Events: automatic actions, each with its indicator, its monitor, and its treatment.
 //!
 //! All of them are worded here, and nowhere else. A log has an event as one line, `event: INDICATOR; MONITOR; TREATMENT`,
-//! and none of the three parts has a semicolon in it.
+//! and none of the three parts has a semicolon in it: those in texts from elsewhere become commas.
 //!
 //! Not here: who decides (core/brick, core/supervisor). Source: DSTORE04 7. Catalogue: I6.
 
-use crate::ServerId;
+use crate::{ServerId, Status};
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// An automatic action.
@@ -30,6 +31,14 @@ pub enum Indicator {
     Unanswering { name: String, waited: Duration },
     /// An operator has asked for it.
     Asked { name: String },
+    /// The process was told to stop so long ago.
+    Unstopped { name: String, waited: Duration },
+    /// The command has failed that was to end the process. The text says how.
+    CommandFailed { name: String, how: String },
+    /// The process answers again, which was given up.
+    Back { name: String },
+    /// Something that is no brick answers at its address.
+    NoBrick { address: SocketAddr, status: Status },
 }
 
 /// Who has noticed it.
@@ -63,17 +72,34 @@ pub enum Treatment {
     Spared { restarts: u32, within: Duration },
     /// It stays offline. The text says how to start it again.
     Offline { restarts: u32, within: Duration, way_out: String },
+    /// It is killed, and perhaps started again.
+    Forced { starts: bool },
+    /// A command of the operator restarts it.
+    Commanded,
+    /// Nothing: it runs on, and is asked again.
+    NotEnded,
+    /// Nothing: it was to end.
+    StaysEnded,
+    /// It is restarted when it hangs again.
+    Watched,
+    /// Nothing: processes that are no bricks are not restarted.
+    NothingRestarted,
 }
 
 impl Event {
     /// Whether somebody should look at it.
     pub fn is_trouble(&self) -> bool {
-        !matches!(self.treatment, Treatment::Left | Treatment::Held | Treatment::Stopped)
+        !matches!(self.treatment, Treatment::Left | Treatment::Held | Treatment::Stopped | Treatment::Watched)
     }
 }
 
 fn seconds(time: Duration) -> String {
     format!("{}.{} s", time.as_secs(), time.subsec_millis() / 100)
+}
+
+/// A text from elsewhere, without semicolons.
+fn plain(text: &str) -> String {
+    text.replace(';', ",")
 }
 
 impl fmt::Display for Event {
@@ -91,13 +117,24 @@ impl fmt::Display for Indicator {
             Indicator::Anomalous { brick, life, count, flagged } => write!(
                 f,
                 "brick {brick}, life {life}, is anomalous: {count} of its statistics are unlike those of the other \
-                 bricks ({flagged})"
+                 bricks ({})",
+                plain(flagged)
             ),
-            Indicator::Ended { name, how } => write!(f, "{name} has ended ({})", how.replace(';', ",")),
+            Indicator::Ended { name, how } => write!(f, "{} has ended ({})", plain(name), plain(how)),
             Indicator::Unanswering { name, waited } => {
-                write!(f, "{name} has answered nothing for {}", seconds(*waited))
+                write!(f, "{} has answered nothing for {}", plain(name), seconds(*waited))
             }
-            Indicator::Asked { name } => write!(f, "a restart of {name} was asked for"),
+            Indicator::Asked { name } => write!(f, "a restart of {} was asked for", plain(name)),
+            Indicator::Unstopped { name, waited } => {
+                write!(f, "{} has not stopped within {}", plain(name), seconds(*waited))
+            }
+            Indicator::CommandFailed { name, how } => {
+                write!(f, "the command that ends {} has failed ({})", plain(name), plain(how))
+            }
+            Indicator::Back { name } => write!(f, "{} answers again", plain(name)),
+            Indicator::NoBrick { address, status } => {
+                write!(f, "there is no brick at {address} ({})", plain(&status.to_string()))
+            }
         }
     }
 }
@@ -115,7 +152,7 @@ impl fmt::Display for Monitor {
 impl fmt::Display for Treatment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Treatment::Ordered { after } => write!(f, "its restart was ordered: {after}"),
+            Treatment::Ordered { after } => write!(f, "its restart was ordered: {}", plain(after)),
             Treatment::Killed => f.write_str("it is silent over loopback: killed and started again"),
             Treatment::Stopped => f.write_str("stopped in order and started again"),
             Treatment::Started { pause } if pause.is_zero() => f.write_str("started again"),
@@ -131,8 +168,22 @@ impl fmt::Display for Treatment {
             ),
             Treatment::Left => f.write_str("left alone: it answers its supervisor"),
             Treatment::Offline { restarts, within, way_out } => {
-                write!(f, "offline after {restarts} restarts within {} s: {way_out}", within.as_secs())
+                write!(
+                    f,
+                    "offline after {restarts} restarts within {} s: {}",
+                    within.as_secs(),
+                    plain(way_out)
+                )
             }
+            Treatment::Forced { starts: true } => f.write_str("killed and started again"),
+            Treatment::Forced { starts: false } => f.write_str("killed"),
+            Treatment::Commanded => f.write_str("the command of --run restarts it"),
+            Treatment::NotEnded => f.write_str("none: it runs on, and is asked again"),
+            Treatment::StaysEnded => {
+                f.write_str("none: it was to end, and its supervisor ends with its status")
+            }
+            Treatment::Watched => f.write_str("it is restarted when it hangs again"),
+            Treatment::NothingRestarted => f.write_str("none: a process that is no brick is never restarted"),
         }
     }
 }
@@ -158,7 +209,7 @@ mod tests {
         let event = Event { indicator: ended, monitor: Monitor::Supervisor, treatment: Treatment::Left };
         assert_eq!(event.to_string().split("; ").count(), 3);
         assert!(!event.is_trouble());
-        let flagged = "cpu, latency_get".to_owned();
+        let flagged = "cpu, latency_get; cpu".to_owned();
         let anomalous = Indicator::Anomalous { brick: ServerId(3), life: 7, count: 2, flagged };
         for treatment in [
             Treatment::Cured,
@@ -169,6 +220,40 @@ mod tests {
             let event =
                 Event { indicator: anomalous.clone(), monitor: Monitor::Brick(ServerId(4)), treatment };
             assert_eq!((event.to_string().split("; ").count(), event.is_trouble()), (3, !is_held), "{event}");
+        }
+    }
+
+    // I6: a program that splits an event at its semicolons gets three parts, whatever the texts in it say.
+    #[test]
+    fn no_text_from_elsewhere_adds_a_part() {
+        let odd = || "a; b; c".to_owned();
+        let seconds = Duration::from_secs(3);
+        let address = "127.0.0.1:7501".parse().expect("an address");
+        let indicators = [
+            Indicator::Anomalous { brick: ServerId(3), life: 7, count: 2, flagged: odd() },
+            Indicator::Ended { name: odd(), how: odd() },
+            Indicator::Unanswering { name: odd(), waited: seconds },
+            Indicator::Asked { name: odd() },
+            Indicator::Unstopped { name: odd(), waited: seconds },
+            Indicator::CommandFailed { name: odd(), how: odd() },
+            Indicator::Back { name: odd() },
+            Indicator::NoBrick { address, status: Status::WrongOwner },
+        ];
+        let treatments = [
+            Treatment::Ordered { after: odd() },
+            Treatment::Offline { restarts: 3, within: seconds, way_out: odd() },
+            Treatment::Spared { restarts: 3, within: seconds },
+            Treatment::Commanded,
+            Treatment::NotEnded,
+            Treatment::StaysEnded,
+            Treatment::NothingRestarted,
+        ];
+        for indicator in &indicators {
+            for treatment in &treatments {
+                let (indicator, treatment) = (indicator.clone(), treatment.clone());
+                let event = Event { indicator, monitor: Monitor::Supervisor, treatment };
+                assert_eq!(event.to_string().split(';').count(), 3, "{event}");
+            }
         }
     }
 }

@@ -9,80 +9,32 @@
 //!                          Ending ─ ended ─▶ Waiting, Offline, Over
 //! ```
 //!
-//! Invariant: what is known belongs to the newest life that was told; `is_over` says whether that life's process is reaped.
+//! A process of somebody else is not ended at the limit: its owner would only start it again. It is `Offline` then until it
+//! answers. If the command fails that was to end it, it runs on.
 //!
-//! Not here: an order and its verdict (`verdict`), messages and calls (`supervisor`), how often (`limit`). Protocol: docs/protocols/quorum.md, rules 44, 45.
+//! Invariants:
+//! - what is known belongs to the newest life that was told; `is_over` says whether that life's process is reaped;
+//! - an end that is not in order is told, and the supervisor that ends with it has its exit status.
+//!
+//! Not here: an order and its verdict (`verdict`), messages and calls (`supervisor`), how often (`limit`). Protocol:
+//! docs/protocols/quorum.md, rules 44, 45.
 //! Catalogue: I6.
 
-use crate::limit::{RestartLimit, Restarts};
-use crate::verdict::{Known, UNANSWERED_MAX, Unanswered, Verdict, answer};
+mod answers;
+mod operator;
+mod orders;
+
+use crate::limit::Restarts;
+use crate::process::{
+    Act, COMMAND_WITHIN, ChargeConfig, Ended, PAUSE_FIRST, PAUSE_MAX, Process, RESTART_PAUSE, SHORT_LIFE,
+    SILENT_FOR_MAX, STOP_WITHIN, Then,
+};
+use crate::verdict::{Known, Verdict};
 use ramhold_base::event::{Event, Indicator, Monitor, Treatment};
-use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Level, Peer, ServerId, Status};
-use ramhold_wire::Header;
-use ramhold_wire::bricks::ANNOUNCE_INTERVAL;
-use ramhold_wire::restart::{BrickProbed, BrickRestart, RestartOrder, RestartSaid};
+use ramhold_base::{Effects, Instant, Level, ServerId};
+use ramhold_wire::restart::RestartSaid;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// No two restarts within two periods.
-const RESTART_PAUSE: Duration = Duration::from_millis(2 * ANNOUNCE_INTERVAL.as_millis() as u64);
-/// A process that ends sooner is started again after a pause, which doubles with each such life.
-const SHORT_LIFE: Duration = Duration::from_secs(2);
-const PAUSE_FIRST: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A process that has answered nothing for so long hangs, also if no sibling knows its life and can order anything.
-const SILENT_FOR_MAX: Duration = Duration::from_secs(60);
-/// Flushing everything to a slow disk. Afterwards a process that was to stop is killed.
-const STOP_WITHIN: Duration = Duration::from_secs(60);
-/// A wish to the owner of the processes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Act {
-    Start,
-    /// SIGTERM: it flushes, and ends.
-    Stop,
-    /// SIGKILL.
-    Kill,
-}
-
-#[derive(Clone, Debug)]
-pub struct ChargeConfig {
-    /// The name of the process for people.
-    pub name: String,
-    /// Where its brick answers.
-    pub address: SocketAddr,
-    pub limit: RestartLimit,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Process {
-    /// It is started then.
-    Waiting {
-        at: Instant,
-    },
-    /// The owner was told to start it.
-    Starting,
-    Running {
-        since: Instant,
-        has_answered: bool,
-    },
-    /// The owner was told to end it.
-    Ending {
-        then: Then,
-        kill_at: Instant,
-    },
-    /// Only an operator starts it again.
-    Offline,
-    /// The supervisor ends.
-    Over,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Then {
-    Start,
-    StayOffline,
-    End,
-}
 
 #[derive(Debug)]
 pub(crate) struct Charge {
@@ -98,6 +50,10 @@ pub(crate) struct Charge {
     short_count: u32,
     /// When the owner was last told to start a process.
     started: Option<Instant>,
+    /// Something that is no brick answers at its address: it was said.
+    is_strange: bool,
+    /// The end of the process with which the supervisor ends, if it was not in order: the exit status, and words.
+    unclean: Option<(u8, String)>,
     acts: Vec<Act>,
 }
 
@@ -113,6 +69,8 @@ impl Charge {
             silent_for: Duration::ZERO,
             short_count: 0,
             started: None,
+            is_strange: false,
+            unclean: None,
             acts: Vec::new(),
         }
     }
@@ -129,9 +87,18 @@ impl Charge {
         self.process == Process::Over
     }
 
-    /// Whether its process runs, so that it can be asked.
-    pub fn is_running(&self) -> bool {
+    /// The exit status of the supervisor that ends with this process, and why; none: it has ended in order.
+    pub fn unclean(&self) -> Option<&(u8, String)> {
+        self.unclean.as_ref()
+    }
+
+    fn is_running(&self) -> bool {
         matches!(self.process, Process::Running { .. })
+    }
+
+    /// Whether its process may run, so that it is asked. One of somebody else may come back at any moment.
+    pub fn is_asked(&self) -> bool {
+        self.is_running() || (self.config.is_foreign && self.process == Process::Offline)
     }
 
     /// Whether the brick has told of a life so far.
@@ -193,8 +160,11 @@ impl Charge {
         (self.unanswered_count, self.silent_for) = (0, Duration::ZERO);
     }
 
-    /// The owner has reaped the process, or could not start it. `how`: in words.
-    pub fn ended(&mut self, now: Instant, how: &str, effects: &mut Effects) {
+    /// The owner has reaped the process, or could not start it; or the command that was to end it has ended.
+    pub fn ended(&mut self, now: Instant, end: Ended<'_>, effects: &mut Effects) {
+        if self.config.is_foreign && end.code != 0 {
+            return self.not_ended(now, end, effects);
+        }
         if let Some(known) = &mut self.known {
             known.is_over = true;
         }
@@ -204,18 +174,19 @@ impl Charge {
         let lived = match self.process {
             Process::Running { since, .. } => now.since(since),
             Process::Starting => Duration::ZERO,
-            Process::Ending { then, .. } => {
+            Process::Ending { then, kill_at } => {
                 self.process = match then {
                     Then::Start => self.waiting(now),
                     Then::StayOffline => Process::Offline,
                     Then::End => Process::Over,
                 };
+                self.note_end(then, end, kill_at == Instant::FAR, effects);
                 return;
             }
             Process::Waiting { .. } | Process::Offline | Process::Over => return,
         };
         self.short_count = if lived < SHORT_LIFE { self.short_count + 1 } else { 0 };
-        let ended = Indicator::Ended { name: self.name(), how: how.to_owned() };
+        let ended = Indicator::Ended { name: self.name(), how: end.how.to_owned() };
         let treatment = match self.restarts.admit(now) {
             Ok(()) => {
                 let doublings = self.short_count.saturating_sub(1).min(10);
@@ -230,6 +201,37 @@ impl Charge {
             }
         };
         self.tell(ended, Monitor::Supervisor, treatment, effects);
+    }
+
+    /// A process has ended that was to end. `was_killed`: it was told already why.
+    fn note_end(&mut self, then: Then, end: Ended<'_>, was_killed: bool, effects: &mut Effects) {
+        if end.code == 0 {
+            return;
+        }
+        if then == Then::End {
+            self.unclean = Some((end.code, format!("{} did not stop in order ({})", self.name(), end.how)));
+        }
+        if !was_killed {
+            let ended = Indicator::Ended { name: self.name(), how: end.how.to_owned() };
+            let treatment = match then {
+                Then::Start => Treatment::Started { pause: Duration::ZERO },
+                Then::StayOffline | Then::End => Treatment::StaysEnded,
+            };
+            self.tell(ended, Monitor::Supervisor, treatment, effects);
+        }
+    }
+
+    /// The command has failed that was to end a process of somebody else: it runs on, and this was no restart.
+    fn not_ended(&mut self, now: Instant, end: Ended<'_>, effects: &mut Effects) {
+        let Process::Ending { then, .. } = self.process else { return };
+        self.process = match then {
+            Then::End => Process::Over,
+            Then::Start | Then::StayOffline => Process::Running { since: now, has_answered: false },
+        };
+        self.restarts.take_back();
+        self.note_answer();
+        let failed = Indicator::CommandFailed { name: self.name(), how: end.how.to_owned() };
+        self.tell(failed, Monitor::Supervisor, Treatment::NotEnded, effects);
     }
 
     /// The process is started then, and not within two periods of its last start.
@@ -261,6 +263,12 @@ impl Charge {
             Process::Ending { then, kill_at } if kill_at <= now => {
                 self.acts.push(Act::Kill);
                 self.process = Process::Ending { then, kill_at: Instant::FAR };
+                // The end of a command is told when it is reaped.
+                if !self.config.is_foreign {
+                    let late = Indicator::Unstopped { name: self.name(), waited: STOP_WITHIN };
+                    let treatment = Treatment::Forced { starts: then == Then::Start };
+                    self.tell(late, Monitor::Supervisor, treatment, effects);
+                }
             }
             Process::Waiting { .. }
             | Process::Running { .. }
@@ -279,191 +287,36 @@ impl Charge {
         monitor: Monitor,
         effects: &mut Effects,
     ) -> RestartSaid {
-        let (then, treatment, said) = match self.restarts.admit(now) {
-            Ok(()) => (Then::Start, Treatment::Killed, RestartSaid::Restarting),
-            Err(limit) => (Then::StayOffline, self.offline(limit), RestartSaid::Offline),
+        let (treatment, said) = match self.restarts.admit(now) {
+            Ok(()) => {
+                self.end(now, Act::Kill, Then::Start);
+                (self.treated(Treatment::Killed), RestartSaid::Restarting)
+            }
+            Err(limit) => {
+                match self.config.is_foreign {
+                    true => self.process = Process::Offline,
+                    false => self.end(now, Act::Kill, Then::StayOffline),
+                }
+                (self.offline(limit), RestartSaid::Offline)
+            }
         };
-        self.acts.push(Act::Kill);
-        self.process = Process::Ending { then, kill_at: Instant::FAR };
         self.tell(indicator, monitor, treatment, effects);
         said
     }
 
-    /// The brick has answered.
-    pub fn on_probed(&mut self, now: Instant, told: BrickProbed, effects: &mut Effects) {
-        let Process::Running { since, .. } = self.process else { return };
-        self.process = Process::Running { since, has_answered: true };
-        self.note_answer();
-        let (lives, may_restart) = ((told.life, told.mark), told.may_restart);
-        if told.life > 0 {
-            let BrickProbed { cluster, brick, life, mark, siblings, .. } = told;
-            self.known = Some(Known { cluster, brick, life, mark, siblings, is_over: false });
-        }
-        let Some(verdict) = &self.verdict else { return };
-        let said = match verdict.flagged {
-            None => RestartSaid::Answers,
-            Some(_) if may_restart && verdict.is_about(lives) => return self.cure(now, effects),
-            Some(_) if !verdict.is_overdue(now) => return,
-            Some(_) => RestartSaid::Held,
+    /// Has the process ended.
+    fn end(&mut self, now: Instant, act: Act, then: Then) {
+        let kill_at = match act {
+            Act::Stop => now + STOP_WITHIN,
+            Act::Start | Act::Kill if self.config.is_foreign => now + COMMAND_WITHIN,
+            Act::Start | Act::Kill => Instant::FAR,
         };
-        let treatment = if said == RestartSaid::Held { Treatment::Held } else { Treatment::Left };
-        self.settle(said, treatment, effects);
+        self.acts.push(act);
+        self.process = Process::Ending { then, kill_at };
     }
 
-    /// Answers all orders that wait, and tells what was done.
-    fn settle(&mut self, said: RestartSaid, treatment: Treatment, effects: &mut Effects) {
-        let Some(verdict) = self.verdict.take() else { return };
-        verdict.answer(said, effects);
-        let indicator = verdict.indicator(self.known.as_ref());
-        self.tell(indicator, Monitor::Brick(verdict.by), treatment, effects);
-    }
-
-    /// All siblings consent to the restart of a brick that answers. It is of use, so it never goes offline for that.
-    fn cure(&mut self, now: Instant, effects: &mut Effects) {
-        match self.restarts.admit(now) {
-            Err((restarts, within)) if !planted(Defect::QuorumCureUnlimited) => {
-                self.settle(RestartSaid::Spared, Treatment::Spared { restarts, within }, effects);
-            }
-            _ => {
-                self.acts.push(Act::Kill);
-                self.process = Process::Ending { then: Then::Start, kill_at: Instant::FAR };
-                self.settle(RestartSaid::Restarting, Treatment::Cured, effects);
-            }
-        }
-    }
-
-    /// A question to the brick was not answered.
-    pub fn on_unanswered(&mut self, now: Instant, how: Unanswered, effects: &mut Effects) {
-        self.unanswered_count = self.unanswered_count.saturating_add(1);
-        let (Unanswered::Late(time) | Unanswered::Lost(time)) = how;
-        self.silent_for += time;
-        if let Some(verdict) = self.verdict.as_ref().filter(|verdict| verdict.flagged.is_some()) {
-            // A brick that hangs is silent to its siblings, too: they will say so.
-            if verdict.is_overdue(now) {
-                self.settle(RestartSaid::Held, Treatment::Held, effects);
-            }
-        } else if let Some(verdict) = &mut self.verdict {
-            if verdict.on_unanswered(now) {
-                self.carry_out(now, effects);
-            }
-        } else if self.is_running() && self.silent_for >= SILENT_FOR_MAX {
-            self.kill_silent(now, effects);
-        }
-    }
-
-    fn kill_silent(&mut self, now: Instant, effects: &mut Effects) {
-        let silent = Indicator::Unanswering { name: self.name(), waited: self.silent_for };
-        self.kill(now, silent, Monitor::Supervisor, effects);
-    }
-
-    fn carry_out(&mut self, now: Instant, effects: &mut Effects) {
-        let Some(verdict) = self.verdict.take() else { return };
-        let indicator = verdict.indicator(self.known.as_ref());
-        let said = self.kill(now, indicator, Monitor::Brick(verdict.by), effects);
-        verdict.answer(said, effects);
-    }
-
-    /// An order of a sibling. `Err`: it is refused, and nothing is done.
-    pub fn on_order(
-        &mut self,
-        now: Instant,
-        (to, header): (Peer, &Header),
-        order: RestartOrder,
-        effects: &mut Effects,
-    ) -> Result<(), Status> {
-        let known = self.known.as_ref().ok_or(Status::NotReady)?;
-        known.check(header, order.brick)?;
-        let is_over = known.check_order(header, order)?;
-        let asker = (to, *header);
-        match self.process {
-            Process::Offline => answer(effects, &asker, RestartSaid::Offline),
-            _ if is_over && !planted(Defect::QuorumLateOrder) => return Err(Status::Fenced),
-            Process::Ending { then: Then::StayOffline, .. } => answer(effects, &asker, RestartSaid::Offline),
-            Process::Ending { .. } => answer(effects, &asker, RestartSaid::Restarting),
-            Process::Running { since, .. } if now < since + RESTART_PAUSE => return Err(Status::Retry),
-            Process::Running { .. } => self.judge(now, asker, order, effects)?,
-            Process::Waiting { .. } | Process::Starting | Process::Over => return Err(Status::Fenced),
-        }
-        Ok(())
-    }
-
-    fn judge(
-        &mut self,
-        now: Instant,
-        asker: (Peer, Header),
-        order: RestartOrder,
-        effects: &mut Effects,
-    ) -> Result<(), Status> {
-        let mut new = Verdict::new(now, asker.1.sender, order);
-        if let Some(before) = self.verdict.take_if(|before| before.weighs_less_than(&new)) {
-            new.waiting = before.waiting;
-        }
-        self.verdict.get_or_insert(new).join(asker)?;
-        if planted(Defect::QuorumOrderBelieved) {
-            self.carry_out(now, effects);
-        }
-        Ok(())
-    }
-
-    /// An operator wants a restart. `Err`: it is refused, and nothing is done.
-    pub fn on_restart(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        asked: BrickRestart,
-        effects: &mut Effects,
-    ) -> Result<RestartSaid, Status> {
-        let known = self.known.as_ref().ok_or(Status::NotReady)?;
-        known.check(header, asked.brick)?;
-        if asked.life != 0 && asked.life != known.life {
-            return Err(Status::Fenced);
-        }
-        let mut treatment = Treatment::Stopped;
-        match self.process {
-            Process::Over | Process::Ending { then: Then::End, .. } => return Err(Status::NotReady),
-            // The life that is meant is over, and the next one has not told itself.
-            Process::Starting | Process::Running { .. } if known.is_over && asked.life != 0 => {
-                return Err(Status::Fenced);
-            }
-            Process::Running { .. } if known.is_over => return Err(Status::NotReady),
-            Process::Starting => return Err(Status::NotReady),
-            Process::Ending { kill_at, .. } => self.process = Process::Ending { then: Then::Start, kill_at },
-            Process::Waiting { .. } | Process::Offline => self.process = self.waiting(now),
-            // A process that hangs does not hear that it is to stop.
-            Process::Running { .. } if self.unanswered_count >= UNANSWERED_MAX => {
-                self.acts.push(Act::Kill);
-                self.process = Process::Ending { then: Then::Start, kill_at: Instant::FAR };
-                treatment = Treatment::Killed;
-            }
-            Process::Running { .. } => {
-                self.acts.push(Act::Stop);
-                self.process = Process::Ending { then: Then::Start, kill_at: now + STOP_WITHIN };
-            }
-        }
-        self.restarts.begin_anew();
-        self.short_count = 0;
-        if let Some(verdict) = self.verdict.take() {
-            verdict.answer(RestartSaid::Restarting, effects);
-        }
-        let indicator = Indicator::Asked { name: self.name() };
-        self.tell(indicator, Monitor::Operator, treatment, effects);
-        self.advance(now, effects);
-        Ok(RestartSaid::Restarting)
-    }
-
-    /// The supervisor is to end: its process stops in order first. One that hangs does not hear that.
-    pub fn stop(&mut self, now: Instant) {
-        self.process = match self.process {
-            Process::Waiting { .. } | Process::Offline | Process::Over => Process::Over,
-            Process::Running { .. } if self.unanswered_count >= UNANSWERED_MAX => {
-                self.acts.push(Act::Kill);
-                Process::Ending { then: Then::End, kill_at: Instant::FAR }
-            }
-            Process::Starting | Process::Running { .. } => {
-                self.acts.push(Act::Stop);
-                Process::Ending { then: Then::End, kill_at: now + STOP_WITHIN }
-            }
-            Process::Ending { kill_at, .. } => Process::Ending { then: Then::End, kill_at },
-        };
+    /// A command does what it does: nobody knows how it ends a process.
+    fn treated(&self, own: Treatment) -> Treatment {
+        if self.config.is_foreign { Treatment::Commanded } else { own }
     }
 }

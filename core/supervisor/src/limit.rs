@@ -49,6 +49,11 @@ impl Restarts {
         Ok(())
     }
 
+    /// The restart that was counted last did not come about.
+    pub fn take_back(&mut self) {
+        let _ = self.at.pop_back();
+    }
+
     /// An operator has looked after the brick.
     pub fn begin_anew(&mut self) {
         self.at.clear();
@@ -68,6 +73,8 @@ mod tests {
         assert_eq!(restarts.admit(minute(9)), Err((3, Duration::from_secs(600))));
         assert!(restarts.admit(minute(10)).is_ok(), "the first one is ten minutes ago");
         assert!(restarts.admit(minute(11)).is_err());
+        restarts.take_back();
+        assert!(restarts.admit(minute(11)).is_ok() && restarts.admit(minute(11)).is_err());
         restarts.begin_anew();
         assert!(restarts.admit(minute(11)).is_ok());
         let mut unlimited = Restarts::new(RestartLimit::None);

@@ -5,7 +5,8 @@
 //!
 //! Not here: what is done about a brick (`charge`). Catalogue: I6.
 
-use crate::charge::{Act, Charge, ChargeConfig};
+use crate::charge::Charge;
+use crate::process::{Act, ChargeConfig, Ended};
 use crate::verdict::Unanswered;
 use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Machine, Peer, ServerId, Status};
@@ -76,11 +77,12 @@ impl Supervisor {
         self.advance(now, effects);
     }
 
-    /// The owner has reaped the process, or could not start it.
-    pub fn ended(&mut self, now: Instant, index: usize, how: &str, effects: &mut Effects) {
+    /// The owner has reaped the process, or could not start it; or the command that was to end it has ended. If that one has
+    /// failed, the process runs on.
+    pub fn ended(&mut self, now: Instant, index: usize, end: Ended<'_>, effects: &mut Effects) {
         self.calls.lost(self.charges[index].address());
         self.asking[index].is_open = false;
-        self.charges[index].ended(now, how, effects);
+        self.charges[index].ended(now, end, effects);
         self.advance(now, effects);
     }
 
@@ -88,7 +90,7 @@ impl Supervisor {
         for (index, charge) in self.charges.iter_mut().enumerate() {
             charge.advance(now, effects);
             let asking = &mut self.asking[index];
-            if charge.is_running() && !asking.is_open && asking.next <= now {
+            if charge.is_asked() && !asking.is_open && asking.next <= now {
                 asking.is_open = true;
                 let address = charge.address();
                 let rpc = self.calls.open(address, now, now + ANSWER_WITHIN, index);
@@ -99,7 +101,9 @@ impl Supervisor {
         }
         if self.is_stopping && !self.has_ended && self.charges.iter().all(Charge::is_over) {
             self.has_ended = true;
-            effects.push(Effect::Exit { code: 0, reason: "stopped".into() });
+            let unclean = self.charges.iter().find_map(Charge::unclean);
+            let (code, reason) = unclean.cloned().unwrap_or((0, "stopped".into()));
+            effects.push(Effect::Exit { code, reason });
         }
     }
 
@@ -117,8 +121,11 @@ impl Supervisor {
             Kind::Reply => {
                 let Some(call) = self.calls.answered(header.rpc) else { return };
                 let index = call.context;
-                if let (Status::Ok, Ok(told)) = (header.status(), decode::<BrickProbed>(body)) {
-                    self.charges[index].on_probed(now, told, effects);
+                match (header.status(), decode::<BrickProbed>(body)) {
+                    (Status::Ok, Ok(told)) => self.charges[index].on_probed(now, told, effects),
+                    (Status::Ok, Err(status)) | (status, _) => {
+                        self.charges[index].on_refused(now, status, effects);
+                    }
                 }
                 let pause = self.pause(index);
                 self.asking[index] = Asking { is_open: false, next: now + pause };
@@ -212,7 +219,7 @@ impl Machine for Supervisor {
             Input::Lost { addr, .. } => self.on_lost(now, addr, effects),
             Input::Stop => {
                 self.is_stopping = true;
-                self.charges.iter_mut().for_each(|charge| charge.stop(now));
+                self.charges.iter_mut().for_each(|charge| charge.stop(now, effects));
             }
             // It opens no files, and hears no Redis clients.
             Input::Met { .. }
@@ -229,7 +236,7 @@ impl Machine for Supervisor {
             return None;
         }
         self.charges.iter().zip(&self.asking).fold(self.calls.deadline(), |before, (charge, asking)| {
-            let ask = (charge.is_running() && !asking.is_open).then_some(asking.next);
+            let ask = (charge.is_asked() && !asking.is_open).then_some(asking.next);
             earliest(before, earliest(ask, charge.deadline()))
         })
     }

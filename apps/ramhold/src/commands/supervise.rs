@@ -14,11 +14,11 @@ use crate::config_file;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output;
-use crate::process::{check_exposure, end_with, loopback};
+use crate::process::{check_exposure, end_with, ended, loopback};
 use crate::supervising::{RESTART_LIMIT, Supervising, parse_restart_limit, restart_limit_text};
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use owner::Owner;
-use ramhold_supervisor::{ChargeConfig, RestartLimit};
+use owner::{Happened, Owner};
+use ramhold_supervisor::{ChargeConfig, Ended, RestartLimit};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ Examples:
       --bind 10.0.0.2:7501 --insecure-network --dir /srv/ramhold-brick \\
       --memory 16GiB --label zone=a
   ramhold supervise --restart-limit none -- server --config brick.toml
-  ramhold supervise --run 'systemctl kill -s KILL ramhold-brick' \\
+  ramhold supervise --run 'systemctl kill -s {signal} ramhold-brick' \\
       --of 10.0.0.2:7501 --port 7601 --insecure-network
 
 The brick is started again when it has ended. When it is silent, the next brick
@@ -46,8 +46,13 @@ SIGTERM or SIGINT stops the brick cleanly, then the supervisor. A second signal,
 or a minute without an end, kills the brick. A brick that an earlier supervisor
 has left behind on the same --dir is waited for, and killed if it hangs.
 
-Exit codes: 0 stopped cleanly; 2 it cannot start; another one: the brick has
-ended with it at its first start.";
+The command of --run ends a brick of which {signal} is meant: KILL for one that
+hangs, TERM for 'ramhold brick restart'. If it fails, or takes 30 s (60 s for
+TERM), the brick counts as running. At the restart limit it is not run any more.
+
+Exit codes: 0 the brick has stopped cleanly; 2 it cannot start; 137 the brick
+was killed when it was to stop; another one: the brick's own, at its first start
+or when it was to stop.";
 
 /// Restart a brick that has ended or hangs.
 #[derive(Args, Debug)]
@@ -61,7 +66,8 @@ pub struct Supervise {
     #[arg(long, value_name = "LIMIT", default_value = RESTART_LIMIT, value_parser = parse_restart_limit)]
     restart_limit: RestartLimit,
     /// Shell command that restarts the brick, for bricks that another supervisor starts; {brick} and {life}
-    /// in it are its id and the number of its starts. Start the brick with --supervisor and the same --port.
+    /// in it are its id and the number of its starts, and {signal} is KILL, or TERM for an operator's restart.
+    /// Start the brick with --supervisor and the same --port.
     #[arg(long, value_name = "COMMAND", requires = "of", requires = "port", conflicts_with = "words")]
     run: Option<String>,
     /// With --run: address of the brick.
@@ -77,6 +83,9 @@ pub struct Supervise {
     #[arg(last = true, value_name = "SERVER", required_unless_present = "run")]
     words: Vec<OsString>,
 }
+
+/// Exit statuses from here on are those of signals.
+const SIGNALLED: u8 = 128;
 
 /// The words behind `--`.
 #[derive(Parser, Debug)]
@@ -120,8 +129,12 @@ pub fn run(arguments: Supervise) -> Result<(), Failure> {
     if let Some(dir) = &subject.dir {
         orphan::await_free(dir, subject.address, interrupt::take)?;
     }
-    let charge =
-        ChargeConfig { name: "the brick".into(), address: subject.address, limit: arguments.restart_limit };
+    let charge = ChargeConfig {
+        name: "the brick".into(),
+        address: subject.address,
+        limit: arguments.restart_limit,
+        is_foreign: arguments.run.is_some(),
+    };
     let mut supervising = Supervising::new(subject.listen, vec![charge])?;
     output::show(&format!(
         "ramhold supervise {}\n  listens      {}\n  brick        {}\n  restarts     {}",
@@ -142,18 +155,44 @@ fn supervise(supervising: &mut Supervising, owner: &mut Owner) -> Result<(), Fai
     let mut is_stopping = false;
     while let Some(acts) = supervising.turn() {
         for (_, act) in acts {
-            owner.carry_out(act, supervising)?;
+            let happened = owner.carry_out(act, supervising.newest_life(0));
+            tell(supervising, happened, owner)?;
         }
-        owner.look(supervising)?;
+        let happened = owner.look();
+        tell(supervising, happened, owner)?;
         if !interrupt::take() {
             continue;
         }
-        if is_stopping || !owner.stops_with_supervisor() {
-            owner.kill();
+        if !owner.stops_with_supervisor() {
+            // The brick goes on. A command that runs just now does not.
+            let _ = owner.kill();
             return Ok(());
+        }
+        if is_stopping {
+            return match owner.kill() {
+                None | Some(0) => Ok(()),
+                Some(code) => Err(Failure::new(code, "the second signal: the brick was killed")),
+            };
         }
         is_stopping = true;
         supervising.stop();
+    }
+    supervising.exit().map_or(Ok(()), ended)
+}
+
+/// Tells the supervisor of its process. `Err`: the brick has failed before it ever told of a life, so its arguments are wrong.
+fn tell(supervising: &mut Supervising, happened: Option<Happened>, owner: &Owner) -> Result<(), Failure> {
+    match happened {
+        None => {}
+        Some(Happened::Started) => supervising.started(0),
+        Some(Happened::Ended { how, code }) => {
+            let is_first = supervising.newest_life(0).is_none() && owner.stops_with_supervisor();
+            if is_first && (1..SIGNALLED).contains(&code) {
+                let text = format!("the brick has ended at its first start ({how}); its last lines say why");
+                return Err(Failure::new(code, text));
+            }
+            supervising.ended(0, Ended { how: &how, code });
+        }
     }
     Ok(())
 }

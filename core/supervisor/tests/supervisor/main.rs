@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod anomalies;
+mod foreign;
 mod orders;
 mod rig;
 mod starts;

@@ -3,7 +3,7 @@
 use ramhold_base::{
     ClusterId, ConnId, Effect, Effects, Input, Instant, Lost, Machine, Peer, RpcId, ServerId, Status,
 };
-use ramhold_supervisor::{Act, ChargeConfig, RestartLimit, Supervisor};
+use ramhold_supervisor::{Act, ChargeConfig, Ended, RestartLimit, Supervisor};
 use ramhold_wire::control::encode_into;
 use ramhold_wire::restart::{BrickProbe, BrickProbed, RestartAnswer, RestartOrder, RestartSaid};
 use ramhold_wire::{Header, Kind, Message, Opcode, decode, frame};
@@ -19,6 +19,8 @@ pub enum Brick {
     Answers,
     Silent,
     Refuses,
+    /// Another process is there, and refuses the question.
+    Stranger(Status),
 }
 
 pub struct Rig {
@@ -31,13 +33,19 @@ pub struct Rig {
     /// Each process takes so long to end, in milliseconds. `None`: it hangs, and does not stop.
     pub ends_within: Option<u64>,
     ends_at: Option<Instant>,
+    /// The exit status of a process that stops in order, or of a command.
+    pub code: u8,
+    /// A command ends the process of somebody else, and it runs just now.
+    is_foreign: bool,
+    is_running: bool,
     /// With the time in milliseconds.
     pub acts: Vec<(u64, Act)>,
     /// Status, and what was said.
     pub answers: Vec<(Status, Option<RestartSaid>)>,
     pub reports: Vec<String>,
     pub questions: u32,
-    pub exit: bool,
+    /// The code, and why.
+    pub exit: Option<(u8, String)>,
 }
 
 pub fn address() -> SocketAddr {
@@ -59,10 +67,25 @@ pub fn order(life: u64) -> RestartOrder {
     RestartOrder { brick: BRICK, life, mark: 100 + life, silent_millis: 1040, flagged: None }
 }
 
+fn refused(header: &Header, status: Status) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, &header.answer(status), |_| {});
+    bytes
+}
+
 impl Rig {
     /// A brick that runs and has told its first life.
     pub fn new(limit: RestartLimit) -> Rig {
-        let charge = ChargeConfig { name: "brick-1".into(), address: address(), limit };
+        Rig::with(limit, false)
+    }
+
+    /// The same of a brick that somebody else starts: a command ends it.
+    pub fn foreign(limit: RestartLimit) -> Rig {
+        Rig::with(limit, true)
+    }
+
+    fn with(limit: RestartLimit, is_foreign: bool) -> Rig {
+        let charge = ChargeConfig { name: "brick-1".into(), address: address(), limit, is_foreign };
         let mut rig = Rig {
             supervisor: Supervisor::new(vec![charge], 77),
             now: Instant(MILLI),
@@ -71,11 +94,14 @@ impl Rig {
             may_restart: false,
             ends_within: Some(0),
             ends_at: None,
+            code: 0,
+            is_foreign,
+            is_running: false,
             acts: Vec::new(),
             answers: Vec::new(),
             reports: Vec::new(),
             questions: 0,
-            exit: false,
+            exit: None,
         };
         rig.input(Input::Start { wall_millis: 0 });
         rig.run(2000);
@@ -103,6 +129,7 @@ impl Rig {
                         Brick::Answers => inputs.push(self.probed(&header, asked)),
                         Brick::Silent => {}
                         Brick::Refuses => is_lost = true,
+                        Brick::Stranger(status) => inputs.push(refused(&header, status)),
                     }
                 }
                 Effect::Send { to: Peer::Conn(_), frame: sent } => {
@@ -112,7 +139,7 @@ impl Rig {
                     self.answers.push((header.status(), said));
                 }
                 Effect::Report { text, .. } => self.reports.push(text.clone()),
-                Effect::Exit { .. } => self.exit = true,
+                Effect::Exit { code, reason } => self.exit = Some((*code, reason.clone())),
                 Effect::Close { .. } => {}
                 other => panic!("a supervisor does not {other:?}"),
             }
@@ -132,11 +159,15 @@ impl Rig {
                     self.supervisor.started(self.now, 0, &mut effects);
                     None
                 }
-                (Act::Kill, _) => Some(0),
-                (Act::Stop, within) => within,
+                (Act::Kill, _) if !self.is_foreign || self.is_running => Some(0),
+                (Act::Stop | Act::Kill, within) => within,
             };
+            // A process is killed, or a command that still runs.
+            let is_killed = act == Act::Kill && (!self.is_foreign || self.is_running);
+            self.is_running = self.is_foreign && act != Act::Start;
             match ends {
-                Some(0) => self.reap("signal", &mut effects),
+                Some(0) if is_killed => self.reap(("signal: 9", 137), &mut effects),
+                Some(0) => self.reap(("exit status", self.code), &mut effects),
                 Some(millis) => self.ends_at = Some(Instant(self.now.0 + millis * MILLI)),
                 None => {}
             }
@@ -144,9 +175,9 @@ impl Rig {
         }
     }
 
-    fn reap(&mut self, how: &str, effects: &mut Effects) {
-        self.ends_at = None;
-        self.supervisor.ended(self.now, 0, how, effects);
+    fn reap(&mut self, (how, code): (&str, u8), effects: &mut Effects) {
+        (self.ends_at, self.is_running) = (None, false);
+        self.supervisor.ended(self.now, 0, Ended { how, code }, effects);
     }
 
     fn probed(&self, header: &Header, asked: BrickProbe) -> Vec<u8> {
@@ -174,7 +205,7 @@ impl Rig {
             self.now = self.now.max(at);
             if self.ends_at.is_some_and(|at| at <= self.now) {
                 let mut effects = Effects::new();
-                self.reap("signal: 15", &mut effects);
+                self.reap(("exit status", self.code), &mut effects);
                 self.carry_out(effects);
             }
             self.input(Input::Tick);
@@ -190,7 +221,7 @@ impl Rig {
     /// The process ends by itself.
     pub fn end(&mut self) {
         let mut effects = Effects::new();
-        self.reap("exit status: 7", &mut effects);
+        self.reap(("exit status: 7", 7), &mut effects);
         self.carry_out(effects);
     }
 

@@ -103,6 +103,19 @@ fn an_operators_restart_stops_in_order_and_once() {
     assert_eq!(told, [Status::Ok, Status::Fenced, Status::Fenced, Status::WrongCluster]);
 }
 
+// I6: a process that does not stop for an operator is killed, and started again.
+#[test]
+fn an_operators_restart_kills_what_has_not_stopped_within_a_minute() {
+    let mut rig = Rig::new(RestartLimit::DEFAULT);
+    rig.ends_within = None;
+    rig.send(Header { cluster: CLUSTER, ..Header::default() }, &BrickRestart { brick: BRICK, life: 1 });
+    rig.run(59_900);
+    assert_eq!(rig.take_acts(), [Act::Stop]);
+    rig.run(200);
+    assert_eq!(rig.take_acts(), [Act::Kill, Act::Start]);
+    assert!(rig.reports.last().unwrap().ends_with("killed and started again"), "{:?}", rig.reports);
+}
+
 // I6: nobody waits until a process that hangs has stopped in order.
 #[test]
 fn an_operators_restart_kills_a_process_that_hangs() {
@@ -118,10 +131,42 @@ fn an_operators_restart_kills_a_process_that_hangs() {
 #[test]
 fn a_supervisor_stops_its_brick_before_it_ends() {
     let mut rig = Rig::new(RestartLimit::DEFAULT);
+    rig.ends_within = Some(300);
     rig.input(Input::Stop);
-    assert_eq!((rig.take_acts(), rig.exit), (vec![Act::Stop], true));
+    rig.run(299);
+    assert_eq!((rig.take_acts(), rig.exit.as_ref()), (vec![Act::Stop], None), "the brick flushes");
+    rig.run(1);
+    assert_eq!(rig.exit, Some((0, "stopped".to_owned())));
     rig.run(100_000);
     assert!(rig.acts.is_empty());
+}
+
+// I6: nobody takes what a brick could not flush for flushed.
+#[test]
+fn a_brick_that_does_not_stop_in_order_is_told_and_its_status_is_the_supervisors() {
+    let mut rig = Rig::new(RestartLimit::DEFAULT);
+    (rig.ends_within, rig.code) = (Some(300), 7);
+    rig.input(Input::Stop);
+    rig.run(400);
+    let (code, why) = rig.exit.take().expect("it has ended");
+    assert!(code == 7 && why.contains("brick-1 (s3) did not stop in order (exit status"), "{code}: {why}");
+    let event = rig.reports.last().unwrap();
+    assert!(event.contains("brick-1 (s3) has ended (exit status)"), "{event}");
+    // An operator's restart goes on, and tells it.
+    let mut rig = Rig::new(RestartLimit::DEFAULT);
+    (rig.ends_within, rig.code) = (Some(300), 7);
+    rig.send(Header { cluster: CLUSTER, ..Header::default() }, &BrickRestart { brick: BRICK, life: 1 });
+    rig.run(400);
+    assert_eq!(rig.take_acts(), [Act::Stop, Act::Start]);
+    let event = rig.reports.last().unwrap();
+    assert!(event.contains("has ended (exit status)") && event.ends_with("; started again"), "{event}");
+    // One that stops as it should is not told.
+    let told = rig.reports.len();
+    rig.code = 0;
+    rig.run(2000);
+    rig.send(Header { cluster: CLUSTER, ..Header::default() }, &BrickRestart { brick: BRICK, life: 2 });
+    rig.run(400);
+    assert_eq!(rig.reports.len(), told + 1, "only that it was asked for: {:?}", rig.reports.last());
 }
 
 // I6: there is nobody to send a second signal.
@@ -131,14 +176,17 @@ fn a_supervisor_that_ends_kills_a_brick_that_hangs_or_does_not_stop_in_time() {
     rig.ends_within = None;
     rig.input(Input::Stop);
     rig.run(59_000);
-    assert_eq!((rig.take_acts(), rig.exit), (vec![Act::Stop], false), "it may be flushing");
+    assert_eq!((rig.take_acts(), rig.exit.as_ref()), (vec![Act::Stop], None), "it may be flushing");
     rig.run(2000);
-    assert_eq!((rig.take_acts(), rig.exit), (vec![Act::Kill], true));
+    assert_eq!((rig.take_acts(), rig.exit.take().unwrap().0), (vec![Act::Kill], 137));
+    assert!(rig.reports.last().unwrap().contains("has not stopped within 60.0 s"), "{:?}", rig.reports);
     let mut rig = Rig::new(RestartLimit::DEFAULT);
     (rig.brick, rig.ends_within) = (Brick::Silent, None);
     rig.run(3000);
     rig.input(Input::Stop);
-    assert_eq!((rig.take_acts(), rig.exit), (vec![Act::Kill], true), "it does not hear that it is to stop");
+    let (code, _) = rig.exit.take().expect("it does not hear that it is to stop");
+    assert_eq!((rig.take_acts(), code), (vec![Act::Kill], 137));
+    assert!(rig.reports.last().unwrap().ends_with("; killed"), "{:?}", rig.reports);
 }
 
 // I6: rule 45 counts operators, too.

@@ -6,6 +6,7 @@ mod brick_directories;
 mod brick_errors;
 mod bricks;
 mod bricks_seen;
+mod commanded;
 mod coordinator;
 mod cube;
 mod damage;

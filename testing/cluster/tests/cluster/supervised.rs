@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const RESTART_WITHIN: Duration = Duration::from_secs(30);
 const KEYS: usize = 40;
 const EXIT_USAGE: i32 = 2;
+/// 128 and the number of SIGKILL.
+const EXIT_KILLED: i32 = 137;
 
 fn key(number: usize) -> String {
     format!("key {}", number % KEYS)
@@ -327,6 +329,32 @@ fn a_supervisor_stops_its_brick_first_and_is_refused_where_it_cannot_work() -> R
     let (code, text) = run(&words);
     assert_eq!(code, Some(EXIT_USAGE));
     assert!(text.contains("ended at its first start"), "{text}");
+    Ok(())
+}
+
+// I6: nobody takes a brick that was killed for one that has flushed.
+#[test]
+fn a_second_signal_kills_a_brick_that_does_not_stop_and_the_exit_code_says_so() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut bricks = Bricks::start_supervised(1, BRICK_MEMORY_MIN, "none")?;
+    let hung = bricks.signal_supervised(1, Signal::STOP)?;
+    bricks.signal(&[1], Signal::TERM);
+    // It waits for the end of the brick, a minute if need be.
+    ramhold_cluster_tests::pass(Duration::from_millis(300))?;
+    assert!(bricks.process(1).ended().is_none(), "{}", bricks.printed(1));
+    bricks.signal(&[1], Signal::TERM);
+    let status = bricks.wait_ended(1, RESTART_WITHIN)?;
+    assert_eq!(status.code(), Some(EXIT_KILLED), "{status}");
+    assert!(rustix::process::test_kill_process(hung).is_err(), "the brick is gone");
+    // One that is known to hang is killed at the first signal.
+    bricks.start_brick(1);
+    bricks.wait_serving(1)?;
+    let hung = bricks.signal_supervised(1, Signal::STOP)?;
+    ramhold_cluster_tests::pass(Duration::from_secs(3))?;
+    bricks.signal(&[1], Signal::TERM);
+    let status = bricks.wait_ended(1, RESTART_WITHIN)?;
+    assert_eq!(status.code(), Some(EXIT_KILLED), "{status}");
+    assert!(rustix::process::test_kill_process(hung).is_err(), "the brick is gone");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::network::{Party, SUPERVISOR_PORT, address};
 use crate::rig::{Event, MILLI, Rig};
 use ramhold_base::{Effect, Effects, Input, Instant, Level, Lost, Machine, Peer};
-use ramhold_supervisor::{Act, ChargeConfig, RestartLimit, Supervisor};
+use ramhold_supervisor::{Act, ChargeConfig, Ended, RestartLimit, Supervisor};
 use ramhold_wire::{Kind, Opcode, frame};
 
 /// The supervisors of a rig, and what they have done.
@@ -23,7 +23,12 @@ impl Rig {
         for host in 0..self.hosts.len() {
             self.kill(host);
             self.hosts[host].supervisor = Some(SUPERVISOR_PORT + host as u16);
-            let charge = ChargeConfig { name: format!("brick-{}", host + 1), address: address(host), limit };
+            let charge = ChargeConfig {
+                name: format!("brick-{}", host + 1),
+                address: address(host),
+                limit,
+                is_foreign: false,
+            };
             let random = self.rng.u64();
             self.supervision.supervisors.push(Supervisor::new(vec![charge], random));
             self.step_supervisor(host, Input::Start { wall_millis: 0 });
@@ -92,7 +97,8 @@ impl Rig {
     pub fn process_ended(&mut self, host: usize) {
         let mut effects = Effects::new();
         let now = self.instant();
-        self.supervision.supervisors[host].ended(now, 0, "signal: 9", &mut effects);
+        let end = Ended { how: "signal: 9", code: 137 };
+        self.supervision.supervisors[host].ended(now, 0, end, &mut effects);
         self.carry_out_supervised(host, effects);
     }
 

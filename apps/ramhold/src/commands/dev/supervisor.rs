@@ -5,10 +5,11 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::local::{LocalCluster, Plan, wait_until_healthy, wait_until_redis_is_served};
 use crate::output;
+use crate::process::code_of;
 use crate::size::bytes_text;
 use crate::supervising::{LOOK_INTERVAL, Supervising};
 use ramhold_client::{Client, ClusterStatus, ServerState};
-use ramhold_supervisor::{Act, ChargeConfig, RestartLimit};
+use ramhold_supervisor::{Act, ChargeConfig, Ended, RestartLimit};
 use ramhold_wire::ReplicaPlacement;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -112,7 +113,12 @@ fn check_frames(client: &mut Client) -> Result<(), Failure> {
 fn supervise_bricks(cluster: &mut LocalCluster, limit: RestartLimit) -> Result<Supervising, Failure> {
     let plan = &mut cluster.plan;
     let members = plan.server_count() + 1..plan.ports.len();
-    let charge = |member| ChargeConfig { name: plan.name(member), address: plan.address(member), limit };
+    let charge = |member| ChargeConfig {
+        name: plan.name(member),
+        address: plan.address(member),
+        limit,
+        is_foreign: false,
+    };
     let bricks = Supervising::new((Ipv4Addr::LOCALHOST, 0).into(), members.map(charge).collect())?;
     plan.supervisor = Some(bricks.address().port());
     Ok(bricks)
@@ -156,7 +162,8 @@ fn supervise(
         for (member, status) in cluster.take_ended() {
             is_changed = true;
             if let Some(bricks) = bricks.as_mut().filter(|_| cluster.plan.is_brick(member)) {
-                bricks.ended(member - cluster.plan.server_count() - 1, &status.to_string());
+                let end = Ended { how: &status.to_string(), code: code_of(status) };
+                bricks.ended(member - cluster.plan.server_count() - 1, end);
                 continue;
             }
             tell_death(&cluster.plan.name(member), status, dead);

@@ -1,9 +1,11 @@
 //! The process of a supervised brick: a child of the supervisor, or one that a command restarts.
+//!
+//! Not here: the decisions, and how long a command may take (core/supervisor).
 
-use crate::failure::Failure;
-use crate::supervising::Supervising;
+use crate::process::code_of;
+use ramhold_base::ServerId;
 use ramhold_supervisor::Act;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
@@ -22,11 +24,30 @@ pub enum Owner {
     },
 }
 
+/// Something that the supervisor is told of its process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happened {
+    Started,
+    /// The process, or the command, has ended or could not be started: in words, and the exit status. 0: as it should.
+    Ended {
+        how: String,
+        code: u8,
+    },
+}
+
+impl Happened {
+    fn ended(status: ExitStatus) -> Happened {
+        Happened::Ended { how: status.to_string(), code: code_of(status) }
+    }
+
+    fn not_started(what: &str, error: &std::io::Error) -> Happened {
+        Happened::Ended { how: format!("{what} cannot be started: {error}"), code: u8::MAX }
+    }
+}
+
 /// Until it is waited for, no other process has the child's number.
-fn signal(child: &Child, signal: Signal) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
-    // The child may have ended already.
-    let _ = kill_process(pid, signal);
+fn pid_of(child: &Child) -> Pid {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number")
 }
 
 fn ended(child: &mut Option<Child>) -> Option<ExitStatus> {
@@ -55,56 +76,56 @@ impl Owner {
     }
 
     /// Must be called from the thread that lives as long as this process: children end with the thread that started them.
-    pub fn carry_out(&mut self, act: Act, supervising: &mut Supervising) -> Result<(), Failure> {
+    /// `life`: the newest that the brick has told.
+    pub fn carry_out(&mut self, act: Act, life: Option<(ServerId, u64)>) -> Option<Happened> {
         match (self, act) {
             (Owner::Child { words, process }, Act::Start) => match start(words) {
                 Ok(child) => {
                     *process = Some(child);
-                    supervising.started(0);
+                    Some(Happened::Started)
                 }
-                Err(error) => supervising.ended(0, &format!("it cannot be started: {error}")),
+                Err(error) => Some(Happened::not_started("it", &error)),
             },
             (Owner::Child { process, .. }, Act::Stop | Act::Kill) => {
                 let how = if act == Act::Kill { Signal::KILL } else { Signal::TERM };
                 if let Some(child) = process {
-                    signal(child, how);
+                    // It may have ended already.
+                    let _ = kill_process(pid_of(child), how);
                 }
+                None
             }
             // The owner of the process has started it.
-            (Owner::Command { .. }, Act::Start) => supervising.started(0),
+            (Owner::Command { .. }, Act::Start) => Some(Happened::Started),
             (Owner::Command { template, running }, Act::Stop | Act::Kill) => match running {
-                // It takes too long.
-                Some(child) => signal(child, Signal::KILL),
-                None => match start_command(&filled(template, supervising)) {
-                    Ok(child) => *running = Some(child),
-                    Err(error) => supervising.ended(0, &format!("--run cannot be started: {error}")),
+                // It takes too long, with all that it has started.
+                Some(child) => {
+                    let _ = kill_process_group(pid_of(child), Signal::KILL);
+                    None
+                }
+                None => match start_command(&filled(template, act, life)) {
+                    Ok(child) => {
+                        *running = Some(child);
+                        None
+                    }
+                    Err(error) => Some(Happened::not_started("--run", &error)),
                 },
             },
         }
-        Ok(())
     }
 
-    /// Looks whether the child has ended. `Err`: it has failed before it ever told of a life, so its arguments are wrong.
-    pub fn look(&mut self, supervising: &mut Supervising) -> Result<(), Failure> {
+    /// Looks whether the process, or the command, has ended.
+    pub fn look(&mut self) -> Option<Happened> {
         let (Owner::Child { process: child, .. } | Owner::Command { running: child, .. }) = self;
-        let Some(status) = ended(child) else { return Ok(()) };
-        let is_first = supervising.newest_life(0).is_none() && self.stops_with_supervisor();
-        if let Some(code @ 1..) = status.code().filter(|_| is_first) {
-            let text = format!("the brick has ended at its first start ({status}); its last lines say why");
-            return Err(Failure::new(u8::try_from(code).unwrap_or(u8::MAX), text));
-        }
-        supervising.ended(0, &status.to_string());
-        Ok(())
+        ended(child).map(Happened::ended)
     }
 
-    /// SIGKILL, and waits until the child is gone.
-    pub fn kill(&mut self) {
+    /// SIGKILL, and waits until the process, or the command, is gone. Gives its exit status; none: there was none.
+    pub fn kill(&mut self) -> Option<u8> {
         let (Owner::Child { process: child, .. } | Owner::Command { running: child, .. }) = self;
-        if let Some(mut child) = child.take() {
-            signal(&child, Signal::KILL);
-            // It is gone then, whatever this says.
-            let _ = child.wait();
-        }
+        let mut child = child.take()?;
+        // Each is the first of its own process group.
+        let _ = kill_process_group(pid_of(&child), Signal::KILL);
+        Some(child.wait().map_or(u8::MAX, code_of))
     }
 }
 
@@ -117,8 +138,78 @@ fn start_command(command: &str) -> std::io::Result<Child> {
     Command::new("/bin/sh").args(["-c", command]).process_group(0).spawn()
 }
 
-/// The command with the brick's id and life. Both are numbers, so nothing of them is a word of the shell.
-fn filled(template: &str, supervising: &Supervising) -> String {
-    let (brick, life) = supervising.newest_life(0).unwrap_or_default();
-    template.replace("{brick}", &brick.to_string()).replace("{life}", &life.to_string())
+/// The command with the brick's id and life, and the signal that is meant. None of them is a word of the shell.
+fn filled(template: &str, act: Act, life: Option<(ServerId, u64)>) -> String {
+    let (brick, life) = life.unwrap_or_default();
+    let signal = if act == Act::Stop { "TERM" } else { "KILL" };
+    let filled = template.replace("{brick}", &brick.to_string()).replace("{life}", &life.to_string());
+    filled.replace("{signal}", signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// Waits until the command has ended.
+    fn end_of(owner: &mut Owner) -> Happened {
+        let begun = Instant::now();
+        loop {
+            match owner.look() {
+                Some(happened) => return happened,
+                None if begun.elapsed() > Duration::from_secs(20) => panic!("it does not end"),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    fn code(happened: &Happened) -> Option<u8> {
+        match happened {
+            Happened::Started => None,
+            Happened::Ended { code, .. } => Some(*code),
+        }
+    }
+
+    // I6
+    #[test]
+    fn a_command_is_told_brick_life_and_signal_and_its_exit_status_counts() {
+        let folder = std::env::temp_dir().join(format!("ramhold-run-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a directory");
+        let told = folder.join("told");
+        let mut owner =
+            Owner::command(format!("echo {{brick}} {{life}} {{signal}} >> {}; exit 3", told.display()));
+        assert_eq!(
+            owner.carry_out(Act::Start, None),
+            Some(Happened::Started),
+            "somebody else has started it"
+        );
+        for act in [Act::Stop, Act::Kill] {
+            assert_eq!(owner.carry_out(act, Some((ServerId(4), 7))), None);
+            assert_eq!(code(&end_of(&mut owner)), Some(3));
+        }
+        assert_eq!(std::fs::read_to_string(&told).expect("it was written"), "s4 7 TERM\ns4 7 KILL\n");
+        let mut owner = Owner::command("exit 0".to_owned());
+        assert_eq!(owner.carry_out(Act::Kill, None), None);
+        assert_eq!(code(&end_of(&mut owner)), Some(0));
+        assert_eq!(owner.look(), None);
+        std::fs::remove_dir_all(folder).expect("it was just made");
+    }
+
+    // I6: the shell waits for what it has started, and both are killed.
+    #[test]
+    fn a_command_that_hangs_is_killed_with_all_that_it_has_started() {
+        let mut owner = Owner::command("sleep 600 & echo $!; wait".to_owned());
+        assert_eq!(owner.carry_out(Act::Kill, None), None);
+        let Owner::Command { running: Some(child), .. } = &owner else { panic!("it runs") };
+        let group = pid_of(child);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(owner.look(), None, "it runs");
+        assert_eq!(owner.carry_out(Act::Kill, None), None);
+        assert_eq!(code(&end_of(&mut owner)), Some(137));
+        let begun = Instant::now();
+        while rustix::process::test_kill_process_group(group).is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "its children are left");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
