@@ -312,6 +312,14 @@ defects! {
     QuorumOutdatedStored;
     /// A brick that was told of a later life of its own votes again when it is started once more.
     QuorumOutlivedVotes;
+    /// A get takes the time of its try from the brick that told its own first.
+    QuorumBegunByFirst;
+    /// A get that asks half of the bricks at most takes the time of one.
+    QuorumTimeOfOne;
+    /// A brick on a copy of a directory goes on beside the one that runs on the original.
+    QuorumCopyRunsOn;
+    /// A brick that becomes a sibling again counts as silent since it was one before.
+    QuorumSilentBefore;
     /// A brick tells a sibling of tombstones that its device does not have yet.
     QuorumGraveBeforeDevice;
     /// A tombstone goes although a brick of its key was silent about it.

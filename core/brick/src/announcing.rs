@@ -5,7 +5,7 @@
 //!
 //! Two processes may run on copies of one directory. The sibling takes the higher life, and of two with one number the one
 //! that it heard first; the other one ends. A higher life at another address counts only when the life before it has been
-//! silent for a while: the copy of a directory does not end the brick that still runs on the original.
+//! silent for a while: the copy of a directory does not end the brick that still runs on the original, and ends itself.
 //!
 //! An announcement also spreads changes of tablets, until both have the same.
 //!
@@ -29,6 +29,7 @@ use ramhold_wire::bricks::{ANNOUNCE_INTERVAL, Announce, Announced, Shared};
 use ramhold_wire::control::Address;
 use ramhold_wire::quorum::{BrickPlace, BrickTablet};
 use ramhold_wire::{Header, Step, decode, request};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -251,7 +252,12 @@ impl Brick {
         let is_elsewhere = address.is_none() || moved.is_some();
         let is_silent = self.siblings.may_be_heard(brick).is_none_or(|heard| heard + SILENCE <= step.now);
         if life > known_life && is_elsewhere && !is_silent && !planted(Defect::QuorumCopyEndsOriginal) {
-            return Err(Refusal::Retry);
+            let is_copy = moved.is_some() && self.siblings.runs_on(step.now, brick, (life, mark));
+            if !is_copy || planted(Defect::QuorumCopyRunsOn) {
+                return Err(Refusal::Retry);
+            }
+            self.note_outlived(step.now, brick, (life, mark), known_life);
+            return Err(Refusal::OldLife);
         }
         self.siblings.heard.insert(brick, step.now);
         let known_supervisor = known.and_then(|known| known.supervisor);
@@ -268,6 +274,7 @@ impl Brick {
         }
         if life > known_life {
             self.siblings.life_since.insert(brick, step.now);
+            self.siblings.claims.remove(&brick);
         }
         if known_life > 0 && life > known_life {
             let indicator = format!("{} began life {life}", self.name_of(brick));
@@ -284,10 +291,16 @@ impl Brick {
         {
             return;
         }
-        let indicator = match life == known {
-            true => format!("a second process has life {life} of {}", self.name_of(brick)),
-            false => {
+        let indicator = match life.cmp(&known) {
+            Ordering::Equal => format!("a second process has life {life} of {}", self.name_of(brick)),
+            Ordering::Less => {
                 format!("a process has life {life} of {}, and life {known} is known", self.name_of(brick))
+            }
+            Ordering::Greater => {
+                format!(
+                    "a process elsewhere has life {life} of {}, and life {known} runs",
+                    self.name_of(brick)
+                )
             }
         };
         let treatment = "refused: it ends, and nothing votes there; its directory was copied or restored";

@@ -47,8 +47,9 @@ impl Brick {
     pub(crate) fn order_restarts(&mut self, step: &mut Step<'_>, late: Duration) {
         self.siblings.restarting.begin_period(step.now, late);
         let silence = |sibling: &ServerId| {
-            let heard = self.siblings.heard.get(sibling).max(self.siblings.answered.get(sibling));
-            self.siblings.restarting.silence(step.now, heard.copied())
+            let answered = self.siblings.answered.get(sibling).copied();
+            let heard = self.siblings.silence.heard_since(*sibling).max(answered);
+            self.siblings.restarting.silence(step.now, heard)
         };
         let all = self.siblings().into_iter();
         let silent: BTreeMap<ServerId, Duration> = all.filter_map(|it| Some((it, silence(&it)?))).collect();

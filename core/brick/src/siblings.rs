@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// A brick that is heard so long after a later life of it was announced from elsewhere did not move there: it runs, and the
+/// other process has a copy of its directory.
+const RUNS_ON_AFTER: Duration = Duration::from_secs(2);
 
 /// Something that is told when the asker's life is on the device.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Siblings {
     pub assumed: BTreeMap<ServerId, Instant>,
     /// When each sibling's present life was first heard.
     pub life_since: BTreeMap<ServerId, Instant>,
+    /// Later lives of siblings that were announced from elsewhere, while the one before was heard: which, and since when.
+    pub claims: BTreeMap<ServerId, ((u64, u64), Instant)>,
     /// Lives that were refused, by brick, life and mark: they were noted.
     pub refused: BTreeSet<(ServerId, u64, u64)>,
     pub silence: Missed,
@@ -71,6 +76,17 @@ impl Siblings {
     /// When a sibling was heard last, or may have been.
     pub fn may_be_heard(&self, sibling: ServerId) -> Option<Instant> {
         self.heard.get(&sibling).or(self.assumed.get(&sibling)).copied()
+    }
+
+    /// A later life of a sibling is announced from elsewhere, and the one before was heard lately. Returns whether that one
+    /// runs on.
+    pub fn runs_on(&mut self, now: Instant, sibling: ServerId, life: (u64, u64)) -> bool {
+        let (claim, since) = self.claims.entry(sibling).or_insert((life, now));
+        if *claim != life {
+            (*claim, *since) = (life, now);
+        }
+        let since = *since;
+        self.heard.get(&sibling).is_some_and(|heard| since + RUNS_ON_AFTER <= *heard)
     }
 
     /// Whether a sibling has answered lately.

@@ -56,6 +56,17 @@ impl Missed {
         changes
     }
 
+    /// A brick becomes a sibling. It has said nothing before, and that is no silence.
+    pub fn begin(&mut self, now: Instant, sibling: ServerId) {
+        self.watched.insert(sibling, now);
+        self.silent.remove(&sibling);
+    }
+
+    /// When a sibling was heard last, or became one.
+    pub fn heard_since(&self, sibling: ServerId) -> Option<Instant> {
+        self.watched.get(&sibling).copied()
+    }
+
     pub fn is_silent(&self, sibling: ServerId) -> bool {
         self.silent.contains(&sibling)
     }
@@ -115,6 +126,20 @@ mod tests {
         let mut watch = Watch::new();
         assert_eq!(watch.look(ANNOUNCE_INTERVAL, &[A, B]), []);
         assert_eq!(watch.look(Duration::from_secs(60), &[]), [], "what came meanwhile is not read yet");
+        assert_eq!(watch.look(ANNOUNCE_INTERVAL, &[A]), [Change::Silent(B)]);
+    }
+
+    // I6
+    #[test]
+    fn a_sibling_that_was_one_long_ago_is_not_silent_since_then() {
+        let mut watch = Watch::new();
+        assert_eq!(watch.look(ANNOUNCE_INTERVAL, &[A, B]), []);
+        watch.now = watch.now + Duration::from_secs(300);
+        watch.silence.begin(watch.now, A);
+        watch.silence.begin(watch.now, B);
+        assert_eq!(watch.look(ANNOUNCE_INTERVAL, &[]), []);
+        assert_eq!(watch.silence.heard_since(A), Some(Instant(watch.now.0 - 500_000_000)));
+        assert_eq!(watch.look(ANNOUNCE_INTERVAL, &[A]), []);
         assert_eq!(watch.look(ANNOUNCE_INTERVAL, &[A]), [Change::Silent(B)]);
     }
 

@@ -15,12 +15,14 @@ use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::{Entered, Tablet, check, meets, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Level, ServerId, StreamId};
 use ramhold_log::{HashRange, Purpose};
 use ramhold_quorum::Life;
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{BrickAssignment, BrickTable, Shared};
 use ramhold_wire::quorum::{BrickPlace, BrickTablet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Index buckets of a step.
@@ -169,6 +171,7 @@ impl Brick {
         if self.entered == count {
             return;
         }
+        let former = self.siblings();
         let Brick {
             state_file, store: Some(store), tables, siblings, droppings, queues, events, clock, ..
         } = self
@@ -215,6 +218,11 @@ impl Brick {
         queues.recount(tables.all().flat_map(|tablet| tablet.register.waiting()));
         if !new.is_empty() || !changed.is_empty() {
             siblings.announce_at = step.now;
+        }
+        // They may have been siblings before: nobody has announced anything since.
+        let present: BTreeSet<ServerId> = tables.all().flat_map(|tablet| &tablet.siblings).copied().collect();
+        if !planted(Defect::QuorumSilentBefore) {
+            present.difference(&former).for_each(|sibling| siblings.silence.begin(step.now, *sibling));
         }
         let mut note = |kind, ranges: &[HashRange], what: &str| {
             let treatment = match ranges.iter().filter(|range| !tables.votes(**range)).count() {

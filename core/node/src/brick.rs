@@ -65,7 +65,7 @@ pub struct BrickNode {
     hello: Hello,
     has_enlisted: bool,
     has_served: bool,
-    /// The directory is of another kind.
+    /// The directory is of another kind, or a copy of one that another process runs on.
     foreign: Option<String>,
     is_stopping: bool,
     has_ended: bool,

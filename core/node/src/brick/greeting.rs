@@ -16,6 +16,9 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 /// How soon a coordinator that does not answer is told of, and how often.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(5);
 const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
+/// A coordinator believes a brick that has moved when the process at the address before is not heard any more. One that is
+/// heard for so long runs on the original of this directory.
+const COPY_AFTER: Duration = Duration::from_secs(5);
 
 impl BrickNode {
     /// Whether there is anything to say to the coordinator.
@@ -111,6 +114,21 @@ impl BrickNode {
         }
     }
 
+    /// The coordinator may hear another process of this brick. Both run on copies of one directory if it goes on.
+    fn note_copy(&mut self, now: Instant, status: Status, body: &[u8]) {
+        let (Status::Retry, Ok(Address(other))) = (status, decode::<Address>(body)) else {
+            self.hello.copy_since = None;
+            return;
+        };
+        let since = *self.hello.copy_since.get_or_insert(now);
+        if since + COPY_AFTER <= now {
+            self.foreign = Some(format!(
+                "another process of this brick runs at {other}: this directory is a copy of the other one; keep the \
+                 original, and start a new brick on an empty directory"
+            ));
+        }
+    }
+
     pub(super) fn on_welcome(&mut self, now: Instant, header: &Header, body: &[u8], effects: &mut Effects) {
         if self.hello.calls.answered(header.rpc).is_none() {
             return;
@@ -119,13 +137,13 @@ impl BrickNode {
             (Status::Ok, Ok(welcome)) => welcome,
             (status, _) => {
                 self.hello.refusal = Some(self.refusal(status, header, body));
-                return;
+                return self.note_copy(now, status, body);
             }
         };
         if self.hello.complained.take().is_some() {
             effects.report(Level::Info, format!("the coordinator at {} answers", self.config.coordinator));
         }
-        (self.hello.heard, self.hello.refusal) = (now, None);
+        (self.hello.heard, self.hello.refusal, self.hello.copy_since) = (now, None, None);
         if self.brick.is_unnamed() {
             self.brick.name(welcome.cluster, welcome.brick, welcome.index_secret, effects);
             return;

@@ -24,6 +24,8 @@ pub(super) struct Hello {
     pub complained: Option<Instant>,
     /// Why it refuses this brick, since its last good answer.
     pub refusal: Option<String>,
+    /// Since when the coordinator hears another process of this brick, if it does.
+    pub copy_since: Option<Instant>,
     /// The version of an assignment that cannot be taken.
     pub untaken: Option<u64>,
 }
@@ -38,6 +40,7 @@ impl Hello {
             heard: Instant::ZERO,
             complained: None,
             refusal: None,
+            copy_since: None,
             untaken: None,
         }
     }

@@ -170,15 +170,11 @@ fn a_copy_of_a_brick_that_runs_does_not_take_its_place() -> Result<(), Failure> 
     let (bricks, mut client, table) = start_with_table()?;
     copy_directory(&bricks, 3, "copy");
     let copy = start_copy(&bricks, 3, "copy");
-    wait_for("nobody takes the copy for the brick", SOON, || {
-        let printed = copy.printed();
-        Ok(if printed.contains("has refused this brick for") { Ok(()) } else { Err(printed) })
-    })?;
+    let status = copy.wait_ended(SOON)?;
+    assert_eq!(status.code(), Some(EXIT_BRICK_FAILED), "{}", copy.printed());
     check_no_vote(&bricks, &copy);
-    let known = bricks.cluster.status()?.bricks;
-    let id = known.iter().find(|it| it.address.0 == bricks.address(3)).expect("it is known").brick;
-    let told = format!("another process of {id} runs at {}", bricks.address(3));
-    assert!(copy.printed().contains(&told), "{}", copy.printed());
+    let way_out = "keep the original, and start a new brick on an empty directory";
+    assert!(copy.printed().contains(way_out), "{}", copy.printed());
     // The original's vote is needed here.
     bricks.signal(&[2], Signal::STOP);
     write_and_read(&mut client, table, "key", "with the original")?;
@@ -187,6 +183,21 @@ fn a_copy_of_a_brick_that_runs_does_not_take_its_place() -> Result<(), Failure> 
     let places = bricks.places(&mut client, "carts")?;
     assert!(places.iter().any(|place| place.address.0 == bricks.address(3)), "{places:?}");
     Ok(())
+}
+
+// I6: a brick without tablets has no siblings that could tell it.
+#[test]
+fn a_copy_of_a_brick_without_tablets_ends_too() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let bricks = Bricks::start(1)?;
+    copy_directory(&bricks, 1, "copy");
+    let copy = start_copy(&bricks, 1, "copy");
+    let status = copy.wait_ended(SOON)?;
+    assert_eq!(status.code(), Some(EXIT_BRICK_FAILED), "{}", copy.printed());
+    let told = format!("another process of this brick runs at {}", bricks.address(1));
+    assert!(copy.printed().contains(&told), "{}", copy.printed());
+    assert!(bricks.process(1).ended().is_none(), "{}", bricks.printed(1));
+    bricks.wait_known(1)
 }
 
 // I6: both have the same number of a life, and the siblings hear the original first.

@@ -1,11 +1,12 @@
 //! Restarts by order of a sibling (docs/protocols/quorum.md, rules 42 to 45). Clients go on meanwhile.
 
 use crate::network::{Party, request};
-use crate::rig::{MILLI, Rig};
+use crate::rig::{MILLI, Rig, TABLE};
 use crate::runs::{BUFFERED, seeds};
 use crate::seen::kinds;
-use ramhold_base::{ServerId, Status};
+use ramhold_base::{ServerId, Status, TableId};
 use ramhold_supervisor::{Act, RestartLimit};
+use ramhold_wire::bricks::BrickAssignment;
 use ramhold_wire::restart::{RestartAnswer, RestartOrder, RestartSaid};
 use ramhold_wire::{Kind, Opcode, decode};
 
@@ -104,6 +105,38 @@ fn a_brick_that_ends_by_itself_is_started_at_once_without_an_order() {
 /// Nothing goes between bricks in these directions.
 fn cut(rig: &mut Rig, pairs: &[(usize, usize)]) {
     rig.cuts.extend(pairs.iter().map(|(from, to)| (Party::Host(*from), Party::Host(*to))));
+}
+
+// I6: bricks that share no tablet announce nothing to each other. They are not silent when they share one again.
+#[test]
+fn a_new_table_makes_nobody_order_a_restart() {
+    for seed in seeds() {
+        let mut rig = supervised(seed, RestartLimit::DEFAULT);
+        rig.finish();
+        let has_taken = |version: u64| {
+            move |rig: &Rig| {
+                let all = rig.hosts.iter().map(|host| host.node.as_ref().map(|node| node.brick.taken()));
+                all.into_iter().all(|taken| taken == Some(version))
+            }
+        };
+        let (tables, tablets) = (Vec::new(), Vec::new());
+        let nothing = BrickAssignment { tables, tablets, ..rig.assignment(2, TABLE, vec![TABLE]) };
+        rig.assignment = Some(nothing);
+        rig.run_until(has_taken(2));
+        rig.run_for(300_000 * MILLI);
+        rig.assignment = Some(rig.assignment(3, TableId(8), Vec::new()));
+        rig.run_until(has_taken(3));
+        rig.run_for(5000 * MILLI);
+        assert_eq!(rig.supervision.orders, []);
+        for (host, about) in (0..3).flat_map(|host| (0..3).map(move |about| (host, about))) {
+            let noted = kinds(&rig, host, rig.hosts[about].id);
+            assert!(!noted.iter().any(|kind| kind == "sibling-silent"), "{host} about {about}: {noted:?}");
+        }
+        // One that is silent from then on is still found.
+        rig.hosts[1].is_hung = true;
+        rig.run_for(4000 * MILLI);
+        assert_eq!(rig.supervision.ends, [(1, Act::Kill)]);
+    }
 }
 
 // I6: the word of a sibling ends nobody (C33).
