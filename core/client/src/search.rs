@@ -9,7 +9,8 @@
 //!
 //! Invariants:
 //! - the tablets that are known do not overlap;
-//! - no process is asked twice in one round.
+//! - no process is asked twice in one round;
+//! - a process that is silent may know the table: only when all have answered twice it is nowhere.
 //!
 //! Not here: when a process is asked, and how long its answer is waited for (`session::searching`). Protocol:
 //! docs/protocols/quorum.md, rule 36. Catalogue: I1, I4.
@@ -40,6 +41,8 @@ pub struct Search {
     last: VecDeque<SocketAddr>,
     /// Everybody who was named in this round.
     named: BTreeSet<SocketAddr>,
+    /// Everybody who has answered in this round.
+    answered: BTreeSet<SocketAddr>,
     /// Everybody who was asked, in the order of their first questions.
     asked: Vec<SocketAddr>,
     /// Rounds that have ended without success.
@@ -53,6 +56,7 @@ impl Search {
     pub fn take(&mut self, which: &WhichTable, from: SocketAddr, hint: TableHint) {
         self.name_all(std::iter::empty());
         self.named.insert(from);
+        self.answered.insert(from);
         self.note_asked(from);
         if let Some(part) = hint.part {
             self.take_part(which, part);
@@ -70,6 +74,7 @@ impl Search {
         if std::mem::take(&mut self.is_round_over) {
             self.rounds = self.rounds.saturating_add(1);
             self.named.clear();
+            self.answered.clear();
         }
         addresses.for_each(|address| self.name(address, false));
     }
@@ -126,6 +131,14 @@ impl Search {
     /// Whether somebody is left to be asked in this round.
     pub fn has_next(&self) -> bool {
         !self.first.is_empty() || !self.last.is_empty()
+    }
+
+    /// Whether it is of no use to go on: everybody who was named has answered, twice, and nobody knows the table. `all`: they
+    /// must be among those.
+    pub fn is_in_vain(&self, all: &[SocketAddr]) -> bool {
+        let is_asked_again = self.rounds > 0 && !self.has_next();
+        let is_answered = |address: &SocketAddr| self.answered.contains(address);
+        is_asked_again && !self.has_part() && self.named.iter().chain(all).all(is_answered)
     }
 
     /// Whom to ask now. `None`: all that were named have been asked.

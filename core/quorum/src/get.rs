@@ -71,6 +71,8 @@ pub struct Get<V> {
     stamps: Tally<Said<V>>,
     repairs: Tally<Said<V>>,
     lives: Lives,
+    /// When this try began, and by the clocks that are known so far.
+    began_at: Instant,
     begun: u64,
     /// When a value ends, in microseconds of the table's time.
     ends: fn(&V) -> Option<u64>,
@@ -103,6 +105,7 @@ impl<V: Clone + PartialEq> Get<V> {
             stamps: Tally::default(),
             repairs: Tally::default(),
             lives: Lives::default(),
+            began_at: now,
             begun: clock.now(now)?,
             ends: |_| None,
         })
@@ -130,6 +133,7 @@ impl<V: Clone + PartialEq> Get<V> {
             return None;
         }
         clock.hear(now, answer.from, answer.clock);
+        self.note_time(now, clock);
         let answer = self.misplaced(answer);
         match &answer.said {
             Said::Value(..) | Said::Stamp(_) | Said::WrongOwner => self.stamps.add(answer, &mut self.lives),
@@ -164,6 +168,7 @@ impl<V: Clone + PartialEq> Get<V> {
             let silent = self.silent();
             return Some(self.end(Got::NoQuorum(silent)));
         }
+        self.note_time(now, clock);
         match &mut self.phase {
             Phase::Asking => self.ask_on(outs),
             Phase::Repairing { stamp, value, .. } if planted(Defect::QuorumRepairSilenceCounts) => {
@@ -192,6 +197,16 @@ impl<V: Clone + PartialEq> Get<V> {
     /// The number of the present attempt: answers to others mean nothing.
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The clock that was told first may be the one that is wrong: each further one corrects when this try began. A repair is
+    /// stored only within a time of that.
+    fn note_time(&mut self, now: Instant, clock: &SessionClock) {
+        if planted(Defect::QuorumBegunByFirst) {
+            return;
+        }
+        let since = u64::try_from(now.since(self.began_at).as_micros()).unwrap_or(u64::MAX);
+        self.begun = clock.now(now).map_or(self.begun, |time| time.saturating_sub(since));
     }
 
     fn end(&mut self, end: Got<V>) -> Got<V> {
@@ -228,6 +243,7 @@ impl<V: Clone + PartialEq> Get<V> {
         self.attempt += 1;
         self.tries += 1;
         // No value that is told in this try was read before.
+        self.began_at = now;
         self.begun = clock.now(now).unwrap_or(self.begun);
         self.phase = Phase::Asking;
         self.needed = self.reads;

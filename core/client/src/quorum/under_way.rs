@@ -243,14 +243,21 @@ impl UnderWay {
         self.knows_time(now, clock, &self.ids()) && matches!(self.machine, Machine::Greeting { .. })
     }
 
-    /// Whether so many bricks have told their time that the operation can begin. A get that settles a put first must know
-    /// how old that is.
+    /// Whether so many bricks have told their time that the operation can begin. A get hears R of them before it writes
+    /// anything: that is more than half, or the time must be known before. One that settles a put first must know how old
+    /// that is.
     fn knows_time(&self, now: Instant, clock: &SessionClock, bricks: &[BrickId]) -> bool {
         match self.order.what {
             What::ReadStale => true,
-            What::Read if self.open.is_none() => clock.now(now).is_some(),
+            What::Read if self.open.is_none() && self.hears_most() => clock.now(now).is_some(),
             What::Read | What::Write { .. } | What::Remove | What::Resume => clock.is_known(bricks),
         }
+    }
+
+    /// Whether R bricks are more than half of the key's.
+    fn hears_most(&self) -> bool {
+        let thresholds = self.bricks.thresholds;
+        2 * thresholds.read() > thresholds.bricks() || planted(Defect::QuorumTimeOfOne)
     }
 
     /// Whether a put is under way that has no stamp of before.

@@ -37,8 +37,15 @@ impl Session {
         let Some(hint) = hint else { return false };
         let search = running.search.get_or_insert_default();
         search.take(which, attempt.addr, hint);
+        // The session itself asks for tables that were there before.
+        let is_in_vain = matches!(running.purpose, Purpose::Caller);
         match search.whole() {
             Some(table) => self.on_described(now, id, attempt, table),
+            None if is_in_vain && search.is_in_vain(&self.config.coordinators) => {
+                let detail =
+                    format!("{}; only the coordinator knows tables that bricks do not hold", search.text());
+                self.end(now, id, Outcome::refused(Status::NotCoordinator, Cause::Answered, detail));
+            }
             None => {
                 if attempt.who == Who::Coordinator {
                     self.leave_coordinator(attempt.addr);

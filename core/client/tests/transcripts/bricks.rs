@@ -52,7 +52,7 @@ pub fn held_by(bricks: [u64; 3], epoch: u64, protocol: WriteProtocol) -> TableDe
     with_numbers(bricks, epoch, QuorumOptions { bricks: 3, write: 2, read: 2, protocol })
 }
 
-fn with_numbers(bricks: [u64; 3], epoch: u64, quorum: QuorumOptions) -> TableDescription {
+pub fn with_numbers(bricks: [u64; 3], epoch: u64, quorum: QuorumOptions) -> TableDescription {
     let quorum = Some(quorum);
     let tablet = BrickTablet {
         table: TABLE,

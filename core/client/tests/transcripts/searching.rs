@@ -213,17 +213,46 @@ fn tablets_that_nobody_tells_end_the_operation_in_time_with_what_was_tried() {
 fn a_table_that_no_brick_has_is_said_to_be_nowhere() {
     // I1
     let mut fake = Fake::at(9);
+    let began = fake.now;
     fake.start(describe());
     let outcome = fake.answer_all(|process| match process {
         9 => Some(hint(None, &[1, 4])),
         1 => Some(hint(None, &[4])),
         _ => Some(hint(None, &[1])),
     });
+    assert!(fake.now.since(began) <= millis(1000), "it is an ordinary one, or none at all");
     let Outcome::Refused { status: Status::NotCoordinator, detail, .. } = outcome else {
         panic!("{outcome:?}")
     };
     assert!(detail.contains("no brick that answered has a tablet of the table"), "{detail}");
     assert!(detail.contains(&format!("asked {}, {}", server(9), server(1))), "{detail}");
+    assert!(detail.contains("only the coordinator knows tables"), "{detail}");
+}
+
+#[test]
+fn a_brick_that_is_silent_or_an_address_that_is_may_know_the_table() {
+    // I1: it is waited for until the deadline.
+    let mut fake = Fake::at(9);
+    let began = fake.now;
+    fake.start(describe());
+    let outcome = fake.answer_all(|process| (process != 4).then(|| hint(None, &[1, 4])));
+    assert!(matches!(outcome, Outcome::Refused { .. }), "{outcome:?}");
+    assert!(fake.now.since(began) > millis(5000));
+    let mut fake = Fake::with(|config| config.coordinators = vec![server(9), server(8)]);
+    let began = fake.now;
+    fake.start(describe());
+    let outcome = fake.answer_all(|process| (process != 8).then(|| hint(None, &[1])));
+    assert!(matches!(outcome, Outcome::Refused { .. }), "{outcome:?}");
+    assert!(fake.now.since(began) > millis(5000));
+    // One that comes back in time tells it.
+    let mut fake = Fake::at(9);
+    fake.start(describe());
+    fake.hear(9, &hint(None, &[1]));
+    fake.hear(1, &hint(None, &[]));
+    fake.wait(millis(1000));
+    fake.hear(9, &hint(None, &[1]));
+    fake.hear(1, &hint(Some(with((0..3).map(|part| tablet(part, 1)).collect())), &[]));
+    fake.expect_table();
 }
 
 #[test]

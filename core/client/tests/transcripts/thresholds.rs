@@ -78,3 +78,21 @@ fn a_get_that_an_overloaded_brick_keeps_from_its_write_quorum_is_told_of_the_ove
     assert_eq!(status, Status::TooMany, "{detail}");
     assert!(detail.contains("2 of the key's 3 bricks answered, 3 must"), "{detail}");
 }
+
+// I2: a get that asks one brick would take the time of that one for its repairs.
+#[test]
+fn a_read_that_asks_half_of_the_bricks_at_most_knows_the_time_of_most() {
+    for (write, read_quorum) in [(3, 1), (2, 2)] {
+        let mut fake = Fake::new();
+        fake.start(read(KEY));
+        let quorum = QuorumOptions { bricks: 3, write, read: read_quorum, protocol: Adaptive };
+        fake.describe_bricks(&with_numbers([1, 2, 3], 1, quorum));
+        let greeted = fake.asked();
+        fake.say(&greeted[0], AskSaid::Stamp(OLD));
+        let begins = fake.asked().iter().any(|it| matches!(it.what, Asks::Value));
+        assert_eq!(begins, read_quorum == 2, "it hears two of three before it repairs anything");
+        fake.say(&greeted[1], AskSaid::Stamp(OLD));
+        let begins = begins || fake.asked().iter().any(|it| matches!(it.what, Asks::Value));
+        assert!(begins, "two of three have told their time");
+    }
+}

@@ -85,6 +85,10 @@ impl BrickNode {
                 self.brick.on_request(step, request, header, body, from);
                 Ok(())
             }
+            // It does not know its tables yet, and may have the one that is meant.
+            Addressee::ForCoordinator(ForCoordinator::TableDescribe) if !self.brick.is_serving() => {
+                Err(Status::NotReady)
+            }
             Addressee::ForCoordinator(ForCoordinator::TableDescribe) => {
                 let (asked, header) = (decode(body)?, self.of_cluster(header)?);
                 match self.describe(&asked) {

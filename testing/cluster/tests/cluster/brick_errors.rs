@@ -41,6 +41,14 @@ fn a_command_says_at_once_what_is_wrong_and_what_to_do() -> Result<(), Failure> 
         assert!(begun.elapsed() < AT_ONCE, "{words:?}: {:?}", begun.elapsed());
         assert!(text.contains("is a brick or a server") && text.contains("--cluster"), "{words:?}: {text}");
     }
+    // A table that no brick holds: it is an ordinary one, or none at all.
+    for words in [&["get", "notes", "a"][..], &["put", "notes", "a", "1"]] {
+        let begun = Instant::now();
+        let text = error(&bricks.run_at(bricks.address(1), words), UNREACHABLE);
+        assert!(begun.elapsed() < AT_ONCE, "{words:?}: {:?}", begun.elapsed());
+        assert!(text.contains("only the coordinator knows tables that bricks do not hold"), "{text}");
+        assert!(text.contains("name the coordinator with --cluster"), "{text}");
+    }
     assert!(bricks.run_at(bricks.address(1), &["put", "carts", "a", "1"]).status.success());
     // Names of bricks.
     let text = error(&bricks.run(&["brick", "replace", "s2", "--by", "s2"]), USAGE);
