@@ -227,7 +227,8 @@ mod tests {
         let told = |placement, buffers| {
             let plan = plan(&["--topology", "bcube:4,1", "--placement", placement, "--buffers", buffers]);
             let picture = plan.picture().unwrap();
-            (picture.masters, report::text(&picture).contains("buffers or memory have room for 2"))
+            let text = report::text(&picture).split_whitespace().collect::<Vec<_>>().join(" ");
+            (picture.masters, text.contains("buffers or memory have room for 2"))
         };
         assert_eq!(told("multiring", "96MiB"), (2, true));
         assert_eq!(told("multiring", "1GiB"), (6, false));
@@ -292,6 +293,18 @@ mod tests {
         assert!(report::json(&plan(&["--servers", "9"]).picture().unwrap()).get("quorum").is_none());
     }
 
+    /// Three hosts are enough for a quorum table; the ordinary one beside it has the replicas that three hosts can hold.
+    // I1
+    #[test]
+    fn a_quorum_table_on_few_servers_is_planned_beside_fewer_replicas() {
+        for (servers, replicas) in [("3", 2), ("2", 1), ("4", 3), ("9", 3)] {
+            let plan = plan(&["--servers", servers, "--quorum", "3"]);
+            let text = report::text(&plan.picture().unwrap());
+            assert!(text.contains(&format!("beside R = {replicas}: N = 3")), "{text}");
+        }
+        assert!(refusal(&["--servers", "3", "--quorum", "3", "--replicas", "3"]).contains("need 4 servers"));
+    }
+
     /// After a power cut a tablet is lost with all its bricks, and waits with fewer than a quorum of them.
     // I1
     #[test]
@@ -323,6 +336,8 @@ mod tests {
                     let plan = plan(&[&arguments[..], &["--quorum", "3"]].concat());
                     let picture = plan.picture().unwrap();
                     let (text, json) = (report::text(&picture), report::json(&picture).to_string());
+                    let long = text.lines().find(|line| line.chars().count() > 80);
+                    assert_eq!(long, None, "{arguments:?}");
                     for hole in ["NaN", "inf", "null"] {
                         assert!(
                             !text.contains(hole) && !json.contains(hole),

@@ -79,10 +79,10 @@ pub struct Plan {
     /// Share of the log that is live data.
     #[arg(long, value_name = "SHARE", default_value = "80%", value_parser = parse_share)]
     pub utilisation: f64,
-    /// Replicas of each segment on backups.
-    #[arg(long, value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
+    /// Replicas of each segment on backups [default: 3; with --quorum fewer if there are too few servers]
+    #[arg(long, value_name = "COUNT",
         value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
-    pub replicas: u8,
+    pub replicas: Option<u8>,
     /// Placement of replicas: 'scatter', 'copyset[:RINGS]', 'zone-local', 'multiring[:MOST]',
     /// 'multiring-strict[:MOST]' or 'rack-local[:MOST]', as for 'ramhold coordinator'. 'zone-local' needs
     /// --zones, the last three --topology.
@@ -171,6 +171,14 @@ pub enum Failing {
 }
 
 impl Plan {
+    /// The replicas of an ordinary table. One that a quorum table is compared with may have too few servers for three.
+    pub fn replicas(&self) -> u8 {
+        let servers = self.servers.filter(|_| self.quorum.is_some());
+        let most = servers.map_or(u64::MAX, |servers| servers.saturating_sub(1).max(1));
+        let usual = u64::from(REPLICA_COUNT_DEFAULT).min(most);
+        self.replicas.unwrap_or(u8::try_from(usual).unwrap_or(REPLICA_COUNT_DEFAULT))
+    }
+
     pub fn hardware(&self) -> Hardware {
         let profile = self.profile.hardware();
         Hardware {
@@ -231,14 +239,14 @@ impl Plan {
             }
             (ReplicaPlacement::Copysets { rings }, None) => Ok(Spread::Copysets { rings }),
             (ReplicaPlacement::Copysets { rings: 1 }, Some(width)) => {
-                let of_a_ring = scatter_width_of_a_ring(u64::from(self.replicas));
+                let of_a_ring = scatter_width_of_a_ring(u64::from(self.replicas()));
                 let rings = width.checked_div(of_a_ring).map(|_| width.div_ceil(of_a_ring));
                 let rings = rings.and_then(|rings| u8::try_from(rings).ok());
                 let rings = rings.filter(|rings| (1..=COPYSET_RINGS_MAX).contains(rings));
                 rings.map(|rings| Spread::Copysets { rings }).ok_or_else(|| {
                     format!(
                         "--scatter-width {width}: with {} replicas, give 1 to {}, {of_a_ring} for each ring",
-                        self.replicas,
+                        self.replicas(),
                         of_a_ring * u64::from(COPYSET_RINGS_MAX)
                     )
                 })

@@ -1,5 +1,7 @@
 //! Figures as people read them, and the lines of a plan.
 
+use crate::screen::{WIDTH, wrap};
+
 /// A label or a figure in front, then what it is.
 #[derive(Default)]
 pub struct Lines {
@@ -12,7 +14,9 @@ impl Lines {
     }
 
     pub fn add(&mut self, front: &str, rest: String) {
-        self.text.push_str(&format!("  {front:<10} {rest}\n"));
+        let front = format!("  {front:<10} ");
+        let is_long = front.chars().count() + rest.chars().count() > WIDTH;
+        self.text.push_str(&if is_long { wrap(&front, &rest) } else { format!("{front}{rest}\n") });
     }
 }
 

@@ -70,7 +70,7 @@ impl Picture<'_> {
 
 impl Plan {
     fn between_zones(&self, zones: u64, log_bytes: f64) -> Zones {
-        let crossing = crossing(self.placement, zones, u64::from(self.replicas));
+        let crossing = crossing(self.placement, zones, u64::from(self.replicas()));
         let fetched_bytes = crossing.fetched * log_bytes;
         let replicated_bytes = crossing.written * self.utilisation * log_bytes;
         // Recovery masters of one zone send all new replicas over its uplink; else each zone sends its share.
@@ -81,7 +81,7 @@ impl Plan {
 
     /// Fails for a description that makes no sense, with the reason.
     pub fn picture(&self) -> Result<Picture<'_>, String> {
-        let replicas = u64::from(self.replicas);
+        let replicas = u64::from(self.replicas());
         let servers = self.servers()?;
         if servers <= replicas {
             return Err(format!(
@@ -105,7 +105,7 @@ impl Plan {
         let topology = self.topology.as_ref().filter(is_known);
         let of = Servers {
             placement: self.placement,
-            replicas: self.replicas,
+            replicas: self.replicas(),
             log_bytes: self.memory,
             live: self.utilisation,
             buffer_bytes: self.hardware().buffers,
@@ -149,7 +149,7 @@ impl Plan {
             log_bytes,
             live: self.utilisation,
             object_bytes: self.object_bytes as f64,
-            replicas: f64::from(self.replicas),
+            replicas: f64::from(self.replicas()),
             masters: masters as f64,
             backups: backups as f64,
             takers: takers as f64,

@@ -27,7 +27,7 @@ pub fn text(picture: &Picture<'_>) -> String {
 fn describe(picture: &Picture<'_>, lines: &mut Lines) {
     let Picture { plan, hardware, layout, .. } = picture;
     let (servers, memory, live) = (layout.servers, bytes_text(plan.memory), share_text(plan.utilisation));
-    let (replicas, placement) = (plan.replicas, placement(picture));
+    let (replicas, placement) = (plan.replicas(), placement(picture));
     lines.add(
         "cluster",
         format!(
@@ -71,7 +71,7 @@ fn tell_loss(picture: &Picture<'_>, lines: &mut Lines) {
     let Picture { plan, layout, .. } = picture;
     lines.head("data loss, with which probability");
     let (sets, width) = (count_text(layout.sets()), layout.scatter_width());
-    let replicas = plan.replicas;
+    let replicas = plan.replicas();
     lines.add(
         "sets",
         format!("{sets} sets of {replicas} servers hold all replicas of some segment; scatter width {width}"),
@@ -125,7 +125,7 @@ fn tell_recovery(picture: &Picture<'_>, lines: &mut Lines) {
         (recovery.read, "  disks: read".to_owned()),
         (recovery.flush, "  disks: write what the buffers do not hold".to_owned()),
         (recovery.transfer, "  network: transfer to recovery masters".to_owned()),
-        (recovery.replicate, format!("  network: replicate {} times", plan.replicas)),
+        (recovery.replicate, format!("  network: replicate {} times", plan.replicas())),
         (recovery.replay, "  replay".to_owned()),
     ] {
         lines.add(&time_text(seconds), what);
@@ -251,7 +251,7 @@ struct Copies {
 fn copies(picture: &Picture<'_>) -> Copies {
     let plan = picture.plan;
     let log = plan.memory.saturating_mul(picture.layout.servers);
-    let replicas = u64::from(plan.replicas);
+    let replicas = u64::from(plan.replicas());
     Copies {
         log,
         live: (log as f64 * plan.utilisation) as u64,
@@ -298,7 +298,7 @@ pub fn json(picture: &Picture<'_>) -> Value {
         "servers": layout.servers,
         "memory_bytes": plan.memory,
         "utilisation": plan.utilisation,
-        "replicas": plan.replicas,
+        "replicas": plan.replicas(),
         "placement": placement(picture),
         "object_bytes": plan.object_bytes,
         "hardware": machine,

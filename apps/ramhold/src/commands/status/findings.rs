@@ -268,7 +268,13 @@ pub fn verdict(picture: &Picture, findings: &[Finding]) -> (Grade, String) {
     let cluster = &picture.cluster;
     let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up).count();
     let expected = cluster.expected.unwrap_or(cluster.servers.len() as u64);
-    let servers = format!("{up} of {expected} servers up");
+    let bricks: Vec<&BrickReport> = cluster.bricks.iter().filter(|brick| !brick.is_replaced).collect();
+    let heard = bricks.iter().filter(|brick| !is_silent(brick)).count();
+    let servers = match (expected, bricks.len()) {
+        (0, 1..) => format!("{heard} of {} bricks up", bricks.len()),
+        (_, 0) => format!("{up} of {expected} servers up"),
+        (_, count) => format!("{up} of {expected} servers and {heard} of {count} bricks up"),
+    };
     let grade = gravest(findings);
     let serious = findings.iter().filter(|finding| finding.grade > Grade::Note).count();
     match serious {

@@ -38,11 +38,14 @@ pub fn picture(picture: &Picture, breadth: Breadth, screen: Screen) -> String {
             cluster.version, cluster.term, cluster.topology
         ));
     }
-    text.push('\n');
-    text.push_str(&match breadth {
-        Breadth::Narrow => servers(picture).fitted(WIDTH),
-        Breadth::Wide => servers_wide(picture).text(),
-    });
+    let has_servers = !cluster.servers.is_empty() || cluster.gone.iter().flatten().next().is_some();
+    if has_servers || cluster.bricks.is_empty() {
+        text.push('\n');
+        text.push_str(&match breadth {
+            Breadth::Narrow => servers(picture).fitted(WIDTH),
+            Breadth::Wide => servers_wide(picture).text(),
+        });
+    }
     if !cluster.bricks.is_empty() {
         text.push('\n');
         text.push_str(&bricks(picture).fitted(WIDTH));

@@ -20,7 +20,7 @@ pub fn text(picture: &Picture<'_>, lines: &mut Lines) {
     let Some(table) = &picture.quorum else { return };
     let plan = picture.plan;
     let QuorumTable { of_key, write, read, data_bytes, bricks, tablets, .. } = table;
-    let replicas = plan.replicas;
+    let replicas = plan.replicas();
     lines.head(&format!("a quorum table beside R = {replicas}: N = {of_key}, W = {write}, R = {read}"));
     let groups = if *tablets == 1 { "1 tablet".to_owned() } else { format!("{tablets} tablets") };
     let (memory, data) = (bytes_text(plan.memory), bytes(*data_bytes));
@@ -67,7 +67,10 @@ fn tell_death(picture: &Picture<'_>, table: &QuorumTable, lines: &mut Lines) {
     let (recovery, servers) = (&picture.recovery, picture.layout.servers);
     lines.add(
         &time_text(recovery.total),
-        format!("R = {}: 1 of {servers} of all keys wait for detection and recovery", picture.plan.replicas),
+        format!(
+            "R = {}: 1 of {servers} of all keys wait for detection and recovery",
+            picture.plan.replicas()
+        ),
     );
     lines.add(&time_text(table.rebuilding), "until a new brick in its place has its data".to_owned());
 }
@@ -88,7 +91,7 @@ fn tell_reach(picture: &Picture<'_>, table: &QuorumTable, lines: &mut Lines) {
     let many = of_key - needed(table) + 1;
     lines.add(&front, format!("reads, writes: {many} or more of its {of_key} bricks are away; {year}"));
     let (front, year) = share_of_a_year(table.no_owner);
-    lines.add(&front, format!("R = {}: its server is being recovered; {year}", plan.replicas));
+    lines.add(&front, format!("R = {}: its server is being recovered; {year}", plan.replicas()));
 }
 
 fn tell_loss(picture: &Picture<'_>, table: &QuorumTable, lines: &mut Lines) {
