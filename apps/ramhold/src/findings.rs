@@ -16,7 +16,7 @@ pub enum Grade {
 }
 
 impl Grade {
-    /// Of a finding.
+    /// The word of a finding.
     pub fn name(self) -> &'static str {
         match self {
             Grade::Note => "note",
@@ -26,7 +26,7 @@ impl Grade {
         }
     }
 
-    /// Of everything, if this is the gravest finding.
+    /// The word for everything, if this is the gravest finding.
     pub fn verdict(self) -> &'static str {
         match self {
             Grade::Note => "healthy",

@@ -46,7 +46,7 @@ struct Arguments {
     /// Make only these figures: fig06 to fig12, tut15, tut15-scale, now, multiring-small, multiring-large, dstore.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Of `dstore`, make only these figures of DSTORE04: 7, 7-sizes, 8 to 16, table1, cost.
+    /// Make only these figures of `dstore`, those of DSTORE04: 7, 7-sizes, 8 to 16, table1, cost.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     figure: Vec<String>,
     /// The seed of `dstore`'s clients.

@@ -72,7 +72,7 @@ impl PutOptions {
     }
 
     /// The object ends by itself so long after it was written: 1 ms to 36,525 days, rounded up to whole milliseconds.
-    /// What is outside is refused with `BadRequest`.
+    /// Anything outside is refused with `BadRequest`.
     #[must_use]
     pub fn time_to_live(self, time: Duration) -> PutOptions {
         let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
@@ -387,7 +387,7 @@ impl Client {
         }
     }
 
-    /// What the server at this address says of itself.
+    /// The words of the server at this address about itself.
     pub fn server_status(&mut self, address: SocketAddr) -> Result<ProcessStatus, Error> {
         match self.complete(Operation::ServerStatus { address })? {
             Reply::ServerStatus(status) => Ok(*status),

@@ -12,7 +12,7 @@ pub enum Error {
     Refused {
         status: Status,
         version: Option<Version>,
-        /// What is missing, when the status is `TooFewBackups`.
+        /// The servers that are missing, when the status is `TooFewBackups`.
         shortage: Option<Shortage>,
         detail: String,
     },

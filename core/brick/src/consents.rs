@@ -4,7 +4,7 @@
 //! restarted while all of them consent. A sibling consents if it votes itself, wants no restart of its own, and has not
 //! consented to another one. So of two bricks that share a tablet at most one has all consents.
 //!
-//! Of two that ask each other the one with the lower id goes on. A consent ends when the brick is back and votes, or after
+//! If two ask each other, the one with the lower id goes on. A consent ends when the brick is back and votes, or after
 //! `GIVEN_FOR`, which is long beside the time for which a brick counts consents (`COUNTS_FOR`).
 //!
 //! Not here: who is to be restarted (`judging`), the messages (`announcing`). Protocol: docs/protocols/quorum.md, rule 67.

@@ -88,7 +88,7 @@ pub struct Report {
     pub verdict: Verdict,
     /// The results of the search for orders of small keys. Disagreements are among the findings.
     pub searched: Searched,
-    /// What was judged of quorum tables. Violations are among the verdict's.
+    /// The judgement of quorum tables. Violations are among the verdict's.
     pub registers: Registers,
     /// The greatest difference between the times that processes took for the present, in nanoseconds: the
     /// possible error of expiry.

@@ -1,4 +1,4 @@
-//! What happens next in a simulated cluster. Events at one time happen in the order in which they were noted.
+//! The next events in a simulated cluster. Events at one time happen in the order in which they were noted.
 
 use ramhold_base::{Instant, Lost};
 use std::cmp::Reverse;

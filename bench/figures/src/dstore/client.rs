@@ -46,7 +46,7 @@ impl Choice {
     }
 }
 
-/// What a session is to do.
+/// The task of a session.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
     /// So many clients, each with one operation under way.

@@ -1,4 +1,4 @@
-//! What is measured in a simulated cluster: operations per second, their times, and questions on the wire.
+//! The measurements in a simulated cluster: operations per second, their times, and questions on the wire.
 
 use ramhold_base::Instant;
 use ramhold_quorum::Class;

@@ -18,9 +18,9 @@ const STRIDE: u64 = 32 * 14 * 10;
 /// Accesses of the kind `T` that wait for the spindle.
 pub struct Medium<T> {
     lists: [VecDeque<T>; Class::ALL.len()],
-    /// What each class has had, in weights. The next is of the class that has had the least.
+    /// The service that each class has had, in weights. The next is of the class that has had the least.
     passed: [u64; Class::ALL.len()],
-    /// What the last one had before its turn.
+    /// The service that the last one had had before its turn.
     turn: u64,
     under_way: Option<T>,
 }

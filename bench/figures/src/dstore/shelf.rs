@@ -18,7 +18,7 @@ pub struct Values {
     size: Size,
     applied: Applied<Key>,
     ticket_last: u64,
-    /// What is stored and not on the medium: ticket, key, and the stamp before.
+    /// All that is stored and not on the medium: ticket, key, and the stamp before.
     open: VecDeque<(Ticket, Key, Stamp)>,
 }
 

@@ -40,7 +40,7 @@ pub struct Setting {
     pub cache: Cache,
     pub choice: Choice,
     pub sessions: usize,
-    /// Of each session.
+    /// The load of each session.
     pub load: Load,
     pub value_bytes: u32,
     /// Gets are answered by one brick, with whatever it has.

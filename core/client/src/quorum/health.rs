@@ -23,7 +23,7 @@ pub struct Health {
 struct Seen {
     heard: Option<Instant>,
     silent: Option<Instant>,
-    /// Of each class.
+    /// One for each class.
     busy: [Option<Instant>; Class::ALL.len()],
     patience: Patience,
 }

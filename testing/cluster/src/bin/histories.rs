@@ -75,7 +75,7 @@ struct Run {
     /// In each of them: one operation at a time.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=64))]
     sessions: u64,
-    /// Of a session between two operations.
+    /// The pause of a session between two operations.
     #[arg(long, default_value_t = 300)]
     pause_micros: u64,
     /// Decides faults, keys and values, not when they happen; at random when absent.

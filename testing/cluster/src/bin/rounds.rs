@@ -32,7 +32,7 @@ struct Arguments {
     /// Measure how long clients wait with so much data, in MB, spread over all servers.
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(10..=100_000))]
     data: Option<u64>,
-    /// Of the peak rate, while servers die.
+    /// The share of the peak rate, while servers die.
     #[arg(long, value_name = "PERCENT", default_value_t = 30, requires = "data",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     rate: u32,

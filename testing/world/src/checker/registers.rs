@@ -6,7 +6,7 @@
 //! be taken at any time after its call, or never. A value with a time to live may end by itself from its end on, however
 //! late that is noticed, but nobody may see it when its end is over on all clocks.
 //!
-//! What keeps the search small: a read that fits is taken at once, as it changes nothing, and an unknown write whose value
+//! Two things keep the search small: a read that fits is taken at once, as it changes nothing, and an unknown write whose value
 //! nobody saw is left out, as it may have had no effect.
 //!
 //! Not here: keys whose answers have versions (order, search). Source: Wing and Gong, JPDC 1993. Catalogue: I1, J3.
@@ -98,7 +98,7 @@ struct Step {
     what: What,
 }
 
-/// What the register may be: its value, and those of the operations under way that were taken, in order.
+/// A state in which the register may be: its value, and those of the operations under way that were taken, in order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     value: Option<ValueId>,

@@ -172,7 +172,7 @@ impl Cluster {
         Cluster { second: drawn.draw_second(seed), ..drawn }
     }
 
-    /// What varies from seed to seed beside bricks. All sessions are native: they work on tables of both kinds.
+    /// All that varies from seed to seed beside bricks. All sessions are native: they work on tables of both kinds.
     fn varied_with_bricks(self, seed: u64) -> Cluster {
         let plain = Cluster { bricks: None, ..self }.varied(seed);
         let Cluster { placement, synced, limits, .. } = plain;

@@ -187,7 +187,7 @@ impl Rig {
         let mut rng = Rng::new(self.rng.u64());
         let head = self.head_mut();
         head.coordinator = None;
-        // What was under way has reached the store, up to some point.
+        // All that was under way has reached the store, up to some point.
         for request in std::mem::take(&mut head.open) {
             if rng.chance(1, 2) {
                 break;

@@ -59,11 +59,11 @@ pub type Shares = [f64; COUNTED_MAX + 1];
 /// The sets of servers that hold all copies of some segment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sets {
-    /// Of R servers, without the master.
+    /// Sets of R servers, without the master.
     pub of_backups: u64,
-    /// Of R + 1 servers.
+    /// Sets of R + 1 servers.
     pub with_master: u64,
-    /// Of R servers for each master, summed over all masters.
+    /// Sets of R servers for each master, summed over all masters.
     pub of_masters: u64,
     /// The servers that share a set of R with a server; of the server with fewest.
     pub scatter_width: u64,

@@ -27,7 +27,7 @@ struct Change {
     joining: usize,
 }
 
-/// What makes a change: of these tablets, with this brick.
+/// The maker of a change: of these tablets, with this brick.
 type Plan = fn(&[Tablet], usize) -> Change;
 
 /// Adds a brick: takes half of a brick that has the most hashes, the first one of the lowest tablet among equals.

@@ -78,7 +78,7 @@ pub fn fig07_sizes(making: &Making) -> Made {
     for (size, pair) in sizes.iter().zip(measured.chunks(2)) {
         let (one, quorum) = (pair[0], pair[1]);
         let ratio = quorum / one;
-        // What three ports of 50 Mbit/s can carry.
+        // Three ports of 50 Mbit/s can carry so much.
         let full = 3.0 * 6_250_000.0 / f64::from(*size);
         is_rising &= ratio >= before - 0.02;
         before = ratio;

@@ -63,7 +63,7 @@ const BRICK_FAULTS: [&str; 15] = [
     "stop of a brick",
 ];
 
-/// What must have happened in a set of seeds with bricks: at bricks, and in sessions.
+/// The marks that a set of seeds with bricks must have met: at bricks, and in sessions.
 const BRICK_MARKS: [&str; 24] = [
     "brick_bound_rose",
     "brick_forgot_a_stamp",
