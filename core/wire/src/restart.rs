@@ -79,7 +79,7 @@ impl Message for RestartOrder {
 }
 
 /// Operator to supervisor: stop this brick in order, and start it again; start it, if it is offline.
-/// `Fenced`: that life is over. `WrongServer`: the supervisor has no such brick.
+/// `Fenced`: that life is over. `WrongServer`: the supervisor has no such brick. `NotReady`: its life is not known here yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BrickRestart {
     #[n(0)]

@@ -21,8 +21,12 @@ impl Charge {
     ) -> Result<RestartSaid, Status> {
         let known = self.known.as_ref().ok_or(Status::NotReady)?;
         known.check(header, asked.brick)?;
-        if asked.life != 0 && asked.life != known.life {
-            return Err(Status::Fenced);
+        // A process of somebody else may begin a life before it is asked again.
+        match asked.life {
+            0 => {}
+            life if life > known.life => return Err(Status::NotReady),
+            life if life < known.life => return Err(Status::Fenced),
+            _ => {}
         }
         let mut treatment = Treatment::Stopped;
         match self.process {

@@ -103,6 +103,21 @@ fn an_operators_restart_stops_in_order_and_once() {
     assert_eq!(told, [Status::Ok, Status::Fenced, Status::Fenced, Status::WrongCluster]);
 }
 
+// I6: the brick has told an operator of its life before its supervisor has asked.
+#[test]
+fn a_restart_of_a_life_that_is_not_known_yet_is_refused_for_now() {
+    let mut rig = Rig::new(RestartLimit::DEFAULT);
+    let operator = Header { cluster: CLUSTER, ..Header::default() };
+    rig.send(operator, &BrickRestart { brick: BRICK, life: 2 });
+    assert_eq!(rig.take_answers(), [(Status::NotReady, None)]);
+    assert!(rig.acts.is_empty());
+    rig.end();
+    rig.run(2000);
+    assert_eq!(rig.take_acts(), [Act::Start]);
+    rig.send(operator, &BrickRestart { brick: BRICK, life: 2 });
+    assert_eq!(rig.take_acts(), [Act::Stop, Act::Start]);
+}
+
 // I6: a process that does not stop for an operator is killed, and started again.
 #[test]
 fn an_operators_restart_kills_what_has_not_stopped_within_a_minute() {

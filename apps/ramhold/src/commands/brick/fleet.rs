@@ -5,18 +5,20 @@
 
 use crate::failure::{Failure, NOT_FOUND};
 use crate::question::{NoAnswer, ask};
-use ramhold_base::ClusterId;
+use ramhold_base::{ClusterId, Status};
 use ramhold_client::{BrickReport, Client, ServerId};
 use ramhold_wire::Header;
 use ramhold_wire::restart::{BrickProbe, BrickProbed, BrickRestart, RestartAnswer};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A brick that does not answer sooner does not vote, as far as an operator is concerned.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// A supervisor answers an operator at once.
 const RESTART_WITHIN: Duration = Duration::from_secs(5);
+/// It asks its brick ten times a second until it knows the brick's life.
+const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 pub struct Fleet {
     cluster: ClusterId,
@@ -130,14 +132,22 @@ impl Fleet {
         })?;
         let header = Header { cluster: self.cluster, target: brick, ..Header::default() };
         let message = BrickRestart { brick, life: told.map_or(0, |told| told.life) };
-        match ask::<BrickRestart>(supervisor, &header, &message, RESTART_WITHIN) {
-            Ok(RestartAnswer { .. }) => Ok(life),
-            Err(why) => Err(Failure::new(
-                NOT_FOUND,
-                format!(
-                    "the supervisor of {brick} at {supervisor} has not restarted it: {why}; look after it there, and try again"
-                ),
-            )),
+        let end = Instant::now() + RESTART_WITHIN;
+        loop {
+            match ask::<BrickRestart>(supervisor, &header, &message, RESTART_WITHIN) {
+                Ok(RestartAnswer { .. }) => return Ok(life),
+                // It has not asked this life yet.
+                Err(NoAnswer::Refused(Status::NotReady)) if Instant::now() < end => {
+                    std::thread::sleep(ASK_INTERVAL);
+                }
+                Err(why) => {
+                    let text = format!(
+                        "the supervisor of {brick} at {supervisor} has not restarted it: {why}; look after it there, and try \
+                         again"
+                    );
+                    return Err(Failure::new(NOT_FOUND, text));
+                }
+            }
         }
     }
 }
