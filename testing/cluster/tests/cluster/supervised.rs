@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -416,6 +417,10 @@ fn dev_restarts_bricks_that_hang_or_are_killed() -> Result<(), Failure> {
 fn the_next_supervisor_ends_a_hung_orphan_and_waits_for_one_that_stops() -> Result<(), Failure> {
     let _machine = crate::machine();
     let (mut bricks, table, mut client) = start()?;
+    let group = bricks.supervised(2).expect("it runs").as_raw_nonzero().get();
+    // The kernel ends a process group that is stopped when its parent dies, unless somebody of this session is left in it.
+    let mut member =
+        Command::new("sleep").arg("120").process_group(group).spawn().expect("it can be started");
     let orphan = bricks.signal_supervised(2, Signal::STOP)?;
     bricks.kill(2);
     assert!(
@@ -427,6 +432,8 @@ fn the_next_supervisor_ends_a_hung_orphan_and_waits_for_one_that_stops() -> Resu
         go_on_until(&mut client, table, "the brick serves under a new supervisor", || lives(&bricks, 2, 1))?;
     let orphan = orphan.as_raw_nonzero().to_string();
     has(&bricks, 2, &["event: process", &orphan, "has answered nothing", "killed"]).map_err(Failure)?;
+    member.kill().expect("it is there");
+    member.wait().expect("it has ended");
     check_all(&mut client, table, count)?;
     // This one hears it, and flushes first.
     bricks.kill(2);
