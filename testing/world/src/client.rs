@@ -163,7 +163,7 @@ impl<S: Session> Client<S> {
             self.lanes[lane].scans_registers = true;
             return self.ask(now, lane, SCANS, Action::Scan, &[], effects);
         }
-        let (key, tag) = (self.workload.register(&mut self.rng), self.next_tag());
+        let (key, tag) = (self.workload.register(&mut self.rng, now), self.next_tag());
         let empty = ValueId::of(&[]);
         let writes_it =
             |o: &Operation| o.key == key && matches!(o.action, Action::Write { value, .. } if value == empty);

@@ -37,6 +37,12 @@ pub const RATE_PPM_MAX: u32 = 200;
 /// The longest time for which a server retries a request of a client of another protocol.
 const STRAY_MAX: u64 = 12 * SECOND;
 
+/// Sixteenths of a long run in which bricks have no faults of their own.
+const BRICKS_REST: u64 = 7;
+/// The largest values, and the longest pauses of clients, in such a run.
+const REST_VALUE_BYTES: u64 = 1500;
+const REST_THINK_MAX: u64 = 20 * MILLI;
+
 /// The faults that the system meets while clients work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Course {
@@ -51,6 +57,9 @@ pub enum Course {
 pub struct Plan {
     pub course: Course,
     pub fault_time: u64,
+    /// In the second half bricks have no faults of their own for `BRICKS_REST` of 16 parts of the time, and the keys of
+    /// quorum tables are other ones.
+    pub bricks_rest: bool,
     /// From birth to the first operation that is done.
     pub birth_max: u64,
     /// From the last fault until every client has had an operation done again.
@@ -70,6 +79,7 @@ impl Plan {
         Plan {
             course: Course::Faults,
             fault_time: seconds * SECOND,
+            bricks_rest: false,
             birth_max: 30 * SECOND,
             heal_max: 60 * SECOND,
             read_back_max: 120 * SECOND,
@@ -118,7 +128,7 @@ impl Report {
 
 /// Runs one seed. `log` gets a line for each notable event.
 pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> Report {
-    let mut scenario = Scenario::new(system, seed, plan.course, log);
+    let mut scenario = Scenario::new(system, seed, plan, log);
     let mut stuck = scenario.live(plan).err();
     let mut findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
     if stuck.is_none() {
@@ -176,10 +186,18 @@ struct Scenario<'a, T: System> {
 }
 
 impl<'a, T: System> Scenario<'a, T> {
-    fn new(system: &'a T, seed: u64, course: Course, log: Option<Log>) -> Scenario<'a, T> {
+    fn new(system: &'a T, seed: u64, plan: &Plan, log: Option<Log>) -> Scenario<'a, T> {
         let mut rng = Rng::new(seed ^ 0x5EED_0000_0000_0000);
         let swarm = Swarm::draw(&mut rng, system.tolerance());
-        let workload = system.workload(&mut rng);
+        let mut workload = system.workload(&mut rng);
+        if plan.bricks_rest {
+            // Both halves have their keys, which take no more memory together. Their logs turn over all the time.
+            workload.register_keys = workload.register_keys.div_ceil(2);
+            workload.register_span = plan.fault_time / 2;
+            workload.value_bytes_max = REST_VALUE_BYTES;
+            workload.think_max = workload.think_max.min(REST_THINK_MAX);
+            workload.removes = workload.removes.max(1);
+        }
         let calm = crate::network::NetworkOptions::calm();
         let mut world = World::new(rng.u64(), calm);
         world.log = log;
@@ -246,7 +264,7 @@ impl<'a, T: System> Scenario<'a, T> {
             swarm,
             watch,
         };
-        match course {
+        match plan.course {
             Course::Faults => scenario.arm_birth(),
             Course::Roles => {}
         }
@@ -281,7 +299,7 @@ impl<'a, T: System> Scenario<'a, T> {
     fn live(&mut self, plan: &Plan) -> Result<(), String> {
         self.come_up(plan.birth_max)?;
         match plan.course {
-            Course::Faults => self.suffer(plan.fault_time),
+            Course::Faults => self.suffer(plan),
             Course::Roles => self.play_roles(plan)?,
         }
         self.heal(plan.heal_max)?;
@@ -336,8 +354,10 @@ impl<'a, T: System> Scenario<'a, T> {
         if up { Ok(()) } else { Err(format!("no operation was done within {} s of birth", limit / SECOND)) }
     }
 
-    fn suffer(&mut self, time: u64) {
-        let end = self.world.now() + time;
+    fn suffer(&mut self, plan: &Plan) {
+        let time = plan.fault_time;
+        let (begin, end) = (self.world.now(), self.world.now() + time);
+        let mut rest_at = plan.bricks_rest.then_some(begin + time / 2);
         self.world.network.options = self.swarm.network.clone();
         self.world.store_failure_ppm = self.swarm.store_failure_ppm;
         for node in &self.servers {
@@ -367,6 +387,9 @@ impl<'a, T: System> Scenario<'a, T> {
             self.run_until(due);
             faults.act(self.system, &mut self.world);
             if let Some(of_bricks) = &mut of_bricks {
+                if rest_at.take_if(|at| *at <= self.world.now()).is_some() {
+                    of_bricks.rest_until(begin + time / 2 + time / 16 * BRICKS_REST);
+                }
                 of_bricks.act(self.system, &mut self.world);
             }
         }

@@ -7,7 +7,7 @@
 use crate::checker::registers::REGISTERS;
 use crate::checker::{COUNTERS, PLACE_COUNT, amount};
 use crate::history::{Action, Condition, Operation, ValueId};
-use ramhold_base::{Number, Rng, Version};
+use ramhold_base::{Instant, Number, Rng, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,6 +33,9 @@ pub struct Workload {
     pub register_keys: u32,
     /// Operations of 100 that go to these keys.
     pub register_percent: u64,
+    /// After so many nanoseconds other keys of quorum tables take the place of these, and after as many again these come
+    /// back; 0: the keys stay. Tombstones of keys that nobody writes go late.
+    pub register_span: u64,
     /// Mutations of 100 that have a condition.
     pub conditional_percent: u64,
     /// Writes of 100 that give the object a time to live.
@@ -59,6 +62,7 @@ impl Workload {
             scan_permille: 0,
             register_keys: 0,
             register_percent: 0,
+            register_span: 0,
             conditional_percent: rng.below(60),
             ttl_percent: rng.below(31),
             value_bytes_max: *rng.pick(&[16, 200, 1500, 6000]).expect("four sizes"),
@@ -78,8 +82,10 @@ impl Workload {
         self.register_keys > 0 && rng.chance(self.register_percent, 100)
     }
 
-    pub fn register(&self, rng: &mut Rng) -> u32 {
-        REGISTERS + rng.below(u64::from(self.register_keys)) as u32
+    /// The key of a quorum table for the next operation.
+    pub fn register(&self, rng: &mut Rng, now: Instant) -> u32 {
+        let turn = now.0.checked_div(self.register_span).unwrap_or_default() % 2;
+        REGISTERS + turn as u32 * self.register_keys + rng.below(u64::from(self.register_keys)) as u32
     }
 
     /// The next action on a register. Quorum tables take no conditions.

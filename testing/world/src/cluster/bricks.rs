@@ -24,6 +24,10 @@ const INDEX_BYTES: u64 = 1 << 20;
 const FRAMES_SPARE: u64 = 16;
 /// Half of the runs have so little memory that cleaning never rests.
 const LOG_BYTES: [u64; 2] = [384 * 1024, 1024 * 1024];
+/// One seed in this many is a long one, with little memory: a tombstone goes when nobody has written its key, and its bricks
+/// have lived, for some minutes, and when everything older has left the log.
+const LONG_ONE_IN: u64 = 32;
+const LONG_AT: u64 = 9;
 /// How far clocks of hosts are off that are set as they should be, in milliseconds.
 const SKEW: u64 = 40;
 const HOUR: i64 = 3_600_000;
@@ -47,6 +51,11 @@ pub struct BrickSetup {
 }
 
 impl BrickSetup {
+    /// Whether a seed runs for minutes.
+    pub fn is_long(seed: u64) -> bool {
+        seed % LONG_ONE_IN == LONG_AT
+    }
+
     pub fn draw(seed: u64) -> BrickSetup {
         let mut rng = Rng::new(seed ^ 0xB41C_0000);
         let numbers =
@@ -66,11 +75,12 @@ impl BrickSetup {
             false => 0,
         };
         let (wrong, client_skew) = (hour(3), hour(2));
+        let sizes = if Self::is_long(seed) { &LOG_BYTES[..1] } else { &LOG_BYTES[..] };
         BrickSetup {
             bricks: count,
             quorum: QuorumOptions { bricks, write, read, protocol },
             synced: rng.chance(1, 3),
-            log_bytes: *rng.pick(&LOG_BYTES).expect("two sizes"),
+            log_bytes: *rng.pick(sizes).expect("two sizes"),
             wrong: (wrong != 0).then(|| (rng.below(u64::from(count)) as u8, wrong)),
             client_skew,
         }

@@ -98,6 +98,11 @@ impl BrickFaults {
         }
     }
 
+    /// Nothing strikes a brick until then.
+    pub fn rest_until(&mut self, until: u64) {
+        (self.next_at, self.cut_at) = (self.next_at.max(until), None);
+    }
+
     /// The time of the next action.
     pub fn due(&self) -> u64 {
         self.cut_at.map_or(self.next_at, |(at, ..)| at.min(self.next_at))

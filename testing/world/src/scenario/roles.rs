@@ -68,7 +68,7 @@ impl<T: System> Scenario<'_, T> {
 
     /// Chooses the second server that dies, and when, by a rehearsal.
     fn choose(&mut self, plan: &Plan, script: &Script, rng: &mut Rng) -> Result<Second, String> {
-        let mut rehearsed = Scenario::new(self.system, self.seed, plan.course, None);
+        let mut rehearsed = Scenario::new(self.system, self.seed, plan, None);
         rehearsed.come_up(plan.birth_max)?;
         let cast = rehearsed.set_out(script)?;
         let Rehearsal { passes, duration } = rehearsed.rehearse(script, &cast);

@@ -91,10 +91,8 @@ const BRICK_MARKS: [&str; 24] = [
     "quorum_unknown",
 ];
 
-/// One seed with bricks in this many runs so much longer: tombstones go late.
-const LONG_ONE_IN: u64 = 32;
-const LONG_AT: u64 = 9;
-const LONGER: u64 = 8;
+/// A long seed with bricks runs for so many seconds at least, and its bricks rest for a while: tombstones go late.
+const LONG_SECONDS: u64 = 600;
 
 /// Seeds that are run twice.
 const TWICE: usize = 3;
@@ -149,7 +147,8 @@ struct Arguments {
     #[arg(long)]
     resp: bool,
     /// Bricks stand beside the servers, and every client works on a quorum table, too. Bricks die, lose power, stop and are
-    /// replaced; one brick's clock may be an hour off.
+    /// replaced; one brick's clock may be an hour off. One seed in 32 takes ten minutes at least, in some of which bricks have
+    /// no faults: tombstones go then.
     #[arg(long, conflicts_with_all = ["tight", "zones", "links", "cubes", "roles", "resp", "specimen", "planted"])]
     bricks: bool,
     /// Runs the small specimen store instead of Ramhold, to test the simulator itself.
@@ -197,8 +196,11 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Report, String> {
     let log: Option<Log> = if verbose { Some(Box::new(|line| println!("{line}"))) } else { None };
     let is_long =
-        matches!(which, Which::Cluster(cluster) if cluster.bricks.is_some()) && seed % LONG_ONE_IN == LONG_AT;
-    let plan = Plan::seconds(if is_long { LONGER * seconds } else { seconds });
+        matches!(which, Which::Cluster(cluster) if cluster.bricks.is_some()) && BrickSetup::is_long(seed);
+    let plan = match is_long {
+        true => Plan { bricks_rest: true, ..Plan::seconds(seconds.max(LONG_SECONDS)) },
+        false => Plan::seconds(seconds),
+    };
     let run_it = || match which {
         Which::Cluster(cluster) => run(&cluster.varied(seed), seed, &plan, log),
         Which::Roles => {
