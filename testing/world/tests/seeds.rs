@@ -1,0 +1,27 @@
+//! Seeds of `ramhold-world --bricks` that once found a fault, run again.
+//!
+//! A change of the code changes what happens in a seed, so each fault has tests of its own as well. Catalogue: I6, J3.
+
+use ramhold_world::cluster::Cluster;
+use ramhold_world::cluster::bricks::BrickSetup;
+use ramhold_world::scenario::{Plan, run};
+
+fn goes_well(seed: u64) {
+    let cluster = Cluster { bricks: Some(BrickSetup::draw(seed)), ..Cluster::default() };
+    let report = run(&cluster.varied(seed), seed, &Plan::seconds(60), None);
+    assert_eq!(report.stuck, None, "seed {seed}");
+    assert!(!report.failed(), "seed {seed}: {:?} {:?}", report.findings, report.verdict.violations);
+}
+
+// I6, C6: cleaning waited for the head that enters its survivors, and no frame was left for one. So the rebuilding never
+// ended: what must leave the log could not.
+#[test]
+fn a_rebuilding_ends_with_few_frames() {
+    [378, 859].into_iter().for_each(goes_well);
+}
+
+// C6: the same, and clients got nothing done.
+#[test]
+fn clients_go_on_with_few_frames() {
+    [1, 246].into_iter().for_each(goes_well);
+}
