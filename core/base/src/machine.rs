@@ -394,6 +394,12 @@ pub trait Machine {
     fn prefetch(&self, coming: &mut dyn Iterator<Item = Coming<'_>>) {
         let _ = coming;
     }
+
+    /// What is handed on from now on had not come by this time, as far as the executor knows. A process that is late
+    /// finds what has waited for it since then. Only statistics depend on it.
+    fn came_after(&mut self, time: Instant) {
+        let _ = time;
+    }
 }
 
 /// Bytes that came over a connection and are not handed on yet. They begin with a frame or with a request,

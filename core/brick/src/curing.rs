@@ -52,6 +52,11 @@ impl Brick {
         }
     }
 
+    /// Questions that are handed on from now on had not come by this time.
+    pub fn came_after(&mut self, time: Instant) {
+        self.judging.measuring.came_after = time;
+    }
+
     /// The bricks whose reports are known here, this one among them.
     pub fn reporting_count(&self) -> usize {
         self.judging.reporting_count()

@@ -77,7 +77,8 @@ pub use brick::Brick;
 pub use config::BrickConfig;
 pub use load::RestartLoad;
 pub(crate) use question::Value;
-// Simulations of other media drive the queues.
+// Simulations of other media drive the queues, and compare the bricks.
+pub use measuring::Measuring;
 pub use question::{Asker, Load};
 pub use queues::{Queued, Queues, SHARES};
 pub use replica::FoundReplica;

@@ -1,6 +1,11 @@
 //! The report of this brick: its 17 statistics since the report before.
 //!
-//! The process tells how much of a processor and of memory it uses; the queues count the rest.
+//! The process tells how much of a processor and of memory it uses, and since when questions may have waited that it finds;
+//! the queues count the rest. A process that gets too little of a processor answers each question at once when it comes to
+//! it. Its questions wait before that, where only the time since its last look tells of them.
+//!
+//! The length of a queue is the mean since the report before: the sum of all times from arrival to answer, by the time that
+//! has passed (Little). The present length would be that of a moment at which the process has just answered all.
 //!
 //! Not here: the counting (`queues`), the comparison (`judging`). Source: DSTORE04 7, Table II. Protocol:
 //! docs/protocols/quorum.md, rule 64. Catalogue: I6.
@@ -23,8 +28,11 @@ struct Usage {
     processor: Duration,
 }
 
+/// The measuring of one life.
 #[derive(Debug, Default)]
-pub(crate) struct Measuring {
+pub struct Measuring {
+    /// What the process finds had not come by then. Zero: nobody tells.
+    pub(crate) came_after: Instant,
     /// The newest, and the newest at the report before.
     usage: Usage,
     reported_usage: Usage,
@@ -32,8 +40,12 @@ pub(crate) struct Measuring {
     memory_permille: u64,
     /// The counts at the report before.
     reported: BrickStatistics,
+    reported_at: Instant,
     next: Instant,
 }
+
+/// The unit of a length: such a part of a question.
+const LENGTH_PARTS: u128 = 1000;
 
 fn queue_of(class: Class) -> Queue {
     match class {
@@ -50,7 +62,12 @@ impl Measuring {
         self.memory_permille = memory_bytes.saturating_mul(1000) / of.max(1);
     }
 
-    pub fn is_due(&self, now: Instant) -> bool {
+    /// When a question came that is handed on now.
+    pub(crate) fn came(&self, now: Instant) -> Instant {
+        if self.came_after == Instant::ZERO { now } else { self.came_after.min(now) }
+    }
+
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.next <= now
     }
 
@@ -64,14 +81,20 @@ impl Measuring {
             self.cpu_permille = u64::try_from(permille).unwrap_or(u64::MAX);
             self.reported_usage = self.usage;
         }
+        let since = now.since(std::mem::replace(&mut self.reported_at, now)).as_nanos();
         let mut statistics = Statistics::default();
         statistics.set(Statistic::Cpu, self.cpu_permille);
         statistics.set(Statistic::Memory, self.memory_permille);
         for class in Class::ALL {
             let (of_class, before) = (counted.of(class), self.reported.of(class));
             let queue = queue_of(class);
-            statistics.set(Statistic::QueueLength(queue), of_class.queue_length);
-            statistics.set(Statistic::Success(queue), of_class.success - before.success);
+            let success = of_class.success - before.success;
+            let waited = (of_class.waited - before.waited) * LENGTH_PARTS;
+            let mean = waited.checked_div(since).filter(|_| success > 0);
+            // A queue that stands still tells no times.
+            let length = mean.unwrap_or(u128::from(of_class.queue_length) * LENGTH_PARTS);
+            statistics.set(Statistic::QueueLength(queue), u64::try_from(length).unwrap_or(u64::MAX));
+            statistics.set(Statistic::Success(queue), success);
             statistics.set(Statistic::Dropped(queue), of_class.dropped - before.dropped);
             statistics.set(Statistic::QueueDelay(queue), of_class.queue_delay.nanos());
             statistics.set(Statistic::Latency(queue), of_class.latency.nanos());
@@ -102,14 +125,30 @@ mod tests {
         assert!(!measuring.is_due(at(449)) && measuring.is_due(at(450)));
         counted.of_mut(Class::Put).success = 1000;
         counted.of_mut(Class::Put).queue_length = 1;
+        counted.of_mut(Class::Get).queue_length = 2;
+        // 100 puts waited for 25.5 ms each.
+        counted.of_mut(Class::Put).waited += 100 * 25_500_000;
         measuring.on_usage(at(500), Duration::from_millis(7400), (400, 1000));
         let second = measuring.report(at(510), counted);
         assert_eq!((of(&second, Statistic::Success), of(&second, Statistic::Dropped)), (100, 0));
         assert_eq!((second.of(Statistic::Cpu), second.of(Statistic::Memory)), (800, 400));
-        assert_eq!(of(&second, Statistic::QueueLength), 1);
+        assert_eq!(of(&second, Statistic::QueueLength), 5000, "2.55 s of waiting in 510 ms");
+        let of_gets = second.of(Statistic::QueueLength(Queue::Get));
+        assert_eq!(of_gets, 2000, "nothing was answered: the present length");
         assert!(of(&second, Statistic::Latency).abs_diff(2_000_000) < 100, "{second:?}");
         assert_eq!(second.of(Statistic::Latency(Queue::Get)), 0);
         // Nothing was told of the process meanwhile: the last numbers stand.
         assert_eq!(measuring.report(at(1000), counted).of(Statistic::Cpu), 800);
+    }
+
+    // I6: a process that comes late to its questions answers each at once.
+    #[test]
+    fn questions_came_after_the_last_look_of_the_process() {
+        let at = |millis| Instant(1_000_000_000) + Duration::from_millis(millis);
+        let mut measuring = Measuring::default();
+        assert_eq!(measuring.came(at(7)), at(7), "nobody tells");
+        measuring.came_after = at(3);
+        assert_eq!(measuring.came(at(7)), at(3));
+        assert_eq!(measuring.came(at(2)), at(2), "a step has the time of its turn");
     }
 }

@@ -150,8 +150,10 @@ impl Queues {
 
     pub fn answered(&mut self, now: Instant, asker: Asker) {
         let of_class = self.statistics.of_mut(asker.load.class);
+        let time = now.since(asker.came);
         of_class.success += 1;
-        of_class.latency.add(now.since(asker.came));
+        of_class.latency.add(time);
+        of_class.waited += time.as_nanos();
     }
 
     pub fn dropped(&mut self, class: Class) {

@@ -23,7 +23,7 @@ impl Brick {
         body: &[u8],
         conn: ConnId,
     ) {
-        let (rpc, brick, came) = (header.rpc, header.sender, step.now);
+        let (rpc, brick, came) = (header.rpc, header.sender, self.judging.measuring.came(step.now));
         let asker = Asker { conn, rpc, brick, came, ..Asker::NOBODY };
         let refused = match request {
             ForBrick::Ask => self.on_ask(step, body, asker).err(),

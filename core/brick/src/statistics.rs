@@ -55,6 +55,8 @@ pub struct ClassStatistics {
     pub queue_delay: Average,
     /// From the arrival of a question until its answer.
     pub latency: Average,
+    /// The sum of these times since the start, in nanoseconds.
+    pub waited: u128,
 }
 
 /// The statistics of a brick since its start: 15 of the 17 of Table II.
@@ -79,7 +81,8 @@ impl BrickStatistics {
     pub fn all(&self) -> [(&'static str, Class, u64); STATISTIC_COUNT] {
         let mut all = [("", Class::Get, 0); STATISTIC_COUNT];
         for (at, class) in Class::ALL.into_iter().enumerate() {
-            let ClassStatistics { queue_length, success, dropped, queue_delay, latency } = *self.of(class);
+            let ClassStatistics { queue_length, success, dropped, queue_delay, latency, .. } =
+                *self.of(class);
             let of_class = [
                 ("queue_length", class, queue_length),
                 ("success", class, success),

@@ -343,4 +343,8 @@ impl Machine for BrickNode {
         }
         earliest(earliest(self.brick.deadline(), self.backup.deadline()), self.hello_deadline())
     }
+
+    fn came_after(&mut self, time: Instant) {
+        self.brick.came_after(time);
+    }
 }

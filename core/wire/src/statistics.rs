@@ -43,7 +43,7 @@ pub enum Statistic {
     Cpu,
     /// The part of its memory that is used, of 1,000.
     Memory,
-    /// Questions that wait.
+    /// Questions that wait, in the mean since the report before, in parts of a thousand.
     QueueLength(Queue),
     /// Questions that were answered since the report before.
     Success(Queue),

@@ -45,6 +45,8 @@ const COME_BYTES_MAX: usize = 16 * 1024;
 const SEVERAL_BYTES: usize = 128;
 /// Completions fed in one go; a machine that answers each with another must not keep the network waiting for ever.
 const PENDING_COUNT_MAX: usize = 4096;
+/// A wait that is over so soon has found what had come before it. One from which the process is woken takes longer.
+const AT_ONCE: Duration = Duration::from_micros(20);
 /// How long a process that ends goes on sending its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -98,6 +100,10 @@ pub struct Runtime<M: Machine> {
     turns: Latencies,
     last_work: Instant,
     last_step: Instant,
+    /// The last look at what is ready: whatever comes later is found by the next one.
+    looked: Instant,
+    /// What the last look has found had not come by then.
+    came_after: Instant,
     exit: Option<Exit>,
     named: Option<ServerId>,
     report: Report,
@@ -163,6 +169,8 @@ impl<M: Machine> Runtime<M> {
             stop: StopHandle { asked: Arc::new(AtomicBool::new(false)), waker },
             last_work: Instant::ZERO,
             last_step: Instant::ZERO,
+            looked: Instant::ZERO,
+            came_after: Instant::ZERO,
             exit: None,
             named: None,
             report: config.report,
@@ -300,9 +308,19 @@ impl<M: Machine> Runtime<M> {
                 Poll::Adaptive { spin } => !over && now >= self.last_work + spin,
             };
             let rest = if sleeps { until.map(|until| until.since(now)) } else { Some(Duration::ZERO) };
+            let looked = std::mem::replace(&mut self.looked, now);
             self.network.wait(rest, &mut self.ready).expect("the event queue is ours and open");
-            if sleeps || over || !self.ready.is_empty() {
-                return if sleeps { clock::now() } else { now };
+            self.came_after = looked;
+            if sleeps {
+                self.looked = clock::now();
+                if self.looked.since(now) > AT_ONCE {
+                    // It slept until something came.
+                    self.came_after = self.looked;
+                }
+                return self.looked;
+            }
+            if over || !self.ready.is_empty() {
+                return now;
             }
             match self.poll {
                 Poll::Busy => std::hint::spin_loop(),
@@ -320,6 +338,9 @@ impl<M: Machine> Runtime<M> {
         let mut backlog = std::mem::take(&mut self.backlog);
         self.network.take_backlog(&mut backlog);
         let worked = !ready.is_empty() || !backlog.is_empty();
+        if worked {
+            self.machine.came_after(self.came_after);
+        }
         for id in backlog.drain(..) {
             self.come(id);
         }

@@ -30,12 +30,14 @@ type React = Box<dyn FnMut(Instant, &Seen, &mut Effects) + Send>;
 pub struct Probe {
     pub seen: Vec<Seen>,
     pub deadline: Option<Instant>,
+    /// What is handed on had not come by then.
+    pub came_after: Instant,
     react: React,
 }
 
 impl Probe {
     pub fn new(react: impl FnMut(Instant, &Seen, &mut Effects) + Send + 'static) -> Probe {
-        Probe { seen: Vec::new(), deadline: None, react: Box::new(react) }
+        Probe { seen: Vec::new(), deadline: None, came_after: Instant::ZERO, react: Box::new(react) }
     }
 
     pub fn silent() -> Probe {
@@ -91,6 +93,10 @@ impl Machine for Probe {
 
     fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    fn came_after(&mut self, time: Instant) {
+        self.came_after = time;
     }
 }
 

@@ -161,3 +161,33 @@ fn a_frame_comes_with_a_time_that_is_not_before_it_was_sent() {
     }
     until(&mut runtime, |runtime| runtime.machine().frames().len() == 3);
 }
+
+// I6: a loop that is late tells since when the next frame may have waited, not when it found it.
+#[test]
+fn a_frame_that_waited_for_a_long_step_came_before_that_step_ended() {
+    let (sent, written_at) = std::sync::mpsc::channel();
+    let mut other: Option<Raw> = None;
+    let (mut runtime, addr) = server(Probe::silent());
+    let mut raw = Raw::connect(addr);
+    let mut late = Raw::connect(addr);
+    raw.write(&request(1, 0));
+    until(&mut runtime, |runtime| runtime.machine().frames().len() == 1);
+    late.write(&request(2, 0));
+    until(&mut runtime, |runtime| runtime.machine().frames().len() == 2);
+    other.replace(late);
+    let machine = runtime.machine_mut();
+    *machine = Probe::new(move |now, seen, _| {
+        if let (Seen::Frame { .. }, Some(mut late)) = (seen, other.take()) {
+            late.write(&request(3, 0));
+            sent.send((ramhold_runtime::now(), late)).expect("somebody listens");
+            // The processor is taken away for a while.
+            while ramhold_runtime::now() < now + Duration::from_millis(5) {}
+        }
+    });
+    raw.write(&request(4, 0));
+    until(&mut runtime, |runtime| runtime.machine().frames().len() == 1);
+    let (written, _late) = written_at.recv().expect("it was sent");
+    until(&mut runtime, |runtime| runtime.machine().frames().len() == 2);
+    let came_after = runtime.machine().came_after;
+    assert!(came_after != ramhold_base::Instant::ZERO && came_after <= written, "{came_after:?} {written:?}");
+}

@@ -26,4 +26,5 @@ mod scaling;
 mod scans;
 mod seen;
 mod sessions;
+mod stalled;
 mod supervised;

@@ -1,6 +1,6 @@
 //! Figures 14 to 16: one of six bricks becomes slower and slower, and its statistics tell.
 //!
-//! The verdict is that of core/detector, from the 17 statistics: the real queues' fifteen, the simulated processor's load,
+//! The verdict is that of core/detector, from the reports of core/brick: of the real queues, the simulated processor's load,
 //! and a memory that is always equally full. The restart itself takes 1.5 s, as in the paper.
 
 use super::making::Making;
@@ -8,12 +8,10 @@ use super::steady::{GETS, PUTS};
 use crate::dstore::measure::{Kind, Measures};
 use crate::dstore::names::id;
 use crate::dstore::rows::{Made, Rows, curve, number};
-use crate::dstore::world::{ANNOUNCE, Setting, World};
+use crate::dstore::world::{Setting, World};
 use ramhold_base::{Instant, ServerId};
-use ramhold_brick::{BrickStatistics, ClassStatistics};
+use ramhold_brick::Measuring;
 use ramhold_detector::anomaly::{Anomalies, Circumstances, JUDGE_INTERVAL, Verdict};
-use ramhold_quorum::Class;
-use ramhold_wire::statistics::{Queue, Statistic, Statistics};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -25,8 +23,8 @@ const ONSET: usize = 90;
 const SLOWER: Duration = Duration::from_micros(1000);
 const SLOWER_EVERY: usize = 10;
 const RESTART: Duration = Duration::from_millis(1500);
-/// Every brick says this of its memory.
-const MEMORY_PERMILLE: u64 = 700;
+/// Every brick says this of its memory: used, of all.
+const MEMORY: (u64, u64) = (700, 1000);
 
 /// One run: the course of the throughput, and who was restarted when.
 struct Run {
@@ -34,35 +32,11 @@ struct Run {
     restarts: Vec<(usize, f64)>,
 }
 
-/// The last report of a brick.
-#[derive(Clone, Copy, Default)]
-struct Before {
-    statistics: BrickStatistics,
-    busy: Duration,
-}
-
-fn report(now: BrickStatistics, busy: Duration, before: Before) -> Statistics {
-    let mut statistics = Statistics::default();
-    let cpu = (busy.saturating_sub(before.busy)).as_micros() * 1000 / ANNOUNCE.as_micros();
-    statistics.set(Statistic::Cpu, u64::try_from(cpu).unwrap_or(u64::MAX).min(1000));
-    statistics.set(Statistic::Memory, MEMORY_PERMILLE);
-    for (queue, class) in [(Queue::Get, Class::Get), (Queue::Put, Class::Put), (Queue::Stamp, Class::Stamp)] {
-        let ClassStatistics { queue_length, success, dropped, queue_delay, latency } = *now.of(class);
-        let earlier = before.statistics.of(class);
-        statistics.set(Statistic::QueueLength(queue), queue_length);
-        statistics.set(Statistic::Success(queue), success.saturating_sub(earlier.success));
-        statistics.set(Statistic::Dropped(queue), dropped.saturating_sub(earlier.dropped));
-        statistics.set(Statistic::QueueDelay(queue), queue_delay.nanos());
-        statistics.set(Statistic::Latency(queue), latency.nanos());
-    }
-    statistics
-}
-
 /// `threshold`: none: announcements alone.
 fn run(threshold: Option<usize>, seed: u64, end: usize) -> Run {
     let mut world = World::new(&Setting::closed(BRICKS, (GETS, PUTS), 85, seed));
     let mut anomalies = threshold.map(Anomalies::new);
-    let mut before = [Before::default(); BRICKS];
+    let mut measuring: [Measuring; BRICKS] = Default::default();
     let mut judged = Instant::ZERO;
     let mut down: Option<(usize, Instant)> = None;
     let mut restarts = Vec::new();
@@ -75,20 +49,18 @@ fn run(threshold: Option<usize>, seed: u64, end: usize) -> Run {
         {
             world.start(place, false);
             down = None;
-            before[place] =
-                Before { statistics: BrickStatistics::default(), busy: world.bricks[place].counts.busy };
+            measuring[place] = Measuring::default();
         }
         if second >= ONSET && !is_cured {
             let steps = (second - ONSET) / SLOWER_EVERY + 1;
             world.bricks[FAULTY].more_work = SLOWER * steps as u32;
         }
         let Some(anomalies) = &mut anomalies else { return };
-        for (place, before) in before.iter_mut().enumerate() {
-            let brick = &world.bricks[place];
+        for (brick, measuring) in world.bricks.iter().zip(&mut measuring) {
             if brick.is_up {
-                let (statistics, busy) = (brick.statistics(), brick.counts.busy);
-                anomalies.report(now, (id(place), brick.life), report(statistics, busy, *before));
-                *before = Before { statistics, busy };
+                measuring.on_usage(now, brick.counts.busy, MEMORY);
+                let report = measuring.report(now, brick.statistics());
+                anomalies.report(now, (id(brick.place), brick.life), report);
             }
         }
         if now.since(judged) < JUDGE_INTERVAL {

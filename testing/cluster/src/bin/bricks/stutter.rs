@@ -47,6 +47,8 @@ struct Slowed {
     share_permille: u64,
     /// Its flagged statistics, whenever they changed.
     flagged: Vec<(Duration, String)>,
+    /// The most flagged statistics that another brick had, and which ones.
+    others: (usize, String),
 }
 
 impl Stutter {
@@ -77,6 +79,8 @@ impl Stutter {
         for (after, flagged) in &slowed.flagged {
             figures.tell(&format!("  flagged after {:.0} s", after.as_secs_f64()), flagged);
         }
+        let (count, which) = &slowed.others;
+        figures.tell("most flagged of another brick", &format!("{count}: {which}"));
         figures.tell("its share of a processor at last", &format!("{} of 1,000", slowed.share_permille));
         let lives: Vec<usize> = (1..=bricks.count())
             .map(|brick| bricks.printed(brick).matches("serving as brick").count())
@@ -110,7 +114,12 @@ fn slow_down(bricks: &Bricks, client: &mut Client, within: Duration) -> Result<S
     let used = cpu_of(process)?.total().saturating_sub(before);
     let usual = u64::try_from(used.as_micros() * 1000 / began.elapsed().as_micros().max(1)).unwrap_or(1000);
     let limit = ProcessorLimit::new("stutter")?;
-    let mut slowed = Slowed { restarted_after: None, share_permille: usual, flagged: Vec::new() };
+    let mut slowed = Slowed {
+        restarted_after: None,
+        share_permille: usual,
+        flagged: Vec::new(),
+        others: (0, String::new()),
+    };
     limit.set(usual)?;
     limit.add(process)?;
     let began = Instant::now();
@@ -123,8 +132,13 @@ fn slow_down(bricks: &Bricks, client: &mut Client, within: Duration) -> Result<S
             slowed.restarted_after = Some(began.elapsed());
             break;
         }
-        let status = client.server_status(bricks.address(VICTIM)).ok();
-        let flagged = status.and_then(|status| status.brick?.flagged);
+        let mut flagged_of = |brick| client.server_status(bricks.address(brick)).ok()?.brick?.flagged;
+        for flagged in (1..=bricks.count()).filter(|brick| *brick != VICTIM).filter_map(&mut flagged_of) {
+            if flagged.count() > slowed.others.0 {
+                slowed.others = (flagged.count(), flagged.to_string());
+            }
+        }
+        let flagged = flagged_of(VICTIM);
         let text = flagged.map_or_else(|| "not compared".to_owned(), |it| format!("{}: {it}", it.count()));
         if slowed.flagged.last().is_none_or(|(_, before)| *before != text) {
             slowed.flagged.push((began.elapsed(), text));
