@@ -86,11 +86,13 @@ fn a_command_ends_a_hung_brick_that_somebody_else_starts_again() -> Result<(), F
     let id =
         bricks.cluster.status()?.bricks.iter().find(|it| it.address.0 == bricks.address(FOREIGN)).cloned();
     let id = id.map(|it| it.brick.to_string()).ok_or_else(|| Failure("it is not known".into()))?;
-    let mut restart = bricks.command(&["brick", "restart", &id]).spawn().expect("it can be started");
+    let mut command = bricks.command(&["brick", "restart", &id]);
+    let restart = std::thread::spawn(move || command.output().expect("it can be started"));
     let status = brick.wait_ended(RESTART_WITHIN)?;
     assert_eq!(status.code(), Some(0), "it has stopped in order");
     let brick = start(&bricks, 3, port, &pid)?;
-    assert!(restart.wait().expect("a child of ours").success(), "it waits for the next life");
+    let restarted = restart.join().expect("it does not panic");
+    assert!(restarted.status.success(), "it waits for the next life: {restarted:?}");
     let told = fs::read_to_string(&told).expect("it was written");
     let lines: Vec<&str> = told.lines().collect();
     assert!(lines.len() >= 3 && lines[..lines.len() - 1].iter().all(|line| *line == "1 KILL"), "{lines:?}");

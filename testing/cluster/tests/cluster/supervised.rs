@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -412,6 +412,17 @@ fn dev_restarts_bricks_that_hang_or_are_killed() -> Result<(), Failure> {
     Ok(())
 }
 
+/// A process that ends with the test.
+struct Companion(Child);
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 // I6: a supervisor that is killed while its brick hangs leaves an orphan, which keeps the lock of the directory.
 #[test]
 fn the_next_supervisor_ends_a_hung_orphan_and_waits_for_one_that_stops() -> Result<(), Failure> {
@@ -419,8 +430,8 @@ fn the_next_supervisor_ends_a_hung_orphan_and_waits_for_one_that_stops() -> Resu
     let (mut bricks, table, mut client) = start()?;
     let group = bricks.supervised(2).expect("it runs").as_raw_nonzero().get();
     // The kernel ends a process group that is stopped when its parent dies, unless somebody of this session is left in it.
-    let mut member =
-        Command::new("sleep").arg("120").process_group(group).spawn().expect("it can be started");
+    let mut member = Command::new("sleep");
+    let member = Companion(member.arg("120").process_group(group).spawn().expect("it can be started"));
     let orphan = bricks.signal_supervised(2, Signal::STOP)?;
     bricks.kill(2);
     assert!(
@@ -432,8 +443,7 @@ fn the_next_supervisor_ends_a_hung_orphan_and_waits_for_one_that_stops() -> Resu
         go_on_until(&mut client, table, "the brick serves under a new supervisor", || lives(&bricks, 2, 1))?;
     let orphan = orphan.as_raw_nonzero().to_string();
     has(&bricks, 2, &["event: process", &orphan, "has answered nothing", "killed"]).map_err(Failure)?;
-    member.kill().expect("it is there");
-    member.wait().expect("it has ended");
+    drop(member);
     check_all(&mut client, table, count)?;
     // This one hears it, and flushes first.
     bricks.kill(2);
