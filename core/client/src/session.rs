@@ -23,28 +23,28 @@
 //! A4, B5.
 
 mod asking;
+mod attempts;
 mod config;
+mod ending;
 mod events;
+mod fetching;
 mod lease;
 mod packing;
 mod running;
 mod searching;
 mod verdict;
 
-use crate::backoff::{Backoff, jittered};
-use crate::operation::{Operation, OperationId, Place, Repeat, WhichTable};
+use crate::backoff::jittered;
+use crate::operation::{Operation, OperationId, Place};
 use crate::outcome::{Cause, Outcome};
 use crate::quorum::Quorum;
-use crate::search::Search;
-use crate::tablets::{Owner, Route, TabletCache};
+use crate::tablets::{Route, TabletCache};
 use crate::trouble::{Trouble, What, Who};
 pub use config::SessionConfig;
 use lease::Lease;
 use packing::Posted;
-use ramhold_base::{ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, Status};
-use ramhold_wire::shortage::Shortage;
-use ramhold_wire::{Header, frame};
-use running::{Attempt, AttemptId, Purpose, Running, Searched, State, Wanted};
+use ramhold_base::{ClusterId, Effect, Effects, Input, Instant, Machine, Rng, Status};
+use running::{AttemptId, Purpose, Running, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -338,286 +338,6 @@ impl Session {
         }
     }
 
-    /// Whether an operation that needs a number waits for a lease, or until fewer numbers are in use.
-    fn is_held_up(&mut self, now: Instant, id: OperationId) -> bool {
-        if self.needs_lease(now, id) {
-            self.fetch_for(now, id, Wanted::Lease, now);
-            return true;
-        }
-        let is_held_back = self.must_hold_back(id);
-        if is_held_back {
-            let pause = self.config.backoff_least;
-            self.change(id, State::Pausing, now + pause);
-        }
-        is_held_back
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff { least: self.config.backoff_least, most: self.config.backoff_most }
-    }
-
-    fn send(
-        &mut self,
-        now: Instant,
-        id: OperationId,
-        addr: SocketAddr,
-        who: Who,
-        route: Option<(Owner, u64)>,
-        effects: &mut Effects,
-    ) {
-        self.attempt_last += 1;
-        let attempt_id = AttemptId(self.attempt_last);
-        self.attempts.insert(attempt_id, id);
-        let routed_by = route.map_or(0, |(_, version)| version);
-        let attempt = Attempt { id: attempt_id, addr, who, routed_by, packed: None };
-        let search = self.running[&id].search.as_deref().filter(|_| who == Who::Process);
-        let patience = search.map_or(self.config.attempt_timeout, Search::patience);
-        let timeout = self.config.attempt_timeout.min(patience);
-        self.change(id, State::Calling(attempt), now + timeout);
-        let (lease, sequence, unacknowledged) = self.number(id);
-        let running = self.running.get_mut(&id).expect("it runs");
-        running.attempt_count = running.attempt_count.saturating_add(1);
-        let rpc = RpcId(self.rpc_base.wrapping_add(attempt_id.0));
-        let mut header = Header {
-            cluster: self.cluster,
-            lease,
-            sequence,
-            unacknowledged,
-            repeated: running.number.is_some() && running.fate_unknown,
-            ..Header::request(running.operation.opcode(), rpc)
-        };
-        if let Some((owner, _)) = route {
-            header.target = owner.server;
-            header.shard = owner.shard;
-        }
-        effects.send_with(Peer::Addr(addr), |out| {
-            frame::write(out, &header, |out| running.operation.encode(out));
-        });
-    }
-
-    /// Lets an operation wait for a thing that is fetched not before `at`.
-    fn fetch_for(&mut self, now: Instant, id: OperationId, wanted: Wanted, at: Instant) {
-        self.change(id, State::Awaiting(wanted), Instant::FAR);
-        self.fetch(now, wanted, at);
-    }
-
-    /// Has a thing fetched, not before `at`. A fetch that is under way is used.
-    fn fetch(&mut self, now: Instant, wanted: Wanted, at: Instant) {
-        let at = at.max(now);
-        let Some(fetch) = self.fetches.get(&wanted).copied() else {
-            let operation = match wanted {
-                Wanted::Cluster => Operation::ClusterStatus,
-                Wanted::Tablets(table) => Operation::DescribeTable { which: WhichTable::Id(table) },
-                Wanted::Lease => self.lease_operation(),
-            };
-            // Long enough to find a coordinator that answers among a few. After that, the previous knowledge
-            // is tried.
-            let deadline = at + self.config.attempt_timeout * 2;
-            let fetch = self.enter(now, operation, Purpose::Fetch(wanted), deadline, at);
-            self.fetches.insert(wanted, fetch);
-            if at <= now {
-                self.ready.push_back(fetch);
-            }
-            return;
-        };
-        let running = &self.running[&fetch];
-        if matches!(running.state, State::Pausing) && running.attempt_count == 0 && at < running.wake {
-            self.change(fetch, State::Pausing, at);
-            if at <= now {
-                self.ready.push_back(fetch);
-            }
-        }
-    }
-
-    /// An attempt failed and surely had no effect, or none that matters: the operation goes on.
-    fn set_back(&mut self, now: Instant, id: OperationId, trouble: Trouble) {
-        let coordinators = self.config.coordinators.len();
-        self.search_instead(id, trouble);
-        let running = self.running.get_mut(&id).expect("it runs");
-        running.trouble = Some(trouble);
-        running.setbacks = running.setbacks.saturating_add(1);
-        let setbacks = running.setbacks;
-        let pause = match trouble.who {
-            // Each coordinator is tried once before the first pause, and once between pauses.
-            Who::Coordinator => {
-                let rounds = setbacks / u32::try_from(coordinators.max(1)).unwrap_or(u32::MAX);
-                let round_is_over = (setbacks as usize).is_multiple_of(coordinators.max(1));
-                if round_is_over { self.backoff().wait(rounds, &mut self.rng) } else { Duration::ZERO }
-            }
-            Who::Server(_) | Who::Brick(_) | Who::Process => self.backoff().wait(setbacks, &mut self.rng),
-        };
-        let doubted = matches!(self.running[&id].operation.place(),
-            Place::OwnerOf { table, target } if self.cache.route(table, target) == Route::Ask);
-        // An operation that waits for a description does not pause as well: the fetch has a pause of its own.
-        let is_searching = self.running[&id].search.as_ref().is_some_and(|search| search.has_next());
-        let pause = if doubted || is_searching { Duration::ZERO } else { pause };
-        self.change(id, State::Pausing, now + pause);
-        if pause.is_zero() {
-            self.ready.push_back(id);
-        }
-    }
-
-    /// The coordinator that was asked is not the one to ask next.
-    fn leave_coordinator(&mut self, addr: SocketAddr) {
-        if self.config.coordinators.get(self.coordinator) == Some(&addr) {
-            self.coordinator = (self.coordinator + 1) % self.config.coordinators.len();
-        }
-    }
-
-    fn end_at_deadline(&mut self, now: Instant, id: OperationId) {
-        let running = &self.running[&id];
-        let token = self.quorum.token(id);
-        let unknown =
-            token.is_some() || (running.fate_unknown && running.operation.repeat() != Repeat::Freely);
-        let tried = now.since(running.started).max(Duration::from_millis(1));
-        let attempts = running.attempt_count;
-        let fetch = match running.state {
-            State::Awaiting(wanted) => self.fetches.get(&wanted).map(|fetch| &self.running[fetch]),
-            State::Pausing | State::Posted | State::Calling(_) | State::Asking => None,
-        };
-        let trouble = fetch.and_then(|fetch| fetch.trouble).or(running.trouble);
-        let searched = running.searched.clone().or(fetch.and_then(searched)).or(searched(running));
-        let heard = running.heard || fetch.is_some_and(|fetch| fetch.heard);
-        let mut detail =
-            format!("tried for {tried:.1?}, {attempts} attempt{}", if attempts == 1 { "" } else { "s" });
-        if let Some(trouble) = trouble {
-            detail.push_str(&format!("; last, {trouble}"));
-        }
-        if let Some(Searched { text, .. }) = &searched {
-            detail.push_str(&format!("; {text}"));
-        }
-        let told = trouble.and_then(Trouble::shortage);
-        let shortage = told.or_else(|| self.shortage_for(id));
-        if let (None, Some(shortage)) = (told, shortage) {
-            detail.push_str(&format!("; writes to this table wait: {shortage}"));
-        }
-        let outcome = if unknown {
-            Outcome::Unknown { detail, token }
-        } else {
-            let status = match (trouble.map_or(Status::Retry, Trouble::status), shortage) {
-                // No server has taken the tablet because of the shortage.
-                (Status::NotReady, Some(_)) => Status::TooFewBackups,
-                _ if searched.is_some_and(|it| it.has_part) => Status::NoQuorum,
-                (status, _) => status,
-            };
-            let cause = if heard { Cause::Deadline } else { Cause::Unreachable };
-            lacking(Outcome::refused(status, cause, detail), shortage)
-        };
-        self.end(now, id, outcome);
-    }
-
-    /// The shortage of a mutation's table, as the coordinator last reported it.
-    fn shortage_for(&self, id: OperationId) -> Option<Shortage> {
-        let operation = &self.running[&id].operation;
-        match operation.place() {
-            Place::OwnerOf { table, .. } if operation.repeat() == Repeat::Numbered => {
-                self.cache.shortage(table)
-            }
-            Place::OwnerOf { .. } | Place::Coordinator | Place::Address(_) => None,
-        }
-    }
-
-    /// Ends an operation that cannot go on. A refusal does not count for one that has a number and an open
-    /// attempt: that one ends as unknown.
-    fn end_for_good(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
-        let running = &self.running[&id];
-        let token = self.quorum.token(id);
-        let is_open = token.is_some() || (running.number.is_some() && running.fate_unknown);
-        let outcome = match outcome {
-            // A token of a table that is gone settles nothing any more.
-            Outcome::Refused { status: Status::UnknownTable, .. }
-                if matches!(running.operation, Operation::Resume { .. }) =>
-            {
-                outcome
-            }
-            Outcome::Refused { detail, .. } if is_open => Outcome::Unknown { detail, token },
-            other => other,
-        };
-        self.end(now, id, outcome);
-    }
-
-    fn end(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
-        let running = self.running.remove(&id).expect("only running operations end");
-        self.timers.remove(&(running.wake, id));
-        if let State::Calling(attempt) = running.state {
-            self.attempts.remove(&attempt.id);
-        }
-        if let Some(number) = running.number {
-            self.lease.acknowledge(number);
-        }
-        let parts = self.quorum.reads(id);
-        self.quorum.note_end(id, &outcome);
-        self.quorum.forget(now, id, matches!(outcome, Outcome::Done(_)));
-        for part in parts {
-            let detail = "the page has ended".to_owned();
-            self.end(now, part, Outcome::refused(Status::Retry, Cause::Unsent, detail));
-        }
-        match running.purpose {
-            Purpose::Caller => {
-                self.started_count -= 1;
-                self.outcomes.push_back((id, outcome));
-            }
-            Purpose::Part(page) => self.on_part_ended(now, page, id, outcome),
-            Purpose::Fetch(wanted) => {
-                self.fetches.remove(&wanted);
-                self.on_fetched(now, wanted, &running, outcome);
-            }
-        }
-    }
-
-    /// A fetched thing has come, or has failed to come: all operations that wait for it go on.
-    fn on_fetched(&mut self, now: Instant, wanted: Wanted, fetch: &Running, outcome: Outcome) {
-        if wanted == Wanted::Lease {
-            self.on_lease_fetched(now, fetch, &outcome);
-        }
-        let is_waiting = |running: &Running| match running.state {
-            State::Awaiting(theirs) => theirs == wanted,
-            State::Pausing | State::Posted | State::Calling(_) | State::Asking => false,
-        };
-        let waiting = self.running.iter().filter(|(_, running)| is_waiting(running));
-        let mut waiting: Vec<OperationId> = waiting.map(|(id, _)| *id).collect();
-        let is_final = match &outcome {
-            Outcome::Done(_) | Outcome::Refused { status: Status::LeaseOver, .. } => false,
-            Outcome::Refused { cause, .. } => matches!(cause, Cause::Answered | Cause::Unsent),
-            Outcome::Unknown { .. } => unreachable!("what changes nothing never ends as unknown"),
-        };
-        let has_failed = matches!(outcome, Outcome::Refused { .. });
-        if let Wanted::Tablets(table) = wanted
-            && has_failed
-        {
-            if is_final {
-                self.cache.forget(table);
-                waiting.extend(self.asking_about(table, &outcome));
-            } else {
-                self.cache.trust_again(table);
-                let is_found = searched(fetch).is_some_and(|searched| searched.has_part);
-                let denied = if is_found { Vec::new() } else { self.quorum.denied(table) };
-                for id in denied {
-                    let detail = "its bricks say that there is no such table any more".to_owned();
-                    self.end_for_good(
-                        now,
-                        id,
-                        Outcome::refused(Status::UnknownTable, Cause::Answered, detail),
-                    );
-                }
-            }
-        }
-        for id in waiting {
-            // A read for a page ends with its page.
-            let Some(running) = self.running.get_mut(&id) else { continue };
-            running.heard |= fetch.heard;
-            if is_final {
-                self.end_for_good(now, id, outcome.clone());
-                continue;
-            }
-            if has_failed {
-                running.trouble = fetch.trouble;
-                running.searched = searched(fetch);
-            }
-            self.ready.push_back(id);
-        }
-    }
-
     fn check_invariants(&self) {
         assert_eq!(self.timers.len(), self.running.len());
         assert!(self.attempts.len() <= self.running.len());
@@ -632,22 +352,6 @@ impl Session {
                 assert!(running.wake <= running.deadline);
             }
         }
-    }
-}
-
-/// The findings of an operation's own search so far.
-fn searched(running: &Running) -> Option<Searched> {
-    let search = running.search.as_ref()?;
-    Some(Searched { has_part: search.has_part(), text: search.text() })
-}
-
-/// The same refusal, with the shortage.
-fn lacking(outcome: Outcome, shortage: Option<Shortage>) -> Outcome {
-    match outcome {
-        Outcome::Refused { status, cause, version, item, answered_by, detail, .. } => {
-            Outcome::Refused { status, cause, version, item, shortage, answered_by, detail }
-        }
-        Outcome::Done(_) | Outcome::Unknown { .. } => outcome,
     }
 }
 
