@@ -25,7 +25,9 @@
 //! Protocol: docs/protocols/quorum.md. Catalogue: I1, I2, I5, I6.
 
 mod announcing;
+mod answering;
 mod asking;
+mod beginning;
 mod behind;
 mod brick;
 mod changes;
