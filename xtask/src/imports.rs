@@ -41,7 +41,7 @@ const CIRCLES: &[(&str, &[usize], &str)] = &[
     ("core/log", &[12], "the log owns parts that have methods of the log"),
     ("core/node", &[5], "the node owns parts that have methods of the node"),
     ("core/replication", &[3], "the replicator owns parts that name its settings"),
-    ("core/shard", &[5], "the shard owns parts that have methods of the shard"),
+    ("core/shard", &[6], "the shard owns parts that have methods of the shard"),
     ("core/wire", &[8], "messages name each other's fields, and frames those with a checksum of their own"),
     ("io/runtime", &[6, 5], "the disk and the network own parts that have their methods"),
     (
