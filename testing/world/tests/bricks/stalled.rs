@@ -53,7 +53,7 @@ impl Load {
         let session = SessionId::of(4).unwrap();
         let key = format!("key{}", self.asked % 50);
         let begun = node.brick.time(self.rig.instant());
-        let is_left_out = self.stalled == Some(host) && self.asked / 7 % 4 > 0;
+        let is_left_out = self.stalled == Some(host) && !(self.asked / 7).is_multiple_of(4);
         let value = Some(StampedValue { bytes: &[7; 300], expires: None });
         let what = match self.asked % 7 {
             0 => AskWhat::Write(AskedWrite {
@@ -108,7 +108,7 @@ impl Load {
             self.ask();
             self.rig.run_for(PAUSE);
             self.rig.told.clear();
-            if self.asked % 50 == 0 {
+            if self.asked.is_multiple_of(50) {
                 self.tell_usage();
             }
         }
