@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 const ROOT: &str = "/sys/fs/cgroup/cpu";
 /// Short, so that a process stutters and does not stop.
 const PERIOD_MICROS: u64 = 20_000;
-/// The least that the kernel takes.
+/// The least part of a period that the kernel takes, and its longest period.
 const QUOTA_MICROS_MIN: u64 = 1000;
+const PERIOD_MICROS_MAX: u64 = 1_000_000;
 
 /// Removed when it is dropped; processes in it go on without a limit.
 pub struct ProcessorLimit {
@@ -29,14 +30,13 @@ impl ProcessorLimit {
         fs::create_dir(&dir).map_err(|error| {
             Failure(format!("{}: {error}; this needs root and control groups", dir.display()))
         })?;
-        let limit = ProcessorLimit { dir };
-        write(&limit.dir.join("cpu.cfs_period_us"), &PERIOD_MICROS.to_string())?;
-        Ok(limit)
+        Ok(ProcessorLimit { dir })
     }
 
-    /// The processes may use this part of one processor, of 1,000.
+    /// The processes may use this part of one processor, of 1,000. A small part has longer periods.
     pub fn set(&self, permille: u64) -> Result<(), Failure> {
-        let quota = (PERIOD_MICROS * permille / 1000).max(QUOTA_MICROS_MIN);
+        let (period, quota) = period_and_quota(permille);
+        write(&self.dir.join("cpu.cfs_period_us"), &period.to_string())?;
         write(&self.dir.join("cpu.cfs_quota_us"), &quota.to_string())
     }
 
@@ -54,5 +54,26 @@ impl Drop for ProcessorLimit {
         }
         // Nobody is in it any more.
         let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// In microseconds.
+fn period_and_quota(permille: u64) -> (u64, u64) {
+    let needed = (QUOTA_MICROS_MIN * 1000).div_ceil(permille.max(1));
+    let period = needed.clamp(PERIOD_MICROS, PERIOD_MICROS_MAX);
+    (period, (period * permille / 1000).max(QUOTA_MICROS_MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // I6: a part that is less than the kernel takes of a short period is not rounded up.
+    #[test]
+    fn a_small_part_has_longer_periods() {
+        assert_eq!(period_and_quota(500), (20_000, 10_000));
+        assert_eq!(period_and_quota(50), (20_000, 1000));
+        assert_eq!(period_and_quota(25), (40_000, 1000));
+        assert_eq!(period_and_quota(0), (1_000_000, 1000));
     }
 }
