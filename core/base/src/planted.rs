@@ -340,6 +340,8 @@ defects! {
     QuorumRepairWithoutReserve;
     /// A write of a brick takes the frames that cleaning needs.
     QuorumLastFrameTaken;
+    /// Dead segments leave with the first head of a life, although the head before it may count at the next start.
+    QuorumDeadLeaveOpenHead;
     /// A brick whose device has no frame left starts without one more.
     QuorumStartWithoutFrames;
     /// A supervisor carries out an order for a life that is over.

@@ -210,12 +210,17 @@ impl Brick {
         if self.loading.is_none() {
             self.settle_found(step);
         }
-        let Brick { state_file, store: Some(store), tables, .. } = self else { return };
+        let Brick { state_file, store: Some(store), tables, start, .. } = self else { return };
         let state = state_file.durable().expect("a life has begun");
         for stream in &state.streams {
-            // Heads of earlier lives in which nothing was written leave with this one.
-            let head = store.shard.log.hold_head();
-            if store.shard.roll_held(step, stream.stream, head, &Owns(tables)).is_none() {
+            let rolled = if start.may_leave(stream.stream) {
+                // Heads of earlier lives in which nothing was written leave with this one.
+                let head = store.shard.log.hold_head();
+                store.shard.roll_held(step, stream.stream, head, &Owns(tables))
+            } else {
+                store.shard.roll(step, stream.stream, &Owns(tables))
+            };
+            if rolled.is_none() {
                 self.failure =
                     Some("the brick's memory has no room for the next segment: give it more".into());
                 return;

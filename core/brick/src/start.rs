@@ -61,6 +61,8 @@ struct StreamStart {
     /// Segments that the head's digest names and that are not adopted yet, in the order of the reads. `None`: no head is
     /// found yet.
     named: Option<VecDeque<Named>>,
+    /// The head that counts is not closed on the device.
+    is_open: bool,
     is_whole: bool,
 }
 
@@ -334,6 +336,7 @@ impl Start {
                 };
                 let mut named: Vec<Named> = named.into_iter().map(known).collect();
                 named.sort_by_key(|named| Reverse(named.rank()));
+                stream.is_open = !found.closed;
                 stream.named = Some(named.into());
             }
             return;
@@ -359,6 +362,13 @@ impl Start {
     pub fn cut(&self) -> impl Iterator<Item = SegmentId> {
         let adopted = self.found.values().filter(|found| self.adopted.contains(&found.segment));
         adopted.filter(|found| found.cut).map(|found| found.segment)
+    }
+
+    /// Whether dead segments may leave a stream with the first head of this life. As long as nothing but its opening is in
+    /// that head, the next start counts the head before it, unless that is closed; and what it names must be there then.
+    pub fn may_leave(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_none_or(|stream| !stream.is_open)
+            || planted(Defect::QuorumDeadLeaveOpenHead)
     }
 
     /// Streams of which something is missing.

@@ -4,13 +4,18 @@
 
 use ramhold_world::cluster::Cluster;
 use ramhold_world::cluster::bricks::BrickSetup;
-use ramhold_world::scenario::{Plan, run};
+use ramhold_world::scenario::{Plan, Report, run};
 
 fn goes_well(seed: u64) {
+    let _ = outcome(seed);
+}
+
+fn outcome(seed: u64) -> Report {
     let cluster = Cluster { bricks: Some(BrickSetup::draw(seed)), ..Cluster::default() };
     let report = run(&cluster.varied(seed), seed, &Plan::seconds(60), None);
     assert_eq!(report.stuck, None, "seed {seed}");
     assert!(!report.failed(), "seed {seed}: {:?} {:?}", report.findings, report.verdict.violations);
+    report
 }
 
 // I6, C6: cleaning waited for the head that enters its survivors, and no frame was left for one. So the rebuilding never
@@ -24,4 +29,12 @@ fn a_rebuilding_ends_with_few_frames() {
 #[test]
 fn clients_go_on_with_few_frames() {
     [1, 246].into_iter().for_each(goes_well);
+}
+
+// I6, D1: dead segments left with the first head of a life, although the head before it was not closed and counted again at
+// the next start. What that one named was missed then, and a loss was reported after a kill.
+#[test]
+fn a_brick_that_dies_twice_misses_nothing() {
+    let report = outcome(215);
+    assert_eq!(report.marks.get("brick_rebuilt_with_loss"), None, "{:?}", report.errors);
 }

@@ -1,4 +1,4 @@
-//! A brick whose memory is full (docs/protocols/quorum.md, rule 40).
+//! A brick whose memory or whose frames are full, and that dies then (docs/protocols/quorum.md, rules 40 and 80).
 
 use crate::host::Slow;
 use crate::network::{CLUSTER, Party};
