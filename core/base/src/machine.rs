@@ -395,7 +395,7 @@ pub trait Machine {
         let _ = coming;
     }
 
-    /// What is handed on from now on had not come by this time, as far as the executor knows. A process that is late
+    /// Everything that is handed on from now on had not come by this time, as far as the executor knows. A process that is late
     /// finds what has waited for it since then. Only statistics depend on it.
     fn came_after(&mut self, time: Instant) {
         let _ = time;

@@ -31,7 +31,7 @@ struct Usage {
 /// The measuring of one life.
 #[derive(Debug, Default)]
 pub struct Measuring {
-    /// What the process finds had not come by then. Zero: nobody tells.
+    /// Questions that the process finds had not come by then. Zero: nobody tells.
     pub(crate) came_after: Instant,
     /// The newest, and the newest at the report before.
     usage: Usage,

@@ -529,7 +529,7 @@ impl Rebuilding {
             if !planted(Defect::QuorumStaleStays) {
                 store.shard.cleaning.must_leave.extend(stale);
             }
-            // What is to be cleaned then frees frames.
+            // The segments that are to be cleaned then free frames.
             match store.roll_for(step, tables, self.stream, Purpose::Freeing) {
                 Some(opened) => {
                     *head = Some(store.shard.log.head_end(self.stream));
