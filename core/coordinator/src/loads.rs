@@ -66,7 +66,7 @@ pub(crate) fn shares(now: Instant, state: &State, bricks: &Bricks) -> Shares {
     Shares { tablets, holders: holders.collect() }
 }
 
-/// Bytes that a brick must hold. What it has given up lies in its log until that is cleaned, and does not count.
+/// Bytes that a brick must hold. Data that it has given up lies in its log until that is cleaned, and does not count.
 fn held_bytes(heard: &Heard) -> u64 {
     let told =
         heard.loads.as_ref().map(|loads| loads.iter().map(|load| load.bytes).fold(0, u64::saturating_add));
@@ -99,7 +99,7 @@ fn part_of(load: &TabletLoad, first: KeyHash, last: KeyHash) -> Option<(u64, u64
     if from > to || load.first > load.last {
         return None;
     }
-    // Of two numbers below 2^65 and 2^64: the lower bits of widths do not matter.
+    // The product of two numbers below 2^65 and 2^64: the lower bits of widths do not matter.
     let width = |from: KeyHash, to: KeyHash| ((to.0 - from.0) >> 16) + 1;
     let part = |all: u64| {
         let part = u128::from(all) * u128::from(width(from, to)) / u128::from(width(load.first, load.last));

@@ -60,7 +60,7 @@ impl Log {
         self.pending.newest()
     }
 
-    /// What a head tells of a closed segment in memory.
+    /// The summary that a head gives of a closed segment in memory.
     pub(crate) fn summary(&self, id: SegmentId) -> Option<Summary> {
         let segment = self.segment(id)?;
         Some(Summary { stamp_newest: segment.stamp_newest, entry_count: segment.entry_count })

@@ -135,7 +135,7 @@ pub struct Digest<'a> {
     list: &'a [u8],
 }
 
-/// What a head tells of a closed segment in the log of a brick.
+/// The summary that a head gives of a closed segment in the log of a brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// The highest time of the stamps of its records; 0 if it has none.

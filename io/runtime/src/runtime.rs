@@ -102,7 +102,7 @@ pub struct Runtime<M: Machine> {
     last_step: Instant,
     /// The last look at what is ready: whatever comes later is found by the next one.
     looked: Instant,
-    /// What the last look has found had not come by then.
+    /// Frames that the last look has found had not come by then.
     came_after: Instant,
     exit: Option<Exit>,
     named: Option<ServerId>,

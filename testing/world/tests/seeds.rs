@@ -32,7 +32,7 @@ fn clients_go_on_with_few_frames() {
 }
 
 // I6, D1: dead segments left with the first head of a life, although the head before it was not closed and counted again at
-// the next start. What that one named was missed then, and a loss was reported after a kill.
+// the next start. Segments that it named were missed then, and a loss was reported after a kill.
 #[test]
 fn a_brick_that_dies_twice_misses_nothing() {
     let report = outcome(215);

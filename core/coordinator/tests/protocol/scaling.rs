@@ -115,7 +115,7 @@ fn a_tablet_arrives_when_the_new_brick_votes() {
     assert!(all[0].assignment.given_up.is_empty(), "it keeps what it has");
     let told = all[3].assignment.tablets[0].giving.expect("it moves");
     assert_eq!((told.old.brick, told.new), (ServerId(1), ServerId(4)));
-    // Of before it had the tablet: it was on its way for long.
+    // It dates from before the brick had the tablet: it was on its way for long.
     let late = Brick { message: old, ..all[3].clone() };
     late.push(&mut world);
     world.settle();

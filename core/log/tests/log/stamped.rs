@@ -356,7 +356,7 @@ fn random_histories_with_restarts_find_every_record_and_every_stamp() {
     assert!(loading > 50 && stores > 500, "{loading} restarts while loading, {stores} stored meanwhile");
 }
 
-/// What a head should tell of a segment.
+/// The summary that a head should give of a segment.
 fn summary_of(bytes: &[u8]) -> Summary {
     let mut summary = Summary::default();
     for entry in EntryReader::new(bytes) {

@@ -30,7 +30,7 @@ type React = Box<dyn FnMut(Instant, &Seen, &mut Effects) + Send>;
 pub struct Probe {
     pub seen: Vec<Seen>,
     pub deadline: Option<Instant>,
-    /// What is handed on had not come by then.
+    /// Frames that are handed on had not come by then.
     pub came_after: Instant,
     react: React,
 }

@@ -29,7 +29,7 @@ fn start(bricks: &Bricks, life: usize, port: u16, pid: &Path) -> Result<Process,
     Ok(brick)
 }
 
-// I6: the command is told brick, life and signal. What it cannot end is not taken for ended.
+// I6: the command is told brick, life and signal. A process that it cannot end is not taken for ended.
 #[test]
 fn a_command_ends_a_hung_brick_that_somebody_else_starts_again() -> Result<(), Failure> {
     let _machine = crate::machine();
