@@ -487,7 +487,7 @@ impl Client {
         self.runtime.step(|session, now, effects| session.start_within(now, operation, time, effects))
     }
 
-    /// Starts operations together and does not wait; the ids are in their order. What goes to one server travels in one
+    /// Starts operations together and does not wait; the ids are in their order. Operations of one server travel in one
     /// frame, up to 256 operations and 1 MiB.
     pub fn submit_all(&mut self, operations: impl IntoIterator<Item = Operation>) -> Vec<OperationId> {
         let time = self.deadline;

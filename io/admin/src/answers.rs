@@ -37,7 +37,7 @@ impl<R> Clone for Asking<R> {
     }
 }
 
-/// What the loop showed when it was asked.
+/// The loop's newest snapshot, and how long the loop has been stuck if it did not answer.
 struct Look<R> {
     /// The last that was shown, if anything ever was.
     last: Option<Arc<Snapshot<R>>>,

@@ -14,7 +14,7 @@ pub struct Page {
     text: String,
 }
 
-/// What a sample says.
+/// The value of a sample.
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
     Count(u64),

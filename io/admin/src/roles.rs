@@ -9,7 +9,7 @@ use crate::page::Page;
 use ramhold_base::Instant;
 use ramhold_runtime::LoopSeen;
 
-/// What was seen of a machine, to be told.
+/// The state of a machine, as `/metrics` and `/health` tell it.
 pub trait Role: Send + Sync + 'static {
     /// `server`, `brick` or `coordinator`.
     const NAME: &'static str;

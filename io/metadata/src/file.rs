@@ -50,7 +50,7 @@ pub(crate) struct StoreFile {
     _lock: File,
 }
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Commit {
     /// The puts that changed something, in order.

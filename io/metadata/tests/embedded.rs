@@ -245,7 +245,7 @@ fn what_is_no_store_is_refused() {
     assert!(matches!(EmbeddedStore::open(&below_a_file), Err(OpenError::Unusable { .. })));
 }
 
-/// What opening comes to: the entries, or a refusal.
+/// The entries of the store in a directory, or the refusal to open it.
 fn state(directory: &Path) -> Result<Vec<(String, u64, Vec<u8>)>, OpenError> {
     Ok(list(&mut EmbeddedStore::open(directory)?, ""))
 }

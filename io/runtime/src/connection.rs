@@ -44,7 +44,7 @@ pub(crate) enum Backlog {
     Held,
 }
 
-/// What the other side of a connection must fetch, and by when.
+/// The bytes that the other side of a connection must fetch, and the time by which it must.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fetching {
     pub until: Instant,
@@ -52,7 +52,8 @@ pub(crate) struct Fetching {
     pub goal: u64,
 }
 
-/// Of what waits for a reader this part must be fetched in time, and at least so many bytes, or all.
+/// A reader must fetch this part of the output that waits for it in time: the bytes divided by `FETCHED_PART`, at least
+/// `FETCHED_BYTES_MIN`, or all if less waits.
 const FETCHED_PART: usize = 16;
 const FETCHED_BYTES_MIN: usize = 64 * 1024;
 
@@ -64,7 +65,7 @@ pub(crate) struct Connection {
     pub input: ReceiveBuffer,
     pub output: SendBuffer,
     pub backlog: Backlog,
-    /// What the poller was told last.
+    /// The interest that the poller was told last.
     pub interest: Interest,
     /// The other side has said that it sends no more.
     pub ended: bool,
@@ -118,8 +119,8 @@ impl Connection {
         self.side == Side::Accepted && self.output.len() > limits.output_bytes_max / 4
     }
 
-    /// What the poller should tell. Output of a connection that is dirty is flushed before the loop waits; asking the
-    /// poller about it would cost two system calls per turn, and tell nothing.
+    /// The interest that the poller should have. Output of a connection that is dirty is flushed before the loop waits;
+    /// asking the poller about it would cost two system calls per turn, and tell nothing.
     pub(crate) fn wanted_interest(&self, limits: &NetworkLimits) -> Interest {
         let hears = match self.phase {
             Phase::Open => !self.ended && self.backlog == Backlog::Empty && !self.is_paused(limits),
@@ -172,8 +173,8 @@ impl Connection {
 
 /// How long bytes may be on their way unacknowledged by the other host, before a connection that this side has opened is
 /// broken. The kernel repeats them at longer and longer intervals: after some seconds without a network it takes as many
-/// again until it looks whether there is one, and nothing passes meanwhile. Whoever opened a connection opens another and
-/// asks again, so this is short; a process that is stopped does not count, its host acknowledges.
+/// again until it looks whether there is one, and nothing passes meanwhile. The side that opened a connection opens another
+/// one and asks again, so this is short; a process that is stopped does not count, its host acknowledges.
 const OPENED_SILENT_MAX: Duration = Duration::from_secs(1);
 /// The same for accepted ones: longer, so that who is slow to read what it asked for is not cut off.
 const ACCEPTED_SILENT_MAX: Duration = Duration::from_secs(30);

@@ -46,7 +46,7 @@ const LISTENER_COUNT_MAX: u64 = 16;
 const OPENED_COUNT_MAX: usize = 2 * SERVER_COUNT_MAX;
 const _: () = assert!(CONNECTION_COUNT_MAX + OPENED_COUNT_MAX <= slots::SLOT_COUNT_MAX);
 
-/// What one process grants its connections. The default is for production.
+/// Limits that one process sets to its connections. The default is for production.
 #[derive(Clone, Debug)]
 pub struct NetworkLimits {
     /// Accepted connections at one time; further ones are closed at once. At most 10 000, and at most what leaves the
@@ -84,7 +84,7 @@ impl Default for NetworkLimits {
     }
 }
 
-/// What has happened since the start; every count only grows.
+/// Counts of the network since the start; each only grows.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
     pub frames_received: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Network {
     left: Left,
 }
 
-/// What an event asks of the loop.
+/// The work that an event leaves to the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// Done already.

@@ -13,7 +13,7 @@ use ramhold_base::{Instant, Latencies};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the loop itself knows, as it was at `at`.
+/// The loop's knowledge of itself, as it was at `at`.
 #[derive(Clone, Debug)]
 pub struct LoopSeen {
     pub at: Instant,

@@ -4,7 +4,7 @@ use crate::disk::ReadBytes;
 use ramhold_base::{ConnId, DiskError, DiskToken, Input, Lost, StoreResult, StoreToken};
 use std::net::SocketAddr;
 
-/// What became of an effect or of a connection. Comes from the loop itself or from its helper threads.
+/// The outcome of an effect or the end of a connection. The loop itself or one of its helper threads reports it.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Pending {
     Lost { addr: SocketAddr, how: Lost },

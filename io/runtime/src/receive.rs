@@ -59,7 +59,7 @@ impl Left {
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
-    /// What was read last belongs to a large frame.
+    /// The last bytes that were read belong to a large frame.
     is_large: bool,
 }
 
@@ -94,7 +94,7 @@ impl ReceiveBuffer {
         if filled == 0 { Received::End } else { Received::Bytes(filled) }
     }
 
-    /// What is missing of a large frame that has begun to come.
+    /// The bytes that are missing of a large frame that has begun to come.
     fn rest_of_large(&self) -> Option<usize> {
         let waiting = self.waiting();
         let length = frame::length(waiting).ok()?.filter(|length| *length >= LARGE_BYTES)?;

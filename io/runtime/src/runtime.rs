@@ -41,7 +41,7 @@ const FRAME_COUNT_MAX: u64 = 128;
 /// than the processor's nearest caches can hold with what it leads to.
 const COME_COUNT_MAX: usize = 16;
 const COME_BYTES_MAX: usize = 16 * 1024;
-/// What has come over one connection may be several requests from this size on.
+/// Input of one connection is prefetched from this size on: it may hold several requests.
 const SEVERAL_BYTES: usize = 128;
 /// Completions fed in one go; a machine that answers each with another must not keep the network waiting for ever.
 const PENDING_COUNT_MAX: usize = 4096;
@@ -57,7 +57,7 @@ pub struct Exit {
     pub reason: String,
 }
 
-/// What came of one turn.
+/// The outcome of one turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// The wait is over and nothing came, except perhaps a tick.
@@ -116,7 +116,7 @@ pub struct Runtime<M: Machine> {
     come_bytes: usize,
 }
 
-/// What a stranger can provoke, and when it was last told.
+/// The counts that were last reported of what a stranger can provoke, and throttles of these reports.
 #[derive(Default)]
 struct Troubles {
     told: Stats,

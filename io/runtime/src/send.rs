@@ -29,7 +29,7 @@ struct Lent {
 
 #[derive(Default)]
 pub(crate) struct SendBuffer {
-    /// What goes out before `bytes`.
+    /// The memory that goes out before `bytes`.
     lent: VecDeque<Lent>,
     lent_bytes: usize,
     bytes: Vec<u8>,
@@ -78,8 +78,8 @@ impl SendBuffer {
         self.lent.push_back(Lent { memory: Arc::clone(memory), range });
     }
 
-    /// Sends the beginning of a frame past the buffer when nothing waits in it; how much. What is wrong with the socket shows
-    /// at the next flush.
+    /// Sends the beginning of a frame past the buffer when nothing waits in it; how much. A fault of the socket shows at the
+    /// next flush.
     pub(crate) fn send_at_once(&mut self, socket: impl AsFd, [first, second]: [&[u8]; 2]) -> usize {
         if self.len() > 0 {
             return 0;

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What became of the wish to have room for buffers.
+/// The outcome of the wish to have room for buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BufferRoom {
     /// The file `buffers` has at least the asked length, and its space is taken.
@@ -89,7 +89,7 @@ fn group_directories(text: &str) -> Vec<PathBuf> {
     directories
 }
 
-/// What one group still allows: its limit without what is in use; file caches that can be dropped do not count as use.
+/// The memory that one group still allows: its limit less its use. File caches that can be dropped are no use.
 fn room_in_group(directory: &Path) -> Option<u64> {
     let number =
         |name: &str| -> Option<u64> { fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok() };

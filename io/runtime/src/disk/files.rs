@@ -48,7 +48,7 @@ const SUPERBLOCK_BYTES: u64 = 2 * 4096;
 const SPARE_COUNT_MAX: usize = 8;
 /// Appends that go straight to their frames, since all buffers are in use, and wait for their thread.
 const WRITTEN_COUNT_MAX: usize = 8;
-/// Of smaller writes the memory is not kept.
+/// The memory of smaller writes is not kept.
 const WRITTEN_BYTES_MIN: usize = 64 * 1024;
 
 impl DiskFiles {

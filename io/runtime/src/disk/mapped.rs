@@ -22,7 +22,7 @@ use ramhold_base::past_caches::copy_past_caches;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 
-/// What the kernel calls tmpfs (linux/magic.h).
+/// The kernel's number of tmpfs (linux/magic.h).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 pub(crate) struct Mapped {

@@ -20,7 +20,7 @@ pub(super) const DIRECT_BYTES_MIN: usize = 256 * 1024;
 /// How much more memory than bytes a read past the page cache takes.
 pub(super) const DIRECT_SLACK_BYTES: usize = 3 * BLOCK_BYTES;
 
-/// What a read has brought: the bytes of `memory` from `from` on.
+/// The bytes that a read has brought: those of `memory` from `from` on.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ReadBytes {
     memory: Vec<u8>,

@@ -23,11 +23,11 @@ const CHUNK_BYTES: usize = 1024 * 1024;
 /// The same of a copy from where the bytes lie in memory: a whole segment, since a virtual machine leaves its processor for
 /// each request to its device.
 const MAPPED_CHUNK_BYTES: usize = 8 * 1024 * 1024;
-/// What transfers past the page cache are aligned to, in the file and in memory: a multiple of any device's blocks.
+/// The alignment of transfers past the page cache, in the file and in memory: a multiple of any device's block size.
 pub(super) const BLOCK_BYTES: usize = 4096;
 
 thread_local! {
-    /// Of this thread's transfers past the page cache.
+    /// The memory of this thread's transfers past the page cache.
     static CHUNK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -40,7 +40,7 @@ fn with_chunk<R>(use_it: impl FnOnce(&mut [u8]) -> R) -> R {
     })
 }
 
-/// What may be found of a write by the next life, when the process was killed in the middle of it.
+/// The part of a write that the next life may find, when the process was killed in the middle of the write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WhenKilled {
     /// All or nothing, if it lies within a page: a certificate.

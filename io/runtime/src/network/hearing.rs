@@ -20,7 +20,7 @@ pub(crate) enum Fed {
     More,
     /// There is more, for when the machine wants it.
     Held,
-    /// What comes next is no frame.
+    /// The next bytes are no frame.
     Bad(BadFrame),
 }
 
@@ -136,7 +136,7 @@ impl Network {
         }
     }
 
-    /// What has come over a connection and is not handed on.
+    /// The bytes that have come over a connection and are not handed on yet.
     pub(crate) fn waiting(&self, id: ConnId) -> &[u8] {
         self.slots.get(id).map_or(&[], |connection| connection.input.waiting())
     }

@@ -17,7 +17,7 @@ pub struct Span {
     pub amount: Amount,
 }
 
-/// How much of it. What is not known, or means nothing, is missing.
+/// How much of it. Figures that are not known, or mean nothing, are missing.
 #[derive(Clone, Copy, Default)]
 pub struct Amount {
     /// The count and its unit.
