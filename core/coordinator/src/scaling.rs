@@ -1,8 +1,8 @@
 //! Bricks are added to quorum tables and removed from them, one step at a time.
 //!
-//! An order is a note in its brick's record. What is wanted follows from the order, what is reached from the tablets: the
-//! next step is decided anew from both (`shares`), so a coordinator that dies goes on where it was. One tablet moves at a
-//! time in the whole cluster. Orders are carried out by their numbers; one that waits lets the next one go first.
+//! An order is a note in its brick's record. The order says what is wanted, and the tablets say what is reached. The next
+//! step is decided anew from both (`shares`), so a coordinator that dies goes on where it was. One tablet moves at a time
+//! in the whole cluster. Orders are carried out by their numbers; one that waits lets the next one go first.
 //!
 //! Invariants:
 //! - a step begins only when all bricks of its tablet are heard, have taken what they are assigned, and vote;

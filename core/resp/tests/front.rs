@@ -127,7 +127,7 @@ fn transactions_run_together_or_not_at_all() {
         rig.ask(A, "watch a\nmulti\nincr a\nexec\nget a"),
         "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:8\r\n$1\r\n8\r\n"
     );
-    // What could not be queued makes all of it void.
+    // A command that could not be queued makes all of it void.
     let aborted = rig.ask(A, "multi\nset a 1\nnosuch\nexec\nget a");
     assert!(aborted.contains("-EXECABORT") && aborted.ends_with("$1\r\n8\r\n"), "{aborted}");
     // An error of one leaves the others.

@@ -1,4 +1,4 @@
-//! What Ramhold limits and Redis does not, or elsewhere; and that handlers ask for their keys together.
+//! Ramhold has limits that Redis has not, or has elsewhere; and handlers ask for their keys together.
 
 mod model;
 

@@ -1,4 +1,4 @@
-//! What redis-server 7.0 answers to the commands in tests/transcripts, and what the handlers answer (J1).
+//! The handlers answer the commands in tests/transcripts as redis-server 7.0 does (J1).
 //!
 //! A line that starts with `>` is a request as one types it, the next one its reply, with escapes and without its last
 //! line break, and with `*` for the notes of key specifications. `! wait N` lets N milliseconds pass, `! resp2` and

@@ -284,7 +284,7 @@ fn old_and_new_understand_each_other_as_the_page_says() {
     // Before `slots` was a field, no table was placed by them.
     let said = TableCreate { name: "t".into(), options: by_slots(), left_open: None };
     assert_eq!(decode(&[0x82, 0x61, b't', 0x84, 1, 3, 0, 0xf5]), Ok(said));
-    // What stands where a field was is passed over.
+    // A value in the place of a former field is passed over.
     assert_eq!(decode(&[0x84, 0x61, b't', 0x83, 1, 3, 0, 9, 0]), Ok(table_create(Some(LeftOpen::Replicas))));
     // A name that is not known is refused.
     assert_eq!(decode::<TableCreate>(&[0x84, 0x61, b't', 0x83, 1, 3, 0, 9, 2]), Err(Status::BadRequest));

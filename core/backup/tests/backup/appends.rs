@@ -1,4 +1,4 @@
-//! What a backup answers to appends, in every order.
+//! A backup answers appends in every order.
 
 use crate::rig::*;
 use ramhold_backup::{BackupConfig, Buffers};
@@ -115,8 +115,8 @@ fn a_certificate_that_does_not_match_is_refused_and_changes_nothing() {
     assert_eq!(rig.append(&log, log.from(100)), (Status::Ok, reply(110, 110, 0, false)));
 }
 
-/// What a master sent from damaged memory came in several messages, of which only the last has a certificate. After its
-/// repair the same bytes have to be taken anew, at the same epoch.
+/// Bytes from a master's damaged memory came in several messages, of which only the last has a certificate. After the
+/// memory is repaired, the same bytes have to be taken anew, at the same epoch.
 // C8, F9
 #[test]
 fn bytes_under_a_certificate_that_does_not_match_are_sent_again() {

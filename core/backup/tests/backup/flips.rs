@@ -49,7 +49,7 @@ fn one_frame() -> BackupConfig {
         frames_grow_by: 1,
         buffers: Buffers::InFrames,
         buffers_survive_power: false,
-        // What is being read counts with its whole length.
+        // Segments that are being read count with their whole length.
         recovery_cache_bytes: (UNDER_WAY_COUNT as u64 + 1) * LOG_BYTES as u64,
         found_cache_bytes: 0,
         ..config()
@@ -115,7 +115,7 @@ impl Original {
         (0..4).max_by_key(sequence).unwrap()
     }
 
-    /// What a new life makes of the file with one flipped bit, and whether it has reported an error.
+    /// The verdict of a new life on the file with one flipped bit, and whether it has reported an error.
     fn judged(&mut self, at: usize, bit: u8) -> (Verdict, bool) {
         // The large file is lent: to copy it for each life would take longer than the life.
         let frames = std::mem::take(&mut self.disk.frames);
@@ -141,7 +141,7 @@ impl Original {
         if at >= HEAD_BYTES {
             self.disk.frames.now[at] ^= 1 << bit;
         }
-        // What the life wrote: it wipes a head without a replica.
+        // The life has written here: it wipes a head without a replica.
         self.disk.frames.now[..HEAD_BYTES].copy_from_slice(&head);
         (verdict, has_error)
     }

@@ -1,4 +1,4 @@
-//! What a backup tells of its device.
+//! A backup tells what its device has.
 
 use crate::rig::*;
 use ramhold_base::{Epoch, Rng, Status};

@@ -1,4 +1,4 @@
-//! What a fenced backup says of the read lease that it may have granted (docs/protocols/read-leases.md).
+//! A fenced backup tells how much is left of the read lease that it may have granted (docs/protocols/read-leases.md).
 
 use crate::rig::*;
 use ramhold_base::limits::READ_LEASE;

@@ -133,7 +133,7 @@ pub struct Rig {
     pub sent: Vec<(Peer, Header, Vec<u8>)>,
     pub reports: Vec<(Level, String)>,
     work: VecDeque<Work>,
-    /// What was done to the frames, in order.
+    /// The operations on the frames, in order.
     pub trace: Vec<&'static str>,
     /// Disk effects that are still executed before the process is dead; `None`: it lives.
     pub fuse: Option<u32>,
@@ -288,7 +288,7 @@ impl Rig {
         true
     }
 
-    /// What is to be read is not copied: tests with many large reads would do little else.
+    /// Bytes that are to be read are not copied here: tests with many large reads would do little else.
     fn execute(&mut self, work: Work) -> (DiskToken, Result<Option<Read>, DiskError>) {
         let failed = || Err(DiskError::Failed("broken".into()));
         let effect = match work {

@@ -10,7 +10,8 @@ fn open(log: &Log) -> AppendRequest<'_> {
     AppendRequest { synced: true, ..log.from(0) }
 }
 
-/// What every loss of power just now would leave of a segment, if anything: its length, and whether it counts as whole.
+/// The rest of a segment that each loss of power just now would leave, if any: its length, and whether it counts as
+/// whole.
 fn left(rig: &Rig, log: &Log) -> Vec<Option<(u32, bool)>> {
     let after = |seed: u64| {
         let mut after = Rig::asleep(rig.config.clone(), rig.disk.clone(), rig.life + 1);

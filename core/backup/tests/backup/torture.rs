@@ -8,15 +8,15 @@ use ramhold_wire::data::{AppendReply, AppendRequest};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a master knows of one replica in this life of the backup.
+/// A master's knowledge of one replica in this life of the backup.
 struct Known {
     log: Log,
     synced: bool,
-    /// What was sent, up to here.
+    /// The end of the bytes that were sent.
     sent: usize,
     closed: bool,
     acknowledged: AppendReply,
-    /// What must be on the device.
+    /// The state that must be on the device.
     durable: AppendReply,
     pending: Vec<Header>,
 }
@@ -34,9 +34,9 @@ struct Model {
     rng: Rng,
     seed: u64,
     next_segment: u64,
-    /// Of this life: being written.
+    /// Replicas that are being written in this life.
     live: Vec<Known>,
-    /// Of earlier lives, by segment.
+    /// Replicas of earlier lives, by segment.
     past: BTreeMap<u64, Past>,
     freed: Vec<u64>,
 }

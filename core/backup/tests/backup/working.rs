@@ -1,4 +1,4 @@
-//! What a backup tells of its work for a recovery.
+//! A backup tells its work for a recovery.
 
 use crate::reading::{range, read_of, records_of, small_log};
 use crate::rig::*;

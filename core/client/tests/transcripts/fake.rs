@@ -51,7 +51,7 @@ pub struct Packed {
     pub count: usize,
 }
 
-/// What the items of a frame are answered; none: nothing.
+/// The answers to the items of a frame; none: the item has none.
 type Answers = BTreeMap<u16, Option<(Status, Vec<u8>)>>;
 
 impl Sent {
@@ -67,7 +67,7 @@ pub struct Fake {
     pub sent: Vec<Sent>,
     /// The cluster in the headers of the answers.
     pub answers_name: ClusterId,
-    /// What was sent under each number, to see that it is always the same.
+    /// The request that was sent under each number, to see that it is always the same.
     numbered: BTreeMap<(LeaseId, Sequence), Vec<u8>>,
     /// Answers to items of frames that are not all answered.
     collected: BTreeMap<RpcId, Answers>,

@@ -133,7 +133,7 @@ fn a_master_that_says_so_ends_a_lease() {
     assert_eq!((sent.header.lease, sent.header.sequence), (LeaseId(702), Sequence(1)));
 }
 
-/// Whoever refuses before it looks at numbers may refuse a doubled frame whose first copy was carried out.
+/// A server that refuses before it looks at numbers may refuse a doubled frame whose first copy was carried out.
 #[test]
 fn a_refusal_by_another_life_or_one_that_stops_leaves_the_fate_open() {
     // A3

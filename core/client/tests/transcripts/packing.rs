@@ -1,4 +1,4 @@
-//! What goes to one server in one step travels in one frame, and each part of it ends on its own.
+//! Requests of one step to one server travel in one frame, and each of them ends on its own.
 
 use crate::fake::*;
 use ramhold_base::{LeaseId, Sequence, Status, Version};

@@ -8,7 +8,7 @@ use ramhold_wire::{Header, Opcode};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the played cluster did with the writes of one operation, told apart by their values.
+/// The fate of one operation's writes in the played cluster. Operations are told apart by their values.
 #[derive(Default)]
 struct Truth {
     executed: u32,
@@ -60,7 +60,7 @@ fn weather(seed: u64) {
                 continue;
             }
             *floor = sent.header.unacknowledged.max(*floor);
-            // What a server remembers: a result, or that it has refused.
+            // A server remembers a result, or that it has refused.
             match seen.get(&number) {
                 Some(Some((status, version))) => {
                     answers.push((sent, *status, *version));

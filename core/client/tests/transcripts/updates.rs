@@ -10,7 +10,7 @@ use ramhold_wire::table::{TableCreate, TableCreated};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a coordinator remembers of a number: the table that was made, or the refusal.
+/// The result that a coordinator remembers of a number: the table that was made, or the refusal.
 type Result = std::result::Result<TableId, Status>;
 
 /// A coordinator as docs/protocols/exactly-once.md has it, 12 to 16.

@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-/// What lies in a tablet, and what its master's profile tells of it.
+/// The objects of a tablet, and the rows of its master's profile that describe them.
 struct Known {
     objects: Vec<(u64, u64)>,
     rows: Vec<TabletStat>,

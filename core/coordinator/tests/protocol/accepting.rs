@@ -30,7 +30,7 @@ fn directories(report: &RecoveryReport) -> Vec<DirectoryId> {
     report.away.iter().map(|away| away.directory).collect()
 }
 
-/// What comes of an operator's word within a while.
+/// The answer to an operator who gives directories up, after a while.
 fn accept(
     world: &mut World,
     recovery: RecoveryId,

@@ -36,14 +36,14 @@ pub struct Server {
     pub mood: Mood,
     /// Requests that it leaves unanswered.
     pub deaf: BTreeSet<Opcode>,
-    /// What its version does not know.
+    /// Requests that its version does not know.
     pub ignorant: BTreeSet<Opcode>,
     /// How many those were.
     pub unheard: u32,
     /// Its answers to pings are on their way until `release_pongs`.
     pub holds_pongs: bool,
     held_pongs: Vec<(Header, Pong)>,
-    /// What it answers to `Fence`, by the dead server.
+    /// Its answers to `Fence`, by the dead server.
     pub replicas: BTreeMap<ServerId, Vec<ReplicaReport>>,
     pub list: ramhold_wire::ServerList,
     pub takes: Vec<TabletTake>,
@@ -58,7 +58,7 @@ pub struct Server {
     pub fences: u32,
     /// Its device has failed.
     pub has_failed: bool,
-    /// What it reports to be left of a dead server's read lease.
+    /// The rest of a dead server's read lease that it reports.
     pub lease_millis: u64,
     /// Servers that have left and still answer this one.
     pub reaches: Vec<ServerId>,
@@ -66,12 +66,12 @@ pub struct Server {
     pub placement: ReplicaPlacement,
     pub topology: ramhold_wire::topology::Topology,
     pub bricks: Option<Vec<Address>>,
-    /// What there is room for.
+    /// The room that it reports.
     pub room: RoomReport,
     /// Where its tables lie, and how often it was asked.
     pub weights: Vec<TabletStat>,
     pub weights_asked: u32,
-    /// What it has done for any recovery, and how often it was asked.
+    /// Its work for any recovery, and how often it was asked.
     pub worked: RecoveryWorked,
     pub worked_asked: u32,
     /// It finishes what it is told to recover by itself.
@@ -329,7 +329,7 @@ impl World {
         panic!("never: {what}\n{}", self.reports.join("\n"));
     }
 
-    // What the coordinator sends.
+    // Messages of the coordinator.
 
     fn on_sent(&mut self, to: Peer, bytes: &[u8]) {
         let (header, body) = frame::parse(bytes).expect("the coordinator writes whole frames");

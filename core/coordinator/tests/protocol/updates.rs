@@ -287,7 +287,7 @@ fn so_many_results_are_remembered_of_one_lease_and_no_more() {
         "a refusal that is not remembered proves nothing"
     );
     assert!(world.reports.iter().any(|report| report.contains("updates of clients were dropped")));
-    // What is remembered is still told.
+    // Results that are remembered are still told.
     let first = Header { sequence: Sequence(1), ..number };
     assert_eq!(world.ask_as(CLIENT, first, &message), Some(Err(Status::UnknownTable)));
     assert_eq!(world.ask_as(CLIENT, with_floor(number, 2), &message), Some(Err(Status::UnknownTable)));
@@ -352,7 +352,7 @@ fn repetitions_of_one_client_leave_room_for_others_to_wait() {
     }
 }
 
-/// What cannot have been written stops the start, as everything that cannot be read does.
+/// A record that cannot have been written stops the start, as one that cannot be read does.
 #[test]
 fn a_record_whose_updates_contradict_it_is_refused() {
     let mut world = World::cluster(1);

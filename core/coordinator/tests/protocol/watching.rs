@@ -1,4 +1,4 @@
-//! What backups tell of their work for a recovery, live and afterwards.
+//! The coordinator shows the backups' work for a recovery, live and afterwards.
 
 use crate::harness::*;
 use crate::recoveries::{killed, running};

@@ -9,7 +9,7 @@ use ramhold_log::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one key was made at some position: `None` is removed.
+/// A change of one key at a position. Its value is `None` if the key was removed.
 struct Change {
     stream: StreamId,
     position: Position,
@@ -27,7 +27,7 @@ struct Rig {
     entering: Vec<Combined>,
     retiring: Vec<(StreamId, SegmentId, Vec<SegmentId>)>,
     swapping: Vec<(Compaction, Position)>,
-    /// What the backups hold of closed segments.
+    /// The bytes of closed segments that the backups hold.
     replicas: BTreeMap<SegmentId, Vec<u8>>,
     durable: BTreeMap<StreamId, Position>,
     history: Vec<Change>,
@@ -193,7 +193,7 @@ impl Rig {
         }
     }
 
-    /// What replication allows.
+    /// Takes all steps of passes that replication allows by now.
     fn settle(&mut self) {
         for (pass, end) in std::mem::take(&mut self.swapping) {
             if self.durable[&pass.stream()] < end {

@@ -5,10 +5,10 @@ use ramhold_base::{KeyHash, Rng, Version};
 use ramhold_log::{AppendRefusal, Entry, EntryReader, LogConfig, Object, Tombstone};
 use std::collections::BTreeMap;
 
-/// What a commit left: its version, and its keys with what they were written with, if they were.
+/// The effect of a commit: its version, and its keys with the values written, or none for a removed key.
 type Committed = (Version, Vec<(Key, Option<Vec<u8>>)>);
 
-/// What the entries of segments say of each key, and the highest version that says it.
+/// The newest entry of each key in segments: its version, and its value unless it is a removal.
 fn newest(
     segments: &[Vec<u8>],
     is_meant: impl Fn(KeyHash) -> bool,

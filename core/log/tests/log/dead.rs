@@ -1,4 +1,4 @@
-//! What was overwritten or removed stays dead, whichever segments are gone.
+//! Overwritten and removed objects stay dead, whichever segments are gone.
 
 use crate::harness::*;
 use crate::replay::replay_shuffled;
@@ -103,7 +103,7 @@ fn free_all(log: &mut Log) -> usize {
     count
 }
 
-/// What a recovery of the log's segments finds is what the model says.
+/// A recovery of the log's segments finds exactly the objects of the model.
 fn check_recovery(harness: &Harness, rng: &mut Rng) {
     let mut recovered = Harness::new(config(2 * 1024 * 1024));
     replay_shuffled(&harness.log, &mut recovered, rng);

@@ -57,14 +57,14 @@ pub struct Harness {
     /// The last version that each key ever had, removes included.
     pub versions: BTreeMap<Key, Version>,
     pub now: ClusterTime,
-    /// What clients may still ask for.
+    /// The results that clients may still ask for.
     pub results: BTreeMap<(LeaseId, Sequence), Remembered>,
     sequence_last: Sequence,
     /// Whether mutations have results.
     pub has_results: bool,
     /// That of the last mutation.
     pub last_result: Option<RpcResult>,
-    /// What has been moved from `STREAM` to `OTHER`.
+    /// The hashes that were moved from `STREAM` to `OTHER`.
     pub moved: Option<HashRange>,
 }
 
@@ -196,7 +196,7 @@ impl Harness {
         Ok(written)
     }
 
-    /// Of one to six different keys, some of which are removed if they are there.
+    /// Changes of one to six different keys. Some of those that are there are removed.
     pub fn random_changes(&self, stream: StreamId, rng: &mut Rng) -> Vec<(Key, Option<Vec<u8>>)> {
         let tables: Vec<TableId> = TABLES.into_iter().filter(|table| stream_of(*table) == stream).collect();
         let mut changes = BTreeMap::new();
@@ -209,7 +209,7 @@ impl Harness {
         changes.into_iter().collect()
     }
 
-    /// Of every second mutation; every lease acknowledges all but its last few now and then.
+    /// The result of the next mutation, for every second one. Now and then a lease acknowledges all but its last few.
     fn next_result(&mut self, table: TableId, hash: KeyHash, version: Version) -> Option<RpcResult> {
         if !self.has_results {
             return None;

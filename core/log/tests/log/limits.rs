@@ -1,4 +1,4 @@
-//! What happens when memory or the index is full, and what frees it.
+//! Full memory and a full index refuse writes until something frees them.
 
 use crate::harness::*;
 use ramhold_base::{Rng, SegmentId, StreamId, TableId};

@@ -82,7 +82,7 @@ fn is_empty(harness: &Harness, range: HashRange) -> bool {
     !harness.model.keys().any(|(table, key)| range.contains(*table, hash_of(*table, key)))
 }
 
-/// What a recovery makes of a stream from a segment on, of this range.
+/// The log that a recovery makes of the range's entries in a stream, from a segment on.
 fn replayed(log: &Log, stream: StreamId, first: SegmentId, range: HashRange) -> Log {
     let mut other = Harness::new(config(8 << 20));
     let side = other.log.open_side(STREAM, ClusterTime(0));

@@ -19,7 +19,7 @@ fn parts(cuts: &[u64]) -> Vec<HashRange> {
     parts
 }
 
-/// What is counted is what a walk finds, of the table that is cut and of all others.
+/// The counts of the log are those that a walk finds, for the table that is cut and for all others.
 fn assert_exact(harness: &Harness, ranges: usize, seed: u64) {
     let counted: Vec<TabletStat> = harness.log.stats().collect();
     assert_eq!(counted, harness.log.count_anew(&hash_of), "seed {seed}");

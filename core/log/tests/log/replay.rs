@@ -1,4 +1,4 @@
-//! What one log wrote, replayed into another in any order.
+//! Entries of one log are replayed into another one in any order.
 
 use crate::dead::check_dead;
 use crate::harness::*;
@@ -51,7 +51,7 @@ fn take_in_all(all: &[Entry<'_>], sides: [SideId; 2], target: &mut Harness, rng:
     while target.log.shrink_index(rng.between(1, 100)) {}
 }
 
-/// Of each table two ranges.
+/// Two ranges of each table.
 fn intake(sides: [SideId; 2]) -> Ranges<SideId> {
     let half = KeyHash(u64::MAX / 3);
     let ranges = TABLES.into_iter().flat_map(|table| {
@@ -124,7 +124,7 @@ fn any_order_with_repetitions_restores_the_same_objects() {
 const TABLE: TableId = TABLES[0];
 
 fn object(version: u64, value: &[u8]) -> Entry<'_> {
-    // What it names are segments of the log that it comes from.
+    // It names segments of the log that it comes from.
     let older = (1..=version).map(SegmentId).collect();
     let object = Object { table: TABLE, version: Version(version), time: 1, expires: None, key: b"k", value };
     Entry::Object(object, older)

@@ -90,7 +90,7 @@ fn what_stays_is_met_once_while_the_index_grows_and_shrinks() {
                     there -= 1;
                     remove(&mut harness, &comes(there));
                 }
-                // What is written anew keeps its place.
+                // An object that is written anew keeps its place.
                 if rng.chance(1, 50) {
                     write(&mut harness, &stays(rng.below(300)));
                 }

@@ -1,4 +1,4 @@
-//! What a head tells about large tablets.
+//! A head tells where the bytes of large tablets are.
 //!
 //! Catalogue: F3, C3.
 
@@ -43,8 +43,9 @@ fn a_will_tells_which_slots_are_heavy() {
     let heavy = first_hash_of(slot_of(b"{t}"))..first_hash_of(slot_of(b"{t}") + 1);
     let told =
         bytes_of(&will, |row| row.table == SLOTS && heavy.contains(&row.first) && row.last < heavy.end);
-    // What was counted before the root and the arrays on the way to the slot were made is not known so exactly: for each,
-    // what made the bucket large and the rest of the segment that was open then. Neighbours may share a row with its edges.
+    // Bytes that were counted before the root and the arrays on the way to the slot were made are not known so exactly: for
+    // each array those that made the bucket large, and the rest of the segment that was open then. Neighbours may share a
+    // row with its edges.
     let grain = of_slots.bytes * 2 / 28;
     let blurred = 2 * 2 * u64::from(segment_bytes) + 2 * grain;
     assert!(told > of_slots.bytes * 95 / 100 - blurred, "{told} of {}", of_slots.bytes);

@@ -251,7 +251,7 @@ fn keys_that_are_not_together_are_refused_and_stay_so_for_whoever_repeats() {
         assert_eq!(answered(&rig, again).0, Status::NotTogether);
         assert_eq!(object(&mut rig, b"a"), None);
     }
-    // Of whose first key somebody else is the owner, he is asked.
+    // The owner of a commit's first key is asked, whoever owns the others.
     let theirs = send(&mut rig, &[other(6, elsewhere), write(b"a", b"v")]);
     assert_eq!(answered(&rig, theirs).0, Status::WrongOwner);
     rig.master.check_invariants();

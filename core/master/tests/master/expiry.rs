@@ -123,7 +123,7 @@ fn an_object_is_returned_until_its_time_is_over() {
     assert_eq!(rig.expired(), 1, "it is taken out once");
 }
 
-/// Whoever hears that it is over may rely on it, also when this server dies: the tombstone is on the backups before.
+/// A client that hears of the end may rely on it, also when this server dies: the tombstone is on the backups before.
 #[test]
 fn nobody_hears_of_an_end_before_it_is_durable() {
     for rules in [RejectRules::default(), RejectRules { absent: true, ..RejectRules::default() }] {

@@ -140,7 +140,7 @@ fn a_tablet_is_the_coordinators_to_give() {
     rig.settle();
     assert_eq!(answers(&mut rig), []);
     assert_eq!(statuses(&ask(&mut rig, 4, &read(b"k"))), [(4, Status::NotReady)], "nothing is stored yet");
-    // What the coordinator stored of a taking before this one says nothing of it.
+    // A record of an earlier taking says nothing of this one.
     let whole = (KeyHash(0), KeyHash(u64::MAX));
     rig.store_taken(0, whole);
     rig.stored[0].first_segment = SegmentId(rig.stored[0].first_segment.0 - 1);

@@ -87,7 +87,7 @@ fn a_refusal_by_a_rule_is_an_answer_for_good() {
     assert!(rig.answer_to(refused).is_none(), "nobody may hear what a crash could take back");
     rig.settle();
     assert_eq!(answered(&rig, refused), (Status::Exists, version));
-    // What stood in its way goes.
+    // The object that stood in its way goes.
     let removed = rig.send_as(Opcode::Remove, &key(), (LEASE, 3001, 3000));
     rig.settle();
     assert_eq!(answered(&rig, removed), (Status::Ok, version + 1));
@@ -169,7 +169,7 @@ fn nothing_is_carried_out_under_a_lease_that_is_not_known_to_live() {
     let known = rig.send_as(Opcode::Write, &write(b"v", RejectRules::default()), (8, 3, 3));
     rig.settle();
     assert_eq!(answered(&rig, known).0, Status::Ok);
-    // What was told holds for fifteen sixteenths of the time, from when it was asked.
+    // The answer holds for fifteen sixteenths of the time, counted from the question.
     rig.now = rig.now + Duration::from_millis(rig.lease_millis / 3 - 1);
     let live = rig.send_as(Opcode::Write, &write(b"v", RejectRules::default()), (8, 4, 4));
     assert_eq!(asked(&rig), 0);
@@ -353,7 +353,7 @@ fn an_increment_counts_in_decimal_text_and_keeps_the_end_of_its_object() {
     let read = rig.send(Opcode::Read, &self::key());
     let (_, body) = rig.answer_to(read).unwrap();
     assert_eq!(ReadReply::decode(&body).unwrap().expires, None);
-    // What is far too long for a number is not looked at.
+    // A value that is far too long for a number is not looked at.
     let long = rig.send(Opcode::Write, &write(&[b'1'; 5000], RejectRules::default()));
     let refused = rig.send(Opcode::Increment, &by(1));
     rig.settle();

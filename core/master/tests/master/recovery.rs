@@ -523,7 +523,7 @@ fn a_partition_that_waits_for_room_goes_on_when_there_is_some() {
     assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
 }
 
-/// What holds a frame for a head that is to come.
+/// The append holds a frame for a head that is to come.
 fn is_held(request: &AppendRequest<'_>) -> bool {
     request.open && !request.side && request.certificate.is_none() && request.data.is_empty()
 }
@@ -725,7 +725,7 @@ fn side_segments_stay_until_devices_have_what_was_recovered() {
     rig.reports.clear();
     write_until(&mut rig, "mark:sources_retired");
     assert_eq!(side(&rig), Some(false), "the coordinator has not answered");
-    // What was told before is given up by now, and told again.
+    // The earlier report is given up by now, and sent again.
     while let Some(old) = told(&rig) {
         rig.asked.remove(old);
     }

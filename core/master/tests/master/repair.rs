@@ -29,7 +29,7 @@ struct Replica {
 struct World {
     rig: Rig,
     replicas: BTreeMap<(ServerId, SegmentId), Replica>,
-    /// What these answer to `ReplicaRead` instead of their bytes.
+    /// Backups that answer `ReplicaRead` with this instead of their bytes.
     refusing: BTreeMap<ServerId, Result<Vec<u8>, Status>>,
     reads: Vec<(ServerId, SegmentId)>,
     refused_appends: u32,
@@ -554,8 +554,8 @@ fn backups_that_came_back_are_asked_too() {
     assert!(world.reads.contains(&(ServerId(4), segment)));
 }
 
-/// What is damaged before any backup has it cannot be repaired, and no later append can be acknowledged. It was not
-/// acknowledged itself: the server must end, to be recovered up to there.
+/// An entry that is damaged before any backup has it cannot be repaired, and no later append can be acknowledged. The
+/// entry was not acknowledged itself: the server must end, to be recovered up to there.
 #[test]
 fn damage_that_nobody_has_a_copy_of_ends_the_server() {
     let mut world = World::new(2);

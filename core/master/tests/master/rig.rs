@@ -27,7 +27,7 @@ pub struct Rig {
     /// Leases that the coordinator says are over, and for how long it says that others live.
     pub over: Vec<LeaseId>,
     pub lease_millis: u64,
-    /// What the coordinator has stored of table 5.
+    /// The tablets of table 5 that the coordinator has stored.
     pub stored: Vec<TabletDescription>,
     /// Appends that backups refuse for want of frames.
     pub refused: fn(&AppendRequest<'_>) -> bool,
@@ -247,7 +247,7 @@ impl Rig {
             }
         }
     }
-    /// What the coordinator says of leases.
+    /// The coordinator's answer to a question about leases.
     pub fn checked(&self, asked: &[u8]) -> Vec<u8> {
         let asked: LeaseCheck = decode(asked).unwrap();
         let live = asked.leases.into_iter().filter(|lease| !self.over.contains(lease));
@@ -388,7 +388,7 @@ impl Rig {
         self.take(effects);
         header.rpc
     }
-    /// What a request was answered, if it was.
+    /// The answer to a request, if it has one.
     pub fn answer_to(&self, rpc: RpcId) -> Option<(Status, Vec<u8>)> {
         let answer = self.answers.iter().find(|(header, _)| header.rpc == rpc);
         answer.map(|(header, body)| (header.status(), body.clone()))

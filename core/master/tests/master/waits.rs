@@ -1,4 +1,4 @@
-//! What is counted of answers: when they are given, with the time for which they were waited for.
+//! The master counts an answer when it is given, with the time for which the answer was waited for.
 //!
 //! Catalogue: J5.
 

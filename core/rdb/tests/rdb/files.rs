@@ -1,4 +1,4 @@
-//! What is in the files of tests/data/make.sh is read.
+//! The files of tests/data/make.sh are read with all that is in them.
 
 use crate::{ALL, IDLE, items};
 use ramhold_rdb::{Error, Fault, File, Item, Kind, Value};

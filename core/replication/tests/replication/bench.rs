@@ -50,7 +50,7 @@ pub struct Replica {
     pub device: Device,
 }
 
-/// What a loss of power would leave of a replica.
+/// The state of a replica that a loss of power would leave.
 #[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {
     pub certified: usize,
@@ -140,7 +140,7 @@ pub struct Bench {
     pub dead: Vec<Backup>,
     /// Those of the dead that the server list still has.
     pub recovering: BTreeSet<ServerId>,
-    /// What the coordinator has stored: the oldest (segment, epoch) that may be a head.
+    /// The coordinator's record: the oldest (segment, epoch) that may be a head.
     recorded: Option<(SegmentId, Epoch)>,
     pub wire: Vec<(Instant, bool, SocketAddr, Vec<u8>)>,
     next_segment: u64,
@@ -517,7 +517,7 @@ impl Bench {
         }
     }
 
-    /// What a recovery that reaches these backups would take for the end of the log, or none if it had to wait.
+    /// The end of the log for a recovery that reaches these backups, or none if it had to wait.
     fn recover<'a>(&self, reached: impl Iterator<Item = &'a Backup> + Clone) -> Option<Position> {
         let recorded = self.recorded?;
         let candidates = reached.clone().flat_map(|b| b.replicas.iter()).filter(|(id, r)| {
@@ -538,7 +538,7 @@ impl Bench {
         Some(Position { segment: head, offset: end as u32 })
     }
 
-    /// What the replicator takes a backup to have reached it has, at the same epoch.
+    /// Each backup has reached what the replicator takes it to have reached, at the same epoch.
     fn check_reached(&self) {
         for seen in self.replicator.replicas() {
             let held = self.alive.get(&seen.backup).and_then(|backup| backup.replicas.get(&seen.segment));
@@ -563,7 +563,7 @@ impl Bench {
             self.rng = rng;
             if let Some(found) = self.recover(some.iter().copied()) {
                 assert!(found >= durable, "a recovery would end at {found:?}, acknowledged is {durable:?}");
-                // What they accepted last bounds what was granted: else it could end before the lease.
+                // Their last acceptance bounds the lease that was granted: else the recovery could end before the lease.
                 let accepted = some.iter().map(|backup| backup.accepted).max();
                 let granted = self.replicator.granted_since();
                 assert!(granted <= accepted, "granted since {granted:?}, they accepted until {accepted:?}");
@@ -574,12 +574,12 @@ impl Bench {
             assert!(all.is_some(), "with every backup there the log must be complete");
         }
     }
-    /// What counts as flushed was on three devices; what counts as that now is on all that the replicator names.
+    /// A flushed segment was on three devices. One that counts as flushed now is on all that the replicator names.
     fn check_flushed(&mut self) {
         let flushed = self.replicator.flushed(STREAM);
         assert!(flushed >= self.flushed_before, "a position never goes back");
-        // What a device had is never taken back, so what was looked at before still holds; only for what is new the
-        // places are those that were asked.
+        // A device never loses what it had, so earlier looks still hold. Only for new segments the places are those that
+        // were asked.
         let is_new = flushed > self.flushed_before;
         for (id, (bytes, _)) in
             self.log.0.range(self.flushed_before.segment..=flushed.segment).filter(|_| is_new)

@@ -1,4 +1,4 @@
-//! What the replicator knows of its backups' devices, and what it sends to know it.
+//! The replicator learns what its backups' devices have, and asks where it must.
 //!
 //! The network is calm here; see `lossy_backups` for the other one.
 
@@ -67,7 +67,7 @@ fn an_idle_place_is_asked_every_20_ms_while_somebody_waits_and_never_otherwise()
     assert_eq!(bench.replicator.deadline(), Some(Instant::ZERO), "due at once");
     bench.pass(500);
     for _ in 0..50 {
-        // What is stated again asks no more often.
+        // A wish that is stated again asks no more often.
         bench.replicator.want_flushed([FlushWish::UpTo(STREAM, end), FlushWish::UpTo(STREAM, end)]);
         assert!(bench.replicator.deadline() > Some(Instant::ZERO));
         bench.pass(10);

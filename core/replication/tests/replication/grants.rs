@@ -1,5 +1,5 @@
-//! What the replicator takes for granted, and what it sends for it. `Bench::check` looks after each step whether any set
-//! of backups that a recovery would be content with has accepted something as late.
+//! The replicator knows since when the read lease counts that backups have granted, and asks for it anew. `Bench::check`
+//! looks after each step whether every set of backups that a recovery would be content with accepted something as late.
 
 use crate::bench::{Bench, STREAM};
 use ramhold_base::{Effects, Instant, ServerId};

@@ -1,6 +1,6 @@
 //! The replicator against simple backups behind a network that loses, doubles and reorders, while backups die.
 //!
-//! What must hold at every moment, for every stream: whatever the durable position covers, a recovery would find, from
+//! At every moment, and for every stream, a recovery would find everything that the durable position covers, from
 //! any set of backups that holds one current replica of the head. Catalogue: D1, D6, D8, D9.
 
 use crate::bench::{Bench, STREAM};
@@ -8,7 +8,7 @@ use ramhold_base::{Epoch, SegmentId, ServerId, ShardId};
 use ramhold_replication::FlushWish;
 use ramhold_wire::membership::{ReplicaName, ReplicasNeeded};
 
-/// What goes wrong besides a network that loses, doubles and reorders.
+/// A trouble besides a network that loses, doubles and reorders.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     /// Backups die and may come back in a recovery.

@@ -68,7 +68,7 @@ impl Model {
         panic!("{args:?} does not end");
     }
 
-    /// What the front answers out of the table.
+    /// The front's answers out of the table of commands.
     fn describe(&self, front: Front, args: &[&[u8]]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, self.protocol);

@@ -108,7 +108,7 @@ impl Shelf {
 
 impl Host for Shelf {
     fn prefetch(&self, _table: TableId, keys: &mut dyn Iterator<Item = &[u8]>) {
-        // Whoever looks ahead looks at keys.
+        // The front looks ahead at keys only.
         keys.for_each(|key| assert!(key.len() <= limits::KEY_BYTES_MAX));
     }
 
@@ -226,7 +226,7 @@ pub struct Rig {
     pub resp: Resp,
     pub shelf: Shelf,
     pub now: Instant,
-    /// What each connection has not been heard of yet.
+    /// The bytes of each connection that were not heard yet.
     pub inputs: BTreeMap<ConnId, Vec<u8>>,
     pub outputs: BTreeMap<ConnId, Vec<u8>>,
     pub closed: Vec<ConnId>,
@@ -279,7 +279,7 @@ impl Rig {
     /// Bytes come over a connection.
     pub fn feed(&mut self, conn: ConnId, bytes: &[u8]) {
         self.inputs.entry(conn).or_default().extend_from_slice(bytes);
-        // What is held is not read.
+        // A connection that is held is not read.
         if !self.held.contains(&conn) {
             self.hear(conn);
         }
@@ -306,7 +306,7 @@ impl Rig {
     }
 
     pub fn execute(&mut self, effects: Effects) {
-        // What others answer comes after everything that this step does.
+        // Answers of others come after everything that this step does.
         let (mut again, mut asked) = (Vec::new(), Vec::new());
         for effect in &effects.list {
             match effect {
@@ -336,7 +336,7 @@ impl Rig {
         }
     }
 
-    /// What the session asks the coordinator.
+    /// Answers a request of the session, in place of the coordinator, the bricks and the masters.
     pub fn answer(&mut self, header: &Header, body: &[u8]) {
         match header.opcode() {
             Some(Opcode::TableDescribe) => {
