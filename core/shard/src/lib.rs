@@ -1,8 +1,8 @@
 //! The log of one shard, and everything that keeps it: replication, heads, side logs, cleaning, repair.
 //!
 //! A `Shard` owns the log. It makes the log durable, keeps it small, and opens its streams, and needs
-//! no tablets for that. The role that owns the data (the master) appends entries to the log and looks objects up in it.
-//! The master lends a `Step` to those functions of the shard that need the present input.
+//! no tablets for that. The role that owns the data (the master, or a brick) appends entries to the log and looks objects
+//! up in it. This role lends a `Step` to those functions of the shard that need the present input.
 //!
 //! The shard asks the role through the `Owner` trait for the few facts about tablets that it needs.
 //!
