@@ -3,10 +3,12 @@
 //! The exit code is 1 when a seed failed, and 2 when a seed could not run. A failing seed is printed with the
 //! command that replays it.
 
+mod in_order;
 #[cfg(feature = "planted")]
 mod mutants;
 
 use clap::Parser;
+use in_order::in_order;
 use ramhold_base::{Mark, processor};
 use ramhold_world::cluster::Cluster;
 use ramhold_world::cluster::bricks::BrickSetup;
@@ -14,7 +16,7 @@ use ramhold_world::scenario::{Course, Plan, Report, run};
 use ramhold_world::specimen::{Planted, Specimen};
 use ramhold_world::tally::Tally;
 use ramhold_world::world::Log;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -95,7 +97,7 @@ const BRICK_MARKS: [&str; 24] = [
 const LONG_SECONDS: u64 = 600;
 
 /// Seeds that are run twice.
-const TWICE: usize = 3;
+const TWICE: u64 = 3;
 
 /// Runs simulated clusters under faults and checks what their clients saw.
 #[derive(Parser)]
@@ -237,6 +239,63 @@ fn print_last_operations(report: &Report) {
     }
 }
 
+/// The results of one seed: what is to be printed, and its part of the sums.
+#[derive(Default)]
+struct Done {
+    text: String,
+    tally: Tally,
+}
+
+/// Runs one seed, and what its failure tells. With --replay it is run twice.
+fn done(system: &Which, seed: u64, arguments: &Arguments) -> Done {
+    let is_replay = arguments.replay.is_some();
+    let mut done = Done::default();
+    let result = run_seed(system, seed, arguments.seconds, arguments.verbose && is_replay);
+    let why = match &result {
+        Ok(report) => {
+            done.tally.add(report);
+            if arguments.traces {
+                done.text += &format!("seed {seed} trace {:016x}\n", report.trace);
+            }
+            if is_replay && report.stuck.is_some() {
+                print_last_operations(report);
+            }
+            if is_replay {
+                report.errors.iter().for_each(|error| println!("error report: {error}"));
+            }
+            trouble(report)
+        }
+        Err(panic) => Some(panic.clone()),
+    };
+    let why = why.or_else(|| {
+        let first = result.ok().filter(|_| is_replay)?;
+        let again = run_seed(system, seed, arguments.seconds, false).ok()?;
+        println!("trace {:016x}, {} steps", first.trace, first.steps);
+        (again.trace != first.trace).then(|| "two runs of this seed differ".to_string())
+    });
+    if let Some(why) = why {
+        let choices = [
+            (arguments.tight, " --tight"),
+            (arguments.zones, " --zones"),
+            (arguments.links, " --links"),
+            (arguments.cubes, " --cubes"),
+            (arguments.roles, " --roles"),
+            (arguments.bricks, " --bricks"),
+            (arguments.resp, " --resp"),
+        ];
+        let chosen: String =
+            choices.iter().filter(|(is_chosen, _)| *is_chosen).map(|(_, name)| *name).collect();
+        let planted = arguments.planted.as_ref().map_or(String::new(), |p| format!(" --planted {p}"));
+        let seconds = arguments.seconds;
+        done.text += &format!("seed {seed} FAILED: {why}\n");
+        done.text += &format!(
+            "replay: ramhold-world --replay {seed} --verbose --seconds {seconds}{chosen}{planted}\n"
+        );
+        done.tally.add_failure(seed, &why);
+    }
+    done
+}
+
 fn print_sums(tally: &Tally, took: f64) {
     let seconds = tally.sum("simulated millis") as f64 / 1000.0;
     for (name, value) in &tally.sums {
@@ -313,54 +372,20 @@ fn main() -> ExitCode {
     let points: Vec<&str> = demanded.map(|mark| mark.name()).collect();
     let begun = Instant::now();
     let mut tally = Tally::default();
-    for seed in seeds.start..seeds.end.saturating_add(further) {
-        let is_met = |point: &&str| tally.sum(&format!("crash point.{point}")) > 0;
-        if seed >= seeds.end && points.iter().all(is_met) {
-            break;
-        }
-        let result =
-            run_seed(&system, seed, arguments.seconds, arguments.verbose && arguments.replay.is_some());
-        let why = match &result {
-            Ok(report) => {
-                tally.add(report);
-                if arguments.traces {
-                    println!("seed {seed} trace {:016x}", report.trace);
-                }
-                if arguments.replay.is_some() && report.stuck.is_some() {
-                    print_last_operations(report);
-                }
-                if arguments.replay.is_some() {
-                    for error in &report.errors {
-                        println!("error report: {error}");
-                    }
-                }
-                trouble(report)
+    let all = seeds.start..seeds.end.saturating_add(further);
+    in_order(
+        all,
+        |seed| done(&system, seed, &arguments),
+        |seed, done| {
+            let is_met = |point: &&str| tally.sum(&format!("crash point.{point}")) > 0;
+            if seed >= seeds.end && points.iter().all(is_met) {
+                return ControlFlow::Break(());
             }
-            Err(panic) => Some(panic.clone()),
-        };
-        let why = why.or_else(|| {
-            let first = arguments.replay.and(result.ok())?;
-            let again = run_seed(&system, seed, arguments.seconds, false).ok()?;
-            println!("trace {:016x}, {} steps", first.trace, first.steps);
-            (again.trace != first.trace).then(|| "two runs of this seed differ".to_string())
-        });
-        if let Some(why) = why {
-            println!("seed {seed} FAILED: {why}");
-            let planted = arguments.planted.as_ref().map_or(String::new(), |p| format!(" --planted {p}"));
-            let tight = if arguments.tight { " --tight" } else { "" };
-            let zones = if arguments.zones { " --zones" } else { "" };
-            let resp = if arguments.resp { " --resp" } else { "" };
-            let links = if arguments.links { " --links" } else { "" };
-            let cubes = if arguments.cubes { " --cubes" } else { "" };
-            let roles = if arguments.roles { " --roles" } else { "" };
-            let bricks = if arguments.bricks { " --bricks" } else { "" };
-            println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{zones}{links}{cubes}{roles}{bricks}{resp}{planted}",
-                arguments.seconds
-            );
-            tally.add_failure(seed, &why);
-        }
-    }
+            print!("{}", done.text);
+            tally.merge(&done.tally);
+            ControlFlow::Continue(())
+        },
+    );
     print_sums(&tally, begun.elapsed().as_secs_f64());
     let mut lacks = Vec::new();
     if arguments.tight && arguments.replay.is_none() {
@@ -377,15 +402,18 @@ fn main() -> ExitCode {
             true => tally.brick_shortfalls(&BRICK_FAULTS, &BRICK_MARKS),
             false => tally.shortfalls(&FAULTS, &points),
         };
-        for seed in arguments.seeds.clone().take(TWICE) {
-            let traces: Vec<u64> = (0..2)
-                .filter_map(|_| run_seed(&system, seed, arguments.seconds, false).ok())
-                .map(|report| report.trace)
-                .collect();
-            if traces.len() != 2 || traces[0] != traces[1] {
-                lacks.push(format!("two runs of seed {seed} differ"));
-            }
-        }
+        let trace = |seed| run_seed(&system, seed, arguments.seconds, false).ok().map(|report| report.trace);
+        let first = seeds.start..seeds.end.min(seeds.start + TWICE);
+        in_order(
+            first,
+            |seed| [trace(seed), trace(seed)],
+            |seed, traces| {
+                if traces[0].is_none() || traces[0] != traces[1] {
+                    lacks.push(format!("two runs of seed {seed} differ"));
+                }
+                ControlFlow::Continue(())
+            },
+        );
     }
     for lack in &lacks {
         println!("DEMANDED: {lack}");
