@@ -3,7 +3,8 @@
 //! With one phase the stamp is the session's own. When it is refused so often that it can never be committed, the put
 //! goes on with a later one. With two phases a read quorum tells its newest stamps first. A put without an end until its
 //! deadline is unknown: it may have taken effect, or take effect later, when somebody reads it. Its token can be rolled
-//! forward (`Put::resume`), with the same stamp and never with another.
+//! forward (`Put::resume`), with the same stamp and never with another. A put ends unknown before its deadline when all
+//! bricks have answered, and those that have something newer cannot tell whether they had its stamp before.
 //!
 //! Source: docs/protocols/quorum.md, rules 5, 6 and 8.
 
@@ -28,7 +29,8 @@ pub enum Phases {
 pub enum Written {
     /// Committed, or overwritten at once by something newer.
     Done(Stamp),
-    /// It may have taken effect, or may still. The stamp is that of the token.
+    /// It may have taken effect, or may still. The stamp is that of the token. If no brick is silent, all have told
+    /// what they know, and with R >= W nobody will ever know more.
     Unknown(Stamp),
     /// Nothing was written: these bricks are silent, and the others are too few.
     NoQuorum(Vec<BrickId>),
@@ -325,7 +327,11 @@ impl<V: Clone + PartialEq> Put<V> {
             false => self.thresholds.refusals(),
         };
         if refused < enough || self.phases == Phases::Two {
-            return None;
+            // All bricks have said what they know of this stamp: to ask again would change nothing.
+            let is_last =
+                |said: &Said<V>| matches!(said, Said::Applied | Said::Rejected(_) | Said::Unknown(_));
+            let is_over = self.tally.count(&self.lives, is_last) == self.bricks.len();
+            return is_over.then(|| self.end(Written::Unknown(stamp)));
         }
         if self.is_resumed {
             return Some(self.end(Written::Never));

@@ -7,16 +7,18 @@
 //!
 //! Invariant: a put takes a new stamp only when the one before it is known to be never committed.
 //!
-//! Not here: the bytes and the calls (`quorum`), the bricks of a key (`bricks`).
+//! Not here: the bytes and the calls (`quorum`), the bricks of a key (`bricks`), the outcome (`ending`).
+
+mod ending;
 
 use super::order::{Open, Order, Value, What};
 use super::silence::Silence;
 use crate::bricks::Bricks;
-use crate::outcome::{Cause, Outcome, Reply};
+use crate::outcome::{Cause, Outcome};
 use crate::token::Token;
 use crate::trouble::{Trouble, What as Problem, Who};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
+use ramhold_base::{ClusterTime, Instant, ServerId, Stamp};
 use ramhold_quorum::{
     AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, StaleGet,
     StaleGot, Write, Written,
@@ -24,8 +26,8 @@ use ramhold_quorum::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a get waits for a brick before it asks another one, at first, while bricks answer as they should. A brick that is being started is silent for
-/// longer than users want to wait.
+/// How long a get waits for a brick before it asks another one, at first, while bricks answer as they should. A brick that
+/// is being started is silent for longer than users want to wait.
 pub const PATIENCE: Duration = Duration::from_millis(20);
 /// A brick that is silent for this long is asked again, and for a get another one is asked, too. Some ten times as long
 /// as a brick needs to write to its device.
@@ -426,147 +428,6 @@ impl UnderWay {
         self.open_put().map(|open| Box::new(self.order.token(&open)))
     }
 
-    fn end(&mut self, now: Instant, end: End) -> Next {
-        let is_settling = matches!(self.machine, Machine::Settling(_));
-        if self.is_read() && !matches!(self.machine, Machine::Get(_)) {
-            return self.end_settling(now, end);
-        }
-        let is_removal = match &self.order.what {
-            What::Read | What::ReadStale | What::Write { .. } => false,
-            What::Remove => true,
-            What::Resume => self.open.as_ref().is_some_and(|open| open.value.is_none()),
-        };
-        match end {
-            End::Put(Written::Done(stamp)) => {
-                self.settled = Some(stamp);
-                Next::End(written(stamp, is_removal))
-            }
-            End::Put(Written::Unknown(stamp)) => {
-                let needed = self.needed();
-                // Without a brick that may have stored the stamp, the put has surely had no effect.
-                let silent = self.stop_writing(Some(stamp).filter(|stamp| self.may_be_stored(*stamp)));
-                Next::End(self.too_few(&silent, needed))
-            }
-            End::Put(Written::WrongOwner(stamp)) => {
-                self.stop_writing(stamp);
-                Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)))
-            }
-            End::Got(Got::WrongOwner) | End::Stale(StaleGot::WrongOwner) => {
-                self.suspend();
-                Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)))
-            }
-            End::Put(Written::NoQuorum(silent))
-            | End::Got(Got::NoQuorum(silent))
-            | End::Stale(StaleGot::NoAnswer(silent)) => Next::End(self.too_few(&silent, self.needed())),
-            End::Put(Written::Never) => self.never("the key's bricks have something newer"),
-            End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal),
-            End::Got(Got::Found(stamp, value)) => Next::End(self.found(stamp, value)),
-            End::Stale(StaleGot::Told { from, stamp, value, time }) => {
-                self.value_from = ServerId(from.0);
-                let value = value.filter(|value| value.end().is_none_or(|end| time < end));
-                Next::End(self.found(stamp, value))
-            }
-            End::Got(Got::Contended) => {
-                let detail = "something newer was written to the key each time it was read".to_owned();
-                Next::End(match self.token() {
-                    None => Outcome::refused(Status::Retry, Cause::Deadline, detail),
-                    token => Outcome::Unknown { detail, token },
-                })
-            }
-        }
-    }
-
-    /// A get has settled a put of its session, or has tried to.
-    fn end_settling(&mut self, now: Instant, end: End) -> Next {
-        let silent = match end {
-            End::Put(Written::WrongOwner(_)) | End::Got(Got::WrongOwner) => {
-                self.machine = Machine::Waiting;
-                return Next::Elsewhere(self.trouble(Problem::Answered(Status::WrongOwner)));
-            }
-            // Every later get finds the put or something newer.
-            End::Put(Written::Done(_) | Written::Never) | End::Got(Got::Found(..)) => {
-                self.settled = self.open.as_ref().map(|open| open.stamp);
-                None
-            }
-            End::Put(Written::Unknown(_)) => match &self.machine {
-                Machine::Put { put, .. } => Some(put.silent()),
-                _ => None,
-            },
-            End::Put(Written::NoQuorum(silent)) | End::Got(Got::NoQuorum(silent)) => Some(silent),
-            // A get that may be stale settles nothing.
-            End::Got(Got::Contended) | End::Stale(_) => None,
-        };
-        if let Some(silent) = silent.filter(|_| now >= self.deadline) {
-            let needed = self.needed();
-            self.machine = Machine::Waiting;
-            return Next::End(self.too_few(&silent, needed));
-        }
-        self.open = None;
-        self.machine = Machine::Waiting;
-        self.is_next_due = true;
-        Next::Wait
-    }
-
-    /// A put has ended without its end, and this stamp of it is open. Returns the bricks that are silent.
-    fn stop_writing(&mut self, stamp: Option<Stamp>) -> Vec<BrickId> {
-        let Machine::Put { put, value } = std::mem::replace(&mut self.machine, Machine::Waiting) else {
-            unreachable!("only a put ends as one");
-        };
-        let begun = put.begun();
-        self.open = stamp.map(|stamp| Open { stamp, value, begun });
-        put.silent()
-    }
-
-    /// All bricks have told their newest value, and the newest of all is committed.
-    fn settle(&mut self, newest: Stamp, is_removal: bool) -> Next {
-        let Some(stamp) = self.open.as_ref().map(|open| open.stamp) else {
-            unreachable!("only an open put is settled");
-        };
-        self.settled = Some(stamp);
-        match newest.cmp(&stamp) {
-            std::cmp::Ordering::Equal => Next::End(written(stamp, is_removal)),
-            // It was done, and its end has come since.
-            std::cmp::Ordering::Greater if newest == stamp.of_expiry() => {
-                Next::End(written(stamp, is_removal))
-            }
-            std::cmp::Ordering::Less => self.never("no brick has it, and none stores it any more"),
-            std::cmp::Ordering::Greater => {
-                let detail = "the key was written again since, so nobody can tell any more".to_owned();
-                Next::End(Outcome::Unknown { detail, token: None })
-            }
-        }
-    }
-
-    /// The open stamp was never committed, and never will be.
-    fn never(&mut self, why: &str) -> Next {
-        self.settled = self.open.take().map(|open| open.stamp);
-        self.machine = Machine::Waiting;
-        if matches!(self.order.what, What::Resume) {
-            let detail = format!("the operation never took effect, and never will: {why}");
-            return Next::End(Outcome::refused(Status::WrongVersion, Cause::Answered, detail));
-        }
-        // The operation begins anew, with another stamp.
-        Next::Anew(self.trouble(Problem::Answered(Status::Retry)))
-    }
-
-    fn found(&self, stamp: Stamp, value: Option<Value>) -> Outcome {
-        let Some(Value { bytes, expires }) = value else {
-            let who = match self.order.what {
-                What::ReadStale => "the brick that was asked",
-                What::Read | What::Write { .. } | What::Remove | What::Resume => "the key's bricks",
-            };
-            let detail = format!("{who} answered: {}", Status::NotFound);
-            return Outcome::refused(Status::NotFound, Cause::Answered, detail);
-        };
-        Outcome::Done(Reply::Read {
-            version: Version(stamp.time),
-            time: ClusterTime(stamp.time / 1000).seconds(),
-            expires,
-            value: Arc::try_unwrap(bytes).unwrap_or_else(|bytes| bytes.to_vec()),
-            answered_by: self.value_from,
-        })
-    }
-
     /// How many bricks must answer before the operation goes on.
     fn needed(&self) -> usize {
         let thresholds = self.bricks.thresholds;
@@ -595,9 +456,4 @@ impl UnderWay {
         let place = self.bricks.places[0];
         Trouble { who: Who::Brick(place.brick), addr: place.address.0, what }
     }
-}
-
-fn written(stamp: Stamp, is_removal: bool) -> Outcome {
-    let version = Version(stamp.time);
-    Outcome::Done(if is_removal { Reply::Removed { version } } else { Reply::Written { version } })
 }

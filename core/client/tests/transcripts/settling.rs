@@ -62,6 +62,24 @@ fn a_token_that_enough_bricks_refuse_never_took_effect() {
 }
 
 #[test]
+fn a_put_of_which_all_bricks_have_told_what_they_know_ends_unknown_at_once() {
+    // I3: one has stored it, one has refused it, one no longer knows.
+    let mut fake = Fake::with_bricks(Single);
+    fake.start(write(KEY, b"value"));
+    let asked = fake.asked();
+    let stamp = written_stamp(&asked);
+    let newer = Stamp { time: stamp.time + 1, session: 2 };
+    let said = [AskSaid::Applied, AskSaid::Rejected(newer), AskSaid::Unknown(newer)];
+    for (it, said) in asked.iter().zip(said) {
+        fake.expect_none_ended();
+        fake.say(it, said);
+    }
+    let Outcome::Unknown { detail, token: None } = fake.outcome().1 else { panic!("not unknown for ever") };
+    assert_eq!(detail, "the key was written again since, so nobody can tell any more");
+    fake.expect_silence();
+}
+
+#[test]
 fn a_token_that_too_few_bricks_answer_stays_unknown_and_is_returned() {
     // I3
     let (token, _) = unknown();

@@ -279,6 +279,26 @@ fn q7_two_phases_need_no_third_brick() {
     assert_eq!(bricks.put(&mut again, &mut clock, outs).0, Some(Written::Never), "two have newer ones");
 }
 
+// I3: to ask again would change nothing, so nobody waits for the deadline.
+#[test]
+fn a_put_is_unknown_as_soon_as_all_bricks_have_told_what_they_know() {
+    // B1 stores the put, B2 has had something newer all along, B3 has it too but no longer knows what was before.
+    let mut bricks = Bricks::new();
+    bricks.has(2, 3, stamp(100, 2));
+    bricks.all[2].1.become_rebuilt((stamp(100, 2), Some(3)), stamp(100, 2).time);
+    let mut clock = session(4, 50);
+    let (mut put, outs) = put_of(2, Phases::One, &mut clock);
+    bricks.reached = vec![1, 2];
+    let (end, kept) = bricks.put(&mut put, &mut clock, outs);
+    assert_eq!((end, put.silent()), (None, vec![BrickId(3)]), "B3 may tell more");
+    bricks.reached = vec![1, 2, 3];
+    let outs = kept.into_iter().map(|(to, attempt, ask)| Out::Send { to: BrickId(to), attempt, ask });
+    let (end, _) = bricks.put(&mut put, &mut clock, outs.collect());
+    assert_eq!((end, put.silent()), (Some(Written::Unknown(stamp(50, 4))), Vec::new()));
+    // It may have taken effect, so it is never written again with another stamp.
+    assert_eq!(found(bricks.get([1, 2, 3], &mut clock).0), 3);
+}
+
 // I1, Q8
 #[test]
 fn q8_one_brick_of_three_is_no_quorum() {
