@@ -5,7 +5,8 @@
 //! it. Its questions wait before that, where only the time since its last look tells of them.
 //!
 //! The length of a queue is the mean since the report before: the sum of all times from arrival to answer, by the time that
-//! has passed (Little). The present length would be that of a moment at which the process has just answered all.
+//! has passed (Little). The present length would be that of a moment at which the process has just answered all. Answers and
+//! refusals are those in `ANNOUNCE_INTERVAL`, whatever time has passed.
 //!
 //! Not here: the counting (`queues`), the comparison (`judging`). Source: DSTORE04 7, Table II. Protocol:
 //! docs/protocols/quorum.md, rule 64. Catalogue: I6.
@@ -81,7 +82,13 @@ impl Measuring {
             self.cpu_permille = u64::try_from(permille).unwrap_or(u64::MAX);
             self.reported_usage = self.usage;
         }
+        let is_first = self.reported_at == Instant::ZERO;
         let since = now.since(std::mem::replace(&mut self.reported_at, now)).as_nanos();
+        // A process that gets too little of a processor reports late, too.
+        let in_interval = |count: u64| {
+            let even = (u128::from(count) * ANNOUNCE_INTERVAL.as_nanos()).checked_div(since);
+            even.filter(|_| !is_first).map_or(count, |even| u64::try_from(even).unwrap_or(u64::MAX))
+        };
         let mut statistics = Statistics::default();
         statistics.set(Statistic::Cpu, self.cpu_permille);
         statistics.set(Statistic::Memory, self.memory_permille);
@@ -94,8 +101,8 @@ impl Measuring {
             // A queue that stands still tells no times.
             let length = mean.unwrap_or(u128::from(of_class.queue_length) * LENGTH_PARTS);
             statistics.set(Statistic::QueueLength(queue), u64::try_from(length).unwrap_or(u64::MAX));
-            statistics.set(Statistic::Success(queue), success);
-            statistics.set(Statistic::Dropped(queue), of_class.dropped - before.dropped);
+            statistics.set(Statistic::Success(queue), in_interval(success));
+            statistics.set(Statistic::Dropped(queue), in_interval(of_class.dropped - before.dropped));
             statistics.set(Statistic::QueueDelay(queue), of_class.queue_delay.nanos());
             statistics.set(Statistic::Latency(queue), of_class.latency.nanos());
         }
@@ -126,13 +133,14 @@ mod tests {
         counted.of_mut(Class::Put).success = 1000;
         counted.of_mut(Class::Put).queue_length = 1;
         counted.of_mut(Class::Get).queue_length = 2;
-        // 100 puts waited for 25.5 ms each.
-        counted.of_mut(Class::Put).waited += 100 * 25_500_000;
+        // 100 puts waited for 40 ms each.
+        counted.of_mut(Class::Put).waited += 100 * 40_000_000;
         measuring.on_usage(at(500), Duration::from_millis(7400), (400, 1000));
-        let second = measuring.report(at(510), counted);
-        assert_eq!((of(&second, Statistic::Success), of(&second, Statistic::Dropped)), (100, 0));
+        let second = measuring.report(at(800), counted);
+        let per_interval = (of(&second, Statistic::Success), of(&second, Statistic::Dropped));
+        assert_eq!(per_interval, (62, 0), "100 in 800 ms");
         assert_eq!((second.of(Statistic::Cpu), second.of(Statistic::Memory)), (800, 400));
-        assert_eq!(of(&second, Statistic::QueueLength), 5000, "2.55 s of waiting in 510 ms");
+        assert_eq!(of(&second, Statistic::QueueLength), 5000, "4 s of waiting in 800 ms");
         let of_gets = second.of(Statistic::QueueLength(Queue::Get));
         assert_eq!(of_gets, 2000, "nothing was answered: the present length");
         assert!(of(&second, Statistic::Latency).abs_diff(2_000_000) < 100, "{second:?}");

@@ -45,9 +45,9 @@ pub enum Statistic {
     Memory,
     /// Questions that wait, in the mean since the report before, in parts of a thousand.
     QueueLength(Queue),
-    /// Questions that were answered since the report before.
+    /// Questions that were answered in half a second, in the mean since the report before.
     Success(Queue),
-    /// Questions that were refused because the queue was full, since the report before.
+    /// Questions that were refused in half a second because the queue was full, in the mean since the report before.
     Dropped(Queue),
     /// Moving average of the time in the queue, in nanoseconds.
     QueueDelay(Queue),
