@@ -318,8 +318,6 @@ defects! {
     QuorumTimeOfOne;
     /// A brick on a copy of a directory goes on beside the one that runs on the original.
     QuorumCopyRunsOn;
-    /// A brick that becomes a sibling again counts as silent since it was one before.
-    QuorumSilentBefore;
     /// A brick tells a sibling of tombstones that its device does not have yet.
     QuorumGraveBeforeDevice;
     /// A tombstone goes although a brick of its key was silent about it.

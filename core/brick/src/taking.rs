@@ -15,7 +15,6 @@ use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::{Entered, Tablet, check, meets, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
-use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Level, ServerId, StreamId};
 use ramhold_log::{HashRange, Purpose};
 use ramhold_quorum::Life;
@@ -221,9 +220,7 @@ impl Brick {
         }
         // They may have been siblings before: nobody has announced anything since.
         let present: BTreeSet<ServerId> = tables.all().flat_map(|tablet| &tablet.siblings).copied().collect();
-        if !planted(Defect::QuorumSilentBefore) {
-            present.difference(&former).for_each(|sibling| siblings.silence.begin(step.now, *sibling));
-        }
+        present.difference(&former).for_each(|sibling| siblings.silence.begin(step.now, *sibling));
         let mut note = |kind, ranges: &[HashRange], what: &str| {
             let treatment = match ranges.iter().filter(|range| !tables.votes(**range)).count() {
                 0 => "served at once".to_owned(),

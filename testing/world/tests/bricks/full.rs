@@ -103,7 +103,7 @@ fn a_full_brick_says_so_and_takes_repairs_and_removals_until_it_has_room_again()
 // out of memory. It refuses some puts then, and cleaning makes room.
 #[test]
 fn a_brick_without_frames_refuses_puts_until_cleaning_has_freed_some() {
-    let mut least = u64::MAX;
+    let (mut least, mut refused) = (u64::MAX, 0);
     for seed in seeds() {
         println!("seed {seed}");
         let mut rig = Rig::new(seed, BUFFERED);
@@ -116,17 +116,25 @@ fn a_brick_without_frames_refuses_puts_until_cleaning_has_freed_some() {
             }
             rig.run_until(|rig| rig.votes(0));
             // Writes are faster than the device, and so than cleaning.
-            rig.hosts[0].slow = Some(Slow { device_nanos: 50 * MILLI, turn_nanos: 0 });
-            for put in 0..80 {
-                let key = format!("key{}", (round * 80 + put) % 90);
-                write_until_taken(&mut rig, &mut number, &key, Some(&VALUE));
+            rig.hosts[0].slow = Some(Slow { device_nanos: 1000 * MILLI, turn_nanos: 0 });
+            for put in 0..300 {
+                number += 1;
+                let key = format!("key{}", put % 90);
+                match write(&mut rig, number, &key, Some(&VALUE), false) {
+                    Status::Ok => {}
+                    Status::OutOfMemory => refused += 1,
+                    other => panic!("put {put}: {other:?}"),
+                }
                 least = least.min(frames_left(&rig));
             }
             rig.hosts[0].slow = None;
+            for put in 0..30 {
+                write_until_taken(&mut rig, &mut number, &format!("key{}", round * 30 + put), Some(&VALUE));
+            }
         }
         rig.check();
     }
-    assert!(least < 9, "frames were never short: {least} were left");
+    assert!(least < 9 && refused > 0, "frames were never short: {least} were left, {refused} puts refused");
 }
 
 // I6, C6: a brick that dies again and again before it can clean anything starts each time.
