@@ -85,7 +85,7 @@ mod bricks;
 mod loads;
 mod moving;
 mod quorum_tables;
-mod shares;
+pub mod shares;
 mod taking;
 
 // Servers.

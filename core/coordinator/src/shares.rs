@@ -28,7 +28,7 @@ const ALIKE: (u128, u128) = (4, 5);
 
 /// A tablet with its load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub struct Share {
     pub table: TableId,
     /// It begins and ends at slots.
     pub slots: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Share {
 
 /// A brick as far as it can give and take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub struct Holder {
     pub brick: ServerId,
     /// The number of its failure domain.
     pub domain: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Holder {
 
 /// Tablets are named by their table and first hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     Cut {
         table: TableId,
         first: KeyHash,
@@ -74,7 +74,7 @@ pub(crate) enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     Step(Step),
     Done,
     Hindered(Obstacle),
@@ -82,7 +82,7 @@ pub(crate) enum Next {
 
 /// All tablets, in order, and all bricks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shares {
+pub struct Shares {
     pub tablets: Vec<Share>,
     pub holders: Vec<Holder>,
 }
@@ -98,7 +98,7 @@ impl Share {
 }
 
 /// The two halves of a range; none if it cannot be cut.
-pub(crate) fn halves((first, last): (u64, u64), slots: bool) -> Option<[(u64, u64); 2]> {
+pub fn halves((first, last): (u64, u64), slots: bool) -> Option<[(u64, u64); 2]> {
     let is_one =
         if slots { slot_of_hash(KeyHash(first)) == slot_of_hash(KeyHash(last)) } else { first == last };
     let part = if slots { part_at_slots } else { part };

@@ -16,6 +16,7 @@ use ramhold_wire::ask::{AskRequest, AskWhat};
 use ramhold_wire::{Opcode, frame};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The pause after an operation that failed.
@@ -28,6 +29,8 @@ pub enum Choice {
     Induced { hit: u64, working: Key, count: Key },
     /// Every key alike.
     Even { count: Key },
+    /// Keys of these lists: so many times of 1,000 one of the list, each alike. The numbers add up to 1,000.
+    Listed(Arc<Vec<(u64, Vec<Key>)>>),
 }
 
 impl Choice {
@@ -42,6 +45,16 @@ impl Choice {
                 }
             }
             Choice::Even { count } => below(rng, *count),
+            Choice::Listed(lists) => {
+                let mut drawn = rng.below(1000);
+                let list = lists.iter().find(|(times, _)| {
+                    let is_it = drawn < *times;
+                    drawn = drawn.saturating_sub(*times);
+                    is_it
+                });
+                let (_, keys) = list.expect("the numbers add up");
+                keys[rng.below(keys.len() as u64) as usize]
+            }
         }
     }
 }

@@ -82,6 +82,12 @@ impl Setting {
 /// Sessions for each three bricks.
 pub const SESSIONS: usize = 4;
 
+/// The hash of each key.
+pub fn hashes(keys: Key) -> Vec<KeyHash> {
+    let hasher = PlacementHasher::new(SEED);
+    (0..keys).map(|key| hasher.hash(&key.to_le_bytes())).collect()
+}
+
 pub struct World {
     pub calendar: Calendar,
     pub bricks: Vec<Brick>,
@@ -95,9 +101,7 @@ pub struct World {
 
 impl World {
     pub fn new(setting: &Setting) -> World {
-        let hasher = PlacementHasher::new(SEED);
-        let hashes: Vec<KeyHash> = (0..setting.keys).map(|key| hasher.hash(&key.to_le_bytes())).collect();
-        let hashes = Arc::new(hashes);
+        let hashes = Arc::new(hashes(setting.keys));
         let stamp = Stamp { time: DATE - 1_000_000, session: 2 };
         let bricks = (0..setting.bricks + setting.spare).map(|place| {
             let values = Values::new(setting.keys, (setting.value_bytes, stamp));

@@ -1,10 +1,10 @@
 //! Figures 19, 20 and 22: bricks are added to a table, and taken away again.
 //!
-//! The plan is a small one of this file (`Plan`): the tablet with the most load for its size is cut at its middle, and of one
-//! of its bricks the upper half goes to the new one. The new brick does not vote until it has copied its half from the
-//! others, and two bricks of each tablet are there meanwhile. It is to be replaced by the coordinator's.
+//! The plan is a small one of this file (`add`, `remove`) that goes by sizes: a tablet of a brick that has most hashes is cut
+//! at its middle, and of one of its bricks the upper half goes to the new one. The new brick does not vote until it has
+//! copied its half from the others, and two bricks of each tablet are there meanwhile.
 //!
-//! Not here: Figure 21, whose hot spot needs the coordinator's choice by load.
+//! Not here: Figure 21, whose plan goes by load (`hot_spot`).
 
 use super::making::Making;
 use super::steady::{GETS, PUTS};
@@ -18,20 +18,20 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// Seconds between two changes, and of each one the copying.
-const STEP: usize = 20;
+pub const STEP: usize = 20;
 const COPYING: usize = 4;
 
 /// A change of the tablets: what they are when it begins, and who joins where.
-struct Change {
-    tablets: Vec<Tablet>,
-    joining: usize,
+pub struct Change {
+    pub tablets: Vec<Tablet>,
+    pub joining: usize,
 }
 
 /// The maker of a change: of these tablets, with this brick.
-type Plan = fn(&[Tablet], usize) -> Change;
+pub type Plan<'a> = dyn Fn(&[Tablet], usize) -> Change + 'a;
 
 /// Adds a brick: takes half of a brick that has the most hashes, the first one of the lowest tablet among equals.
-fn add(tablets: &[Tablet], new: usize) -> Change {
+pub fn add(tablets: &[Tablet], new: usize) -> Change {
     let mut places: Vec<usize> = tablets.iter().flat_map(|tablet| tablet.bricks.iter().copied()).collect();
     places.sort_unstable();
     places.dedup();
@@ -78,7 +78,7 @@ fn remove(tablets: &[Tablet], old: usize) -> Change {
 }
 
 /// Makes one change after the other, `STEP` seconds each. Returns the tablets after each of them.
-fn run(world: &mut World, changes: &[Plan], places: &[usize]) -> Vec<Vec<Tablet>> {
+pub fn run(world: &mut World, changes: &[&Plan<'_>], places: &[usize]) -> Vec<Vec<Tablet>> {
     let mut course = vec![world.tablets.clone()];
     world.run(STEP as u64);
     for (at, (change, place)) in changes.iter().zip(places).enumerate() {
@@ -93,12 +93,12 @@ fn run(world: &mut World, changes: &[Plan], places: &[usize]) -> Vec<Vec<Tablet>
     course
 }
 
-fn suffixes(tablets: &[Tablet]) -> String {
+pub fn suffixes(tablets: &[Tablet]) -> String {
     tablets.iter().map(|tablet| format!("'{}'", tablet.suffix())).collect::<Vec<_>>().join(" ")
 }
 
 /// The last seconds of a step, when it has settled, and those while data is copied.
-fn settled(step: usize) -> Range<usize> {
+pub fn settled(step: usize) -> Range<usize> {
     step * STEP + COPYING + 4..(step + 1) * STEP
 }
 
@@ -116,17 +116,17 @@ fn setting(bricks: usize, clients: (usize, usize), seed: u64) -> Setting {
     Setting { spare: bricks - 3, load, ..Setting::closed(3, clients, 85, seed) }
 }
 
-fn by_first(measures: &Measures, kind: Kind, seconds: Range<usize>) -> f64 {
+pub fn by_first(measures: &Measures, kind: Kind, seconds: Range<usize>) -> f64 {
     measures.rate(kind, seconds) / measures.rate(kind, 6..STEP)
 }
 
 /// How many operations failed, and why the first one did.
-fn why(failed: u64, one: &Measures, other: &Measures) -> String {
+pub fn why(failed: u64, one: &Measures, other: &Measures) -> String {
     let reason = one.reasons.iter().chain(&other.reasons).next();
     reason.map_or(failed.to_string(), |reason| format!("{failed}, such as: {reason}"))
 }
 
-fn course(measures: &Measures, name: &'static str, title: &str, end: usize) -> crate::table::Table {
+pub fn course(measures: &Measures, name: &'static str, title: &str, end: usize) -> crate::table::Table {
     let lines = (0..end).map(|second| {
         let rate = |kind| measures.rate(kind, second..second + 1);
         vec![second as f64, rate(Kind::Get), rate(Kind::Put)]
@@ -139,7 +139,7 @@ pub fn fig19(making: &Making) -> Made {
     let loads = [(GETS, 0), (0, 3 * PUTS)];
     let worlds = making.side_by_side(&loads, |clients| {
         let mut world = World::new(&setting(6, *clients, making.seed));
-        let changes: [Plan; 3] = [add, add, add];
+        let changes: [&Plan<'_>; 3] = [&add, &add, &add];
         let tablets = run(&mut world, &changes, &[3, 4, 5]);
         (world.measures, tablets)
     });
@@ -189,7 +189,7 @@ pub fn fig20(making: &Making) -> Made {
         let (cache, choice) = (Cache::filled(keys, keys * 3 / 8), Choice::Even { count: keys });
         let setting = Setting { keys, cache, choice, ..setting(6, *clients, making.seed) };
         let mut world = World::new(&setting);
-        let changes: [Plan; 6] = [add, add, add, remove, remove, remove];
+        let changes: [&Plan<'_>; 6] = [&add, &add, &add, &remove, &remove, &remove];
         let tablets = run(&mut world, &changes, &[3, 4, 5, 5, 4, 3]);
         (world.measures, tablets)
     });
@@ -222,7 +222,7 @@ pub fn fig22(making: &Making) -> Made {
     let setting = Setting { sessions: SESSIONS * clients, load, ..setting(bricks, (GETS, 0), making.seed) };
     let mut world = World::new(&setting);
     let places: Vec<usize> = (3..bricks).collect();
-    let changes = vec![add as Plan; places.len()];
+    let changes: Vec<&Plan<'_>> = vec![&add; places.len()];
     let tablets = run(&mut world, &changes, &places);
     let (measures, steps) = (&world.measures, places.len());
     let end = (steps + 1) * STEP;
