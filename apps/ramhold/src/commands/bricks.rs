@@ -32,9 +32,10 @@ Examples:
   ramhold bricks --json | jq '.bricks[] | {id, state, keys_behind}'
 
 The columns:
-  state   serving; rebuilt N % (it has forgotten something and is rebuilt from
-          the others); waiting (for bricks that do not answer: the findings name
-          them); silent, and for how long
+  state   serving; starting, loading N % (its log); rebuilt N % (it has forgotten
+          something and is rebuilt from the others); waiting (for bricks that do
+          not answer: the findings name them); silent, and for how long; offline
+          (its supervisor starts it no more)
   votes   tablets that vote, of those that the brick holds
   memory  how full its log is
   behind  keys of which other bricks are known to have something newer, and

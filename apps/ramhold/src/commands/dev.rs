@@ -69,8 +69,8 @@ Examples:
   ramhold dev --servers 3 --replicas 2 --bricks 3 --resp-table 1=carts
       and then: redis-cli -n 1 set hello world
   ramhold dev --servers 6 --topology zones --placement zone-local
-  ramhold dev --servers 9 --topology bcube:3,1 --placement multiring
       three zones, and servers are recovered in their own
+  ramhold dev --servers 9 --topology bcube:3,1 --placement multiring
 
 Then, in another terminal:
   ramhold table create notes

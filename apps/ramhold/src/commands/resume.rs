@@ -18,7 +18,7 @@ Examples:
   ramhold resume AaQAAABjAAAAAAAA...
   ramhold resume - < token
 
-A put or removal in a table of bricks may end as unknown when too few bricks
+A put or removal in a quorum table may end as unknown when too few bricks
 answer. The error then shows a token, and 'resume' carries the operation to its
 end. It takes effect once at most, however often its token is used.
 

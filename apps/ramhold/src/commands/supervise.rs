@@ -28,7 +28,7 @@ const HELP: &str = "\
 Examples:
   ramhold supervise -- server --brick --coordinator 10.0.0.1 \\
       --bind 10.0.0.2:7501 --insecure-network --dir /srv/ramhold-brick \\
-      --memory 16GiB --label zone=a
+      --memory 16GiB --disk 64GiB --label zone=a
   ramhold supervise --restart-limit none -- server --config brick.toml
   ramhold supervise --run 'systemctl kill -s {signal} ramhold-brick' \\
       --of 10.0.0.2:7501 --port 7601 --insecure-network

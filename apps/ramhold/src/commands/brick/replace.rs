@@ -26,8 +26,8 @@ Examples:
   ramhold brick replace s3 --by s7 --accept-loss
 
 Start the new brick first, on an empty directory:
-  ramhold server --brick --dir DIR --bind HOST:PORT --coordinator HOST:PORT \\
-      --insecure-network
+  ramhold supervise -- server --brick --dir DIR --bind HOST:PORT \\
+      --coordinator HOST:PORT --insecure-network
 The old brick's data is not used. Should it ever run again, it drops its tablets.
 
 Exit codes: 0 replaced, 1 no such brick, 3 something stands in the way, which is

@@ -28,7 +28,7 @@ Examples:
       --label host=b --label rack=1
   ramhold server --brick --coordinator 10.0.0.1 --bind 10.0.0.2:7501 \\
       --insecure-network --dir /srv/ramhold-brick --memory 16GiB \\
-      --label zone=a --weight 200
+      --disk 64GiB --label zone=a --weight 200
   ramhold server --config /etc/ramhold/server.toml
   ramhold server forget s5
 
@@ -155,7 +155,7 @@ pub struct Server {
             "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug", "resp_stdin"])]
     pub brick: bool,
     /// Share of quorum tables' tablets that this brick holds beside other bricks: one with 200 gets twice as
-    /// many as one with 100. It counts when tables are created.
+    /// many as one with 100. It counts when tables are created, and when bricks are added or removed.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_WEIGHT", value_name = "N", default_value_t = BRICK_WEIGHT,
         requires = "brick", value_parser = clap::value_parser!(u16).range(1..=i64::from(BRICK_WEIGHT_MAX)))]
     pub weight: u16,
