@@ -202,7 +202,7 @@ impl Brick {
         }
         for stream in &state.streams {
             if store.shard.class_of(stream.stream).is_none() {
-                if !store.shard.log.may_roll(1) || !store.shard.may_take_frame(Purpose::Recovery) {
+                if !store.shard.log.may_open() || !store.shard.may_take_frame(Purpose::Recovery) {
                     // Memory or frames are short now: its tablets wait.
                     store.clean_for_room(step, tables, Purpose::Ordinary);
                     return;

@@ -174,6 +174,13 @@ impl Log {
         self.may_roll_all([more].into_iter(), false)
     }
 
+    /// Whether `roll` would find memory now, for a stream that has a head or for a new one.
+    pub fn may_open(&self) -> bool {
+        let bytes = self.roll_bytes(1);
+        let wanted = self.in_seglets(bytes) + self.floor(Purpose::Freeing).0;
+        bytes <= self.group_bytes_max() && self.memory.free_count() >= wanted
+    }
+
     /// As `may_roll`, for several heads one after the other. With `beside_cleaning` there must also be memory left for
     /// the roll of a cleaning pass.
     pub fn may_roll_all(&self, more: impl Iterator<Item = usize>, beside_cleaning: bool) -> bool {

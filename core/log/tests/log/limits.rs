@@ -91,6 +91,24 @@ fn what_is_entered_beside_a_cleaning_pass_leaves_it_a_roll() {
     assert!(harness.log.may_roll(1), "the pass");
 }
 
+// C7: whoever asks first is never refused then.
+#[test]
+fn a_new_stream_gets_its_head_whenever_there_is_said_to_be_room() {
+    let config = LogConfig { cleaning_reserve_bytes: 4 * 1024, ..config(64 * 1024) };
+    let mut harness = Harness::new(config);
+    fill(&mut harness);
+    let mut opened = 0;
+    while harness.log.may_open() {
+        let stream = StreamId(100 + opened);
+        harness.log.open_stream(stream);
+        harness.log.roll(stream, harness.now, &[]).expect("there is said to be room");
+        opened += 1;
+    }
+    assert!(opened > 0 && harness.log.may_roll(1), "cleaning has its reserve");
+    assert!(harness.log.roll(STREAM, harness.now, &[]).is_err(), "{opened} were opened");
+    harness.check();
+}
+
 // C2, C7
 #[test]
 fn a_full_index_refuses_new_keys_and_takes_overwrites() {
