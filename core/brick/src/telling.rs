@@ -114,7 +114,9 @@ impl Brick {
                 Some(tablet) => {
                     let told = tell(store, tables, range, &ask.wanted);
                     damaged |= told.is_none();
-                    let votes = tablet.votes && tables.votes(range);
+                    let siblings: Vec<ServerId> = tablet.siblings.iter().map(|it| it.brick).collect();
+                    // Nobody is told so before a sibling could have told of a later life.
+                    let votes = tablet.votes && tables.votes(range) && clock.is_known(&siblings);
                     let TabletState { epoch, is_joining, .. } = *tablet;
                     let page = told.map(|(records, next)| TabletPageTold {
                         epoch,

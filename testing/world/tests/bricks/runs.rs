@@ -295,6 +295,49 @@ fn a_page_is_told_when_the_life_that_asks_is_on_the_device() {
     assert_eq!(known(&rig), Some((7, 99)), "a refused question changes nothing");
 }
 
+// I6: its siblings may know a later life of it, from which this directory was put back.
+#[test]
+fn a_brick_that_no_sibling_has_answered_tells_no_page_as_one_that_votes() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, BUFFERED);
+        rig.add_clients(2, 20);
+        rig.finish();
+        let votes_told = |rig: &mut Rig| {
+            rig.told.clear();
+            let state = rig.hosts[0].node.as_ref().expect("it runs").brick.state().expect("it has started");
+            let sibling = *state.lives.iter().find(|it| it.brick == ServerId(2)).expect("they have met");
+            let page = TabletPage {
+                table: TABLE,
+                first: KeyHash(0),
+                last: KeyHash(u64::MAX),
+                epoch: 1,
+                life: sibling.life,
+                mark: sibling.mark,
+                wanted: PageWanted::Stamps { from: 0, on_device: false },
+                stands_in: false,
+            };
+            rig.on_frame(Party::Test, Party::Host(0), request(1, (ServerId(2), ServerId(1)), &page));
+            rig.run_until(|rig| !rig.told.is_empty());
+            let (header, body) = rig.told.pop().expect("just told");
+            assert_eq!(header.status(), Status::Ok);
+            let told: TabletPageTold = decode(&body).expect("it is a page");
+            told.votes
+        };
+        assert!(votes_told(&mut rig));
+        (0..3).for_each(|host| rig.kill(host));
+        rig.start(0);
+        rig.run_until(|rig| rig.hosts[0].node.as_ref().is_some_and(|node| node.brick.is_serving()));
+        assert!(!votes_told(&mut rig), "nobody has told it a clock, or a later life");
+        rig.start(1);
+        rig.start(2);
+        rig.run_until(Rig::all_vote);
+        assert!(votes_told(&mut rig));
+        rig.read_all();
+        rig.check();
+    }
+}
+
 // I6: a brick ends in order at any moment of its start.
 #[test]
 fn a_brick_that_starts_can_be_stopped() {
