@@ -20,8 +20,8 @@ use crate::trouble::{Trouble, What as Problem, Who};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp};
 use ramhold_quorum::{
-    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, StaleGet,
-    StaleGot, Write, Written,
+    AHEAD_PUT, AHEAD_REPAIR, Answer, Ask, BrickId, GRAVE_TIME, Get, Got, HORIZON, Out, Phases, Put, Said,
+    SessionClock, StaleGet, StaleGot, Write, Written,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,8 @@ pub struct UnderWay {
     open: Option<Open>,
     /// No put of the session up to this stamp is open any more.
     settled: Option<Stamp>,
+    /// The open put is so old that its tombstone may be gone.
+    may_be_buried: bool,
     /// The put of the session is settled, or was tried long enough: the get can begin.
     is_next_due: bool,
     /// The stamp of the last put that was sent to any brick.
@@ -117,6 +119,7 @@ impl UnderWay {
             machine,
             open,
             settled,
+            may_be_buried: false,
             is_next_due,
             written,
             writes,
@@ -151,8 +154,10 @@ impl UnderWay {
         let known = "the clock is known";
         if let Some(Open { stamp, value, begun }) = self.open.clone() {
             // Bricks whose time is a little behind may still store it after the horizon.
-            let horizon = (HORIZON + AHEAD_REPAIR).as_micros();
-            let is_old = time.saturating_sub(begun) > u64::try_from(horizon).unwrap_or(u64::MAX);
+            let age = Duration::from_micros(time.saturating_sub(begun));
+            let is_old = age > HORIZON + AHEAD_REPAIR;
+            // Two sessions may see the time as differently as a put may be ahead.
+            self.may_be_buried = age + AHEAD_PUT > GRAVE_TIME;
             let within = if self.is_read() { (self.settle_until(now, is_old), AGAIN) } else { within };
             if is_old {
                 let of = (ranked, self.bricks.thresholds, true);

@@ -122,6 +122,26 @@ fn an_old_token_writes_nothing_and_asks_all_bricks() {
 }
 
 #[test]
+fn a_token_whose_tombstone_may_be_gone_is_unknown_for_good_where_no_brick_has_anything() {
+    // I3: the value was read and removed, and both are forgotten.
+    let (token, _) = unknown();
+    for (age, is_told) in [(85, true), (95, false)] {
+        let mut fake = resumed(&token, age);
+        for it in &fake.asked() {
+            fake.say_stored(it, Stamp::NONE, None);
+        }
+        fake.expect_silence();
+        match fake.outcome().1 {
+            Outcome::Refused { status: Status::WrongVersion, .. } => assert!(is_told, "after {age} s"),
+            Outcome::Unknown { token: None, detail } => {
+                assert!(!is_told && detail.contains("nobody can tell"))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn an_old_token_that_one_brick_has_is_rolled_forward_as_a_get_does() {
     // I3
     let (token, stamp) = unknown();

@@ -123,6 +123,10 @@ impl UnderWay {
             std::cmp::Ordering::Greater if newest == stamp.of_expiry() => {
                 Next::End(written(stamp, is_removal))
             }
+            // A tombstone that was newer may have gone since, and everything older with it.
+            std::cmp::Ordering::Less if newest.is_none() && self.may_be_buried => {
+                Next::End(nobody_knows(None))
+            }
             std::cmp::Ordering::Less => self.never("no brick has it, and none stores it any more"),
             std::cmp::Ordering::Greater => Next::End(nobody_knows(None)),
         }
