@@ -404,7 +404,7 @@ impl Quorum {
             Called::Key { .. } => {
                 let it = self.under_way.get_mut(&call.operation).filter(|it| it.round == call.round)?;
                 let mut outs = Vec::new();
-                it.on_trouble(call.brick, what, &mut outs);
+                it.on_trouble(now, call.brick, what, &mut outs);
                 self.carry_out(call.operation, Next::Wait, outs)
             }
         };
@@ -451,7 +451,7 @@ impl Quorum {
                 (self.under_way.get_mut(&call.operation), self.pages.get_mut(&call.operation));
             match (under_way, page) {
                 (Some(it), _) if it.round == call.round => {
-                    it.on_trouble(call.brick, Problem::Silent, &mut Vec::new());
+                    it.on_trouble(now, call.brick, Problem::Silent, &mut Vec::new());
                 }
                 (_, Some(page)) if page.round == call.round => {
                     page.silence.note(BrickId(call.brick.raw()), Problem::Silent);
@@ -471,6 +471,9 @@ impl Quorum {
                     || self.pages.get(&call.operation).is_some_and(|page| page.round == call.round);
             if is_awaited {
                 self.keep_overdue(rpc, call);
+            } else if call.class == Class::Get {
+                // Nobody will look at its answer: it took this long at least.
+                self.health.told_value(call.brick, now.since(call.sent));
             }
         }
     }

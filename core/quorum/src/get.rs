@@ -4,7 +4,7 @@
 //! repairs: it writes the value with its own stamp to those that lack it. A value that it returns is committed, so no
 //! later get can return an older one. If the quorum has it, and single bricks lack it, they are repaired on the side.
 //!
-//! Not here: the replacement of bricks that are silent (`get::replace`). Source: docs/protocols/quorum.md, rule 7.
+//! Not here: the replacement of bricks that are silent (`get::replace`), when a question is repeated (`under_way`). Source: docs/protocols/quorum.md, rule 7.
 
 mod replace;
 
@@ -12,6 +12,7 @@ use crate::clock::SessionClock;
 use crate::message::{Answer, Ask, BrickId, Out, Said, Write};
 use crate::tally::{Lives, Tally};
 use crate::thresholds::Thresholds;
+use crate::under_way::UnderWay;
 use crate::{GET_TRIES, PATIENCE_GROWTH};
 use ramhold_base::Instant;
 use ramhold_base::Stamp;
@@ -67,6 +68,8 @@ pub struct Get<V> {
     /// The bricks that were asked in this try, and by whom the value is to be told.
     asked: Vec<BrickId>,
     value_from: Option<BrickId>,
+    /// The questions of this try that have no answer yet, but for repairs.
+    under_way: UnderWay,
     /// Answers with stamps and values, and then answers to repairs.
     stamps: Tally<Said<V>>,
     repairs: Tally<Said<V>>,
@@ -102,6 +105,7 @@ impl<V: Clone + PartialEq> Get<V> {
             refused: BTreeSet::new(),
             asked: Vec::new(),
             value_from: None,
+            under_way: UnderWay::default(),
             stamps: Tally::default(),
             repairs: Tally::default(),
             lives: Lives::default(),
@@ -134,6 +138,7 @@ impl<V: Clone + PartialEq> Get<V> {
         }
         clock.hear(now, answer.from, answer.clock);
         self.note_time(now, clock);
+        self.under_way.ended(answer.from);
         let answer = self.misplaced(answer);
         match &answer.said {
             Said::Value(..) | Said::Stamp(_) | Said::WrongOwner => self.stamps.add(answer, &mut self.lives),
@@ -170,7 +175,7 @@ impl<V: Clone + PartialEq> Get<V> {
         }
         self.note_time(now, clock);
         match &mut self.phase {
-            Phase::Asking => self.ask_on(outs),
+            Phase::Asking => self.ask_on(now, outs),
             Phase::Repairing { stamp, value, .. } if planted(Defect::QuorumRepairSilenceCounts) => {
                 let found = Got::Found(*stamp, value.clone());
                 return Some(self.end(found));
@@ -252,12 +257,20 @@ impl<V: Clone + PartialEq> Get<V> {
         self.patience.1 = self.patience.0;
         self.asked = self.bricks[..self.reads].to_vec();
         self.value_from = self.asked.first().copied();
-        let (attempt, value_from) = (self.attempt, self.value_from);
-        outs.extend(self.asked.iter().map(|to| {
-            let ask = if Some(*to) == value_from { Ask::Value } else { Ask::Stamp };
-            Out::Send { to: *to, attempt, ask }
-        }));
+        self.under_way = UnderWay::default();
+        self.ask(now, self.asked.clone(), outs);
         self.wake(now, outs);
+    }
+
+    /// Asks these for their stamps, and the one that is to tell the value for that. Nobody is asked what he is asked already.
+    fn ask(&mut self, now: Instant, those: Vec<BrickId>, outs: &mut Vec<Out<V>>) {
+        for to in those {
+            let is_value = Some(to) == self.value_from;
+            if self.under_way.begin(now, to, is_value) {
+                let ask = if is_value { Ask::Value } else { Ask::Stamp };
+                outs.push(Out::Send { to, attempt: self.attempt, ask });
+            }
+        }
     }
 
     fn has_value(&self, brick: BrickId) -> bool {
@@ -292,7 +305,7 @@ impl<V: Clone + PartialEq> Get<V> {
             return Some(self.end(Got::Found(newest, None)));
         }
         let Some(value) = value else {
-            self.fetch(newest, outs);
+            self.fetch(now, newest, outs);
             return None;
         };
         if self.holders(newest) >= self.thresholds.write() || planted(Defect::QuorumNotRepaired) {
@@ -340,12 +353,12 @@ impl<V: Clone + PartialEq> Get<V> {
     }
 
     /// Asks a brick that has the newest stamp for its value.
-    fn fetch(&mut self, newest: Stamp, outs: &mut Vec<Out<V>>) {
+    fn fetch(&mut self, now: Instant, newest: Stamp, outs: &mut Vec<Out<V>>) {
         let holder = self.stamps.counted(&self.lives).find(|(_, said)| **said == Said::Stamp(newest));
         let Some((holder, _)) = holder else { return };
         if self.value_from != Some(holder) {
             self.value_from = Some(holder);
-            outs.push(Out::Send { to: holder, attempt: self.attempt, ask: Ask::Value });
+            self.ask(now, vec![holder], outs);
         }
     }
 

@@ -35,6 +35,7 @@ mod rebuild;
 mod stale;
 mod tally;
 mod thresholds;
+mod under_way;
 mod window;
 
 pub use applied::Applied;

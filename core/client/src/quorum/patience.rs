@@ -10,7 +10,8 @@
 //! less with each other one. Each brick has a patience of its own: the bricks of one tablet may have too much to do while
 //! those of another one are idle.
 //!
-//! A brick that is silent tells no time, so it makes nobody patient.
+//! An answer for which nobody waits any more counts as late. A brick that is away is asked by few gets meanwhile, since it is
+//! asked last, so it makes nobody patient.
 //!
 //! Invariant: `LEAST <= patience <= MOST`.
 //!

@@ -330,13 +330,19 @@ impl UnderWay {
     }
 
     /// A brick refuses to answer, or its answer is overdue.
-    pub fn on_trouble(&mut self, brick: ServerId, problem: Problem, outs: &mut Vec<Out<Value>>) {
+    pub fn on_trouble(
+        &mut self,
+        now: Instant,
+        brick: ServerId,
+        problem: Problem,
+        outs: &mut Vec<Out<Value>>,
+    ) {
         let brick = BrickId(brick.raw());
         self.silence.note(brick, problem);
         match &mut self.machine {
             // A brick that is late has a timer, and a put has asked all.
             Machine::Get(get) | Machine::Settling(get) if problem != Problem::Silent => {
-                get.on_silent(brick, outs);
+                get.on_silent(now, brick, outs);
             }
             Machine::Stale(get) if problem != Problem::Silent => get.on_silent(brick, outs),
             Machine::Get(_)

@@ -1,17 +1,18 @@
 //! Bricks that are silent, and those that are asked in their place.
 //!
 //! Invariants:
-//! - a brick that is silent is asked again, but only when its patience is over;
+//! - a brick that is silent is asked again, but only when its patience is over, and its question is not under way;
 //! - with each one that is missing, one more brick is asked, until all are.
 
 use super::{Get, Phase};
-use crate::message::{Ask, BrickId, Out, Said};
+use crate::message::{BrickId, Out, Said};
+use ramhold_base::Instant;
 
 impl<V: Clone + PartialEq> Get<V> {
     /// A brick has refused to answer, or its connection is gone. Another one is asked at once, instead of when its
     /// patience is over. The brick itself is asked again then.
-    pub fn on_silent(&mut self, brick: BrickId, outs: &mut Vec<Out<V>>) {
-        let attempt = self.attempt;
+    pub fn on_silent(&mut self, now: Instant, brick: BrickId, outs: &mut Vec<Out<V>>) {
+        self.under_way.ended(brick);
         if self.asked.contains(&brick) {
             self.refused.insert(brick);
         }
@@ -33,10 +34,7 @@ impl<V: Clone + PartialEq> Get<V> {
                 // All that refuse are asked again in time, and not at the pace of their refusals.
                 to_ask.retain(|it| !self.refused.contains(it));
                 self.value_from = value_from;
-                outs.extend(to_ask.into_iter().map(|to| {
-                    let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
-                    Out::Send { to, attempt, ask }
-                }));
+                self.ask(now, to_ask, outs);
             }
             Phase::Repairing { to_all, .. } if !*to_all => {
                 let before = self.to_repair();
@@ -54,7 +52,7 @@ impl<V: Clone + PartialEq> Get<V> {
 
     /// Asks those again that are silent, and for each of them one more brick: also for one that does not hold the key, and
     /// for one that owes a value.
-    pub(super) fn ask_on(&mut self, outs: &mut Vec<Out<V>>) {
+    pub(super) fn ask_on(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
         self.refused.clear();
         let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
         let is_silent = |brick: BrickId| !self.stamps.has(&self.lives, brick);
@@ -70,15 +68,11 @@ impl<V: Clone + PartialEq> Get<V> {
         if let Some(from) = owes {
             value_from = self.other_for_value(from, fresh.first().copied());
         }
-        let attempt = self.attempt;
         let mut to_ask: Vec<BrickId> = silent.into_iter().chain(fresh.iter().copied()).collect();
         to_ask.extend(value_from.filter(|from| !to_ask.contains(from) && !self.has_value(*from)));
-        outs.extend(to_ask.into_iter().map(|to| {
-            let ask = if Some(to) == value_from { Ask::Value } else { Ask::Stamp };
-            Out::Send { to, attempt, ask }
-        }));
         self.value_from = value_from;
         self.asked.extend(fresh);
+        self.ask(now, to_ask, outs);
     }
 
     /// The brick that is asked for a value which `from` does not tell: one that has the newest, or one that was not

@@ -395,16 +395,16 @@ fn a_brick_that_refuses_is_replaced_at_once_and_its_value_asked_of_another() {
     (1..=3).for_each(|brick| bricks.has(brick, 1, stamp(100, 2)));
     let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
     outs.clear();
-    get.on_silent(BrickId(3), &mut outs);
+    get.on_silent(NOW, BrickId(3), &mut outs);
     assert_eq!(outs, [], "it was not asked");
-    get.on_silent(BrickId(1), &mut outs);
+    get.on_silent(NOW, BrickId(1), &mut outs);
     assert_eq!(outs, [Out::Send { to: BrickId(3), attempt: 1, ask: Ask::Value }]);
     outs.clear();
-    get.on_silent(BrickId(1), &mut outs);
+    get.on_silent(NOW, BrickId(1), &mut outs);
     assert_eq!(outs, [], "all were asked");
     let answer = bricks.ask(2, Ask::Stamp).expect("it votes");
     assert_eq!(get.on_answer(NOW, 1, answer, &mut clock, &mut outs), None);
-    get.on_silent(BrickId(3), &mut outs);
+    get.on_silent(NOW, BrickId(3), &mut outs);
     assert_eq!(outs, [Out::Send { to: BrickId(2), attempt: 1, ask: Ask::Value }], "it has told the newest");
     let answer = bricks.ask(3, Ask::Value).expect("it votes");
     assert_eq!(found(get.on_answer(NOW, 1, answer, &mut clock, &mut outs)), 1);
@@ -430,10 +430,10 @@ fn a_repair_that_is_refused_goes_to_all_at_once() {
     };
     assert_eq!(repaired(&outs), [2]);
     outs.clear();
-    get.on_silent(BrickId(2), &mut outs);
+    get.on_silent(NOW, BrickId(2), &mut outs);
     assert_eq!(repaired(&outs), [3]);
     outs.clear();
-    get.on_silent(BrickId(2), &mut outs);
+    get.on_silent(NOW, BrickId(2), &mut outs);
     assert_eq!(repaired(&outs), [], "all were asked");
 }
 
@@ -459,7 +459,7 @@ fn bricks_that_all_refuse_are_asked_again_in_time_only() {
         let Some(out) = outs.pop() else { break };
         if let Out::Send { to, .. } = out {
             sent += 1;
-            get.on_silent(to, &mut outs);
+            get.on_silent(NOW, to, &mut outs);
         }
     }
     assert!(outs.is_empty() && sent <= 4, "{sent} questions and no pause");

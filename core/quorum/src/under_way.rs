@@ -1,0 +1,69 @@
+//! The questions of a get that have no answer yet.
+//!
+//! A brick that is slow has the question in its queue. To ask it again only makes the queue longer: with sessions that repeat
+//! all they ask, a brick that was behind once never catches up. A connection loses nothing without being lost itself, and
+//! then the question has ended. So a question is repeated seldom, for the cases in which a brick drops one: `REPEAT` after it
+//! was asked, and each further time after twice as long.
+//!
+//! Invariant: a brick that has said nothing is asked for the same a few times at most before the get ends.
+//!
+//! Not here: who is asked (`get`). Protocol: docs/protocols/quorum.md, rule 21. Catalogue: I5.
+
+use crate::message::BrickId;
+use ramhold_base::Instant;
+use std::time::Duration;
+
+/// A brick that says nothing at all is asked again after this time at first.
+const REPEAT: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+struct Question {
+    to: BrickId,
+    again_at: Instant,
+    wait: Duration,
+    /// It asks for the value, and so for the stamp, too.
+    is_value: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct UnderWay(Vec<Question>);
+
+impl UnderWay {
+    /// Whether the question is to go out. If so, it is under way from now on.
+    pub fn begin(&mut self, now: Instant, to: BrickId, is_value: bool) -> bool {
+        let before = self.0.iter().find(|it| it.to == to && (it.is_value || !is_value));
+        if before.is_some_and(|it| now < it.again_at) {
+            return false;
+        }
+        let wait = before.map_or(REPEAT, |it| 2 * it.wait);
+        self.ended(to);
+        self.0.push(Question { to, again_at: now + wait, wait, is_value });
+        true
+    }
+
+    /// The brick has answered, or will not answer.
+    pub fn ended(&mut self, brick: BrickId) {
+        self.0.retain(|it| it.to != brick);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // I5
+    #[test]
+    fn nobody_is_asked_what_he_is_asked_already() {
+        let (mut under_way, brick, now) = (UnderWay::default(), BrickId(1), Instant(5));
+        assert!(under_way.begin(now, brick, false));
+        assert!(!under_way.begin(now + REPEAT / 2, brick, false));
+        assert!(under_way.begin(now + REPEAT / 2, BrickId(2), false));
+        assert!(under_way.begin(now + REPEAT / 2, brick, true), "a stamp is no value");
+        assert!(!under_way.begin(now + REPEAT, brick, false), "a value tells its stamp");
+        assert!(under_way.begin(now + REPEAT * 3 / 2, brick, true), "it says nothing");
+        assert!(!under_way.begin(now + REPEAT * 3, brick, true));
+        assert!(under_way.begin(now + REPEAT * 7 / 2, brick, true), "nor for twice as long");
+        under_way.ended(brick);
+        assert!(under_way.begin(now + REPEAT * 7 / 2, brick, true));
+    }
+}
