@@ -237,6 +237,8 @@ impl Contents {
                 {
                     self.opening_bytes = end as u32;
                 }
+                // The bound was told once more (`tell_bound`).
+                Entry::SafeVersion(_) => {}
                 _ => return Err(NotAdopted::Corrupt { offset }),
             }
         }

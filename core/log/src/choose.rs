@@ -111,16 +111,17 @@ impl Log {
             return None;
         }
         let mut leaving = self.candidates(wish).filter(|segment| wish.must_leave.contains(&segment.id));
+        // What survives of one segment fits one, which begins with less.
+        let frames = |segment: &SegmentInfo| u64::from(segment.live_bytes > 0);
         let has_room = |segment: &&SegmentInfo| {
             self.survivors_take_most(segment.live_bytes.into()) <= self.survivors_bytes_max()
-                && self.has_frames(wish, segment.live_bytes.into())
+                && wish.frames_left.is_none_or(|left| frames(segment) < left)
         };
         let segment = leaving.find(has_room)?;
         let entries = u64::from(segment.entry_count);
-        let work = u64::from(segment.live_bytes) + entries * crate::moving::LOOK_COST;
         let live = u64::from(segment.live_bytes);
-        let plan =
-            Plan { work, gain: self.memory_bytes(segment) - live, frames: self.survivors_frames(live) };
+        let work = live + entries * crate::moving::LOOK_COST;
+        let plan = Plan { work, gain: self.memory_bytes(segment) - live, frames: frames(segment) };
         Some(Choice::Combined { stream: segment.stream, sources: vec![segment.id], plan })
     }
 

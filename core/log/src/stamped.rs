@@ -6,7 +6,8 @@
 //! A record that was superseded is remembered as well: a brick must answer for it that it was stored (the applied set,
 //! core/quorum). The set is rebuilt from the log after a restart. Therefore a segment with a record above the *bound* is
 //! neither cleaned nor given up, even if nothing in it is live. The bound is the time of stamps up to which the brick has
-//! forgotten. It is the safe version of a brick's log, so each head tells it before anything is freed because of it.
+//! forgotten. It is the safe version of a brick's log, so each head tells it before anything is freed because of it. Where it
+//! must be durable and nothing is freed, it is told behind the records of a head, which needs no further segment.
 //!
 //! Invariants:
 //! - the index refers to the record with the highest stamp of each key;
@@ -21,7 +22,7 @@ use crate::log::{AppendRefusal, Log, Purpose, Unreadable, Written};
 use crate::profile::Counted;
 use crate::{Entry, Kind, Pieces, QuorumRecord, Reference, SegmentInfo, VERSION_MAX};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, KeyHash, Stamp, StreamId, TableId, Version};
+use ramhold_base::{ClusterTime, KeyHash, Position, Stamp, StreamId, TableId, Version};
 
 /// The newest record of a key.
 #[derive(Clone, Copy)]
@@ -87,7 +88,7 @@ impl Log {
         let at = self.memory.reference(head, offset);
         let segment = self.memory.segments.at_mut(head);
         let bytes = segment.len_bytes - offset;
-        let position = ramhold_base::Position { segment: segment.id, offset: segment.len_bytes };
+        let position = Position { segment: segment.id, offset: segment.len_bytes };
         let counted = Counted { table: record.table, hash, bytes, segment: segment.id };
         self.count_record(at, bytes, record);
         self.note_end(place, record.expires);
@@ -137,9 +138,16 @@ impl Log {
         self.safe_version().0
     }
 
-    /// Raises the bound. It is durable with the next head of a stream.
+    /// Raises the bound. It is durable with the next head of a stream, or when it is told.
     pub fn raise_bound(&mut self, bound: u64) {
         self.raise_safe_version(Version(bound).min(VERSION_MAX));
+    }
+
+    /// Appends the bound to a stream's head: it is durable with this entry, which takes no segment of its own. Returns the
+    /// entry's end.
+    pub fn tell_bound(&mut self, stream: StreamId) -> Result<Position, AppendRefusal> {
+        let told = Entry::SafeVersion(self.safe_version());
+        self.append(stream, Purpose::Freeing, &[told])
     }
 
     /// Whether a segment holds nothing that must be remembered although it was superseded.

@@ -13,6 +13,13 @@ use super::Shard;
 use super::cleaning::Active;
 use ramhold_log::{PASS_FRAMES, Purpose};
 
+/// Frames that the head which ends a rebuilding leaves. A pass over a segment that must leave takes two, for its survivors and
+/// for the head that enters them, and frees one. After two such passes two heads are empty, and leave with one frame.
+pub const CLOSING_SPARES: u64 = 3;
+/// Frames that a rebuilding leaves when it stores: one more, for the head that ends it. A start with no other frames than
+/// those that every start may take must be able to end its rebuildings, or nothing is ever freed again.
+pub const REBUILDING_SPARES: u64 = CLOSING_SPARES + 1;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     left: u64,
@@ -53,6 +60,11 @@ impl Shard {
             Purpose::Freeing => PASS_FRAMES,
             Purpose::Cleaning => 0,
         };
+        self.leaves_frames(spared)
+    }
+
+    /// Whether a head may take a frame that leaves so many.
+    pub fn leaves_frames(&self, spared: u64) -> bool {
         self.frames_left().is_none_or(|left| left > spared)
     }
 }

@@ -20,6 +20,7 @@ mod streams;
 mod touching;
 
 pub use cleaning::{Cleaning, CleaningConfig, CleaningCounters, IDLE_WORK, PRESSED_WORK};
+pub use frames::{CLOSING_SPARES, REBUILDING_SPARES};
 pub use owner::Owner;
 pub use repair::{Found, ReadBack, Scrub, ScrubConfig};
 pub use sides::{SideLog, begin_segments};

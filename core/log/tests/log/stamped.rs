@@ -48,6 +48,9 @@ struct Rig {
     /// Restarts while segments were awaited, and records that were stored meanwhile.
     loading_restarts: u32,
     loading_stores: u32,
+    /// The bound that was told last behind the records of a head, and where that ends.
+    told: (Position, u64),
+    told_count: u32,
 }
 
 fn brick_config() -> LogConfig {
@@ -81,6 +84,8 @@ impl Rig {
             restart_count: 0,
             loading_restarts: 0,
             loading_stores: 0,
+            told: Default::default(),
+            told_count: 0,
         };
         rig.log.roll(STREAM, rig.time(), &[]).unwrap();
         rig.sync();
@@ -261,6 +266,11 @@ impl Rig {
         self.applied = applied;
         (self.pass, self.entering, self.retiring) = Default::default();
         self.log = log;
+        if self.told.0 <= durable {
+            assert!(self.log.bound() >= self.told.1, "the bound {:?} was told", self.told);
+            self.told_count += u32::from(self.told.1 > 0);
+        }
+        self.told = Default::default();
         self.forget(0);
         self.check();
         self.log.roll(STREAM, self.time(), &[]).unwrap();
@@ -323,7 +333,12 @@ impl Rig {
                 15 => self.settle(),
                 16..=17 if !self.awaited.is_empty() && self.rng.chance(1, 2) => self.load(),
                 16..=17 => self.sync(),
-                18 => self.forget(self.now - 5 * SECOND),
+                18 => {
+                    self.forget(self.now - 5 * SECOND);
+                    if let Ok(end) = self.log.tell_bound(STREAM) {
+                        self.told = (end, self.log.bound());
+                    }
+                }
                 _ if self.rng.chance(1, 4) => self.restart(),
                 _ => {}
             }
@@ -342,10 +357,12 @@ impl Rig {
 #[test]
 fn random_histories_with_restarts_find_every_record_and_every_stamp() {
     let (mut passes, mut restarts, mut loading, mut stores) = (0, 0, 0, 0);
+    let mut told = 0;
     for seed in 0..30 {
         println!("seed {seed}");
         let mut rig = Rig::new(seed);
         rig.run(3000);
+        told += rig.told_count;
         passes += rig.pass_count;
         restarts += rig.restart_count;
         loading += rig.loading_restarts;
@@ -353,6 +370,7 @@ fn random_histories_with_restarts_find_every_record_and_every_stamp() {
     }
     println!("{passes} passes, {restarts} restarts, {loading} while loading, {stores} stored meanwhile");
     assert!(passes > 300 && restarts > 500, "{passes} passes, {restarts} restarts");
+    assert!(told > 200, "after {told} restarts the bound was told behind records");
     assert!(loading > 50 && stores > 500, "{loading} restarts while loading, {stores} stored meanwhile");
 }
 
@@ -366,6 +384,47 @@ fn summary_of(bytes: &[u8]) -> Summary {
         }
     }
     summary
+}
+
+// C6: a device that has frames for one pass over one segment can let any of them leave.
+#[test]
+fn what_survives_of_a_segment_that_must_leave_fits_one() {
+    let mut log = empty_log(brick_config());
+    let first = log.roll(STREAM, ClusterTime(1), &[]).unwrap();
+    let mut next = 0..;
+    while log.head_segment(STREAM) == Some(first) {
+        let (number, value) = (next.next().unwrap(), vec![7; 200]);
+        let (key, stamp) = (format!("key{number}"), Stamp { time: 1 + number, session: 2 });
+        let hash = hash_of(TABLE, key.as_bytes());
+        let record =
+            QuorumRecord { table: TABLE, stamp, expires: None, key: key.as_bytes(), value: Some(&value) };
+        if log.store(STREAM, Purpose::Ordinary, hash, &record, None) == Err(AppendRefusal::HeadFull) {
+            log.roll(STREAM, ClusterTime(1), &[]).unwrap();
+        }
+    }
+    log.raise_bound(1 << 40);
+    let must_leave = BTreeSet::from([first]);
+    let choose = |frames_left| {
+        log.choose(&Wish {
+            now: 2,
+            is_replicated: &|_| true,
+            is_whole: &|_| true,
+            is_settled: &|_| true,
+            disk_bytes_max: u64::MAX,
+            must_leave: &must_leave,
+            frames_left: Some(frames_left),
+            is_two_level: false,
+            may_leave: &|_| true,
+            is_pressed: false,
+        })
+    };
+    assert_eq!(choose(1), None, "the survivors take one, and the head that enters them another");
+    let Some(Choice::Combined { sources, plan, .. }) = choose(2) else { panic!("it is to leave") };
+    assert_eq!((&sources[..], plan.frames), (&[first][..], 1));
+    let mut pass = log.begin_combined(STREAM, &sources, ClusterTime(2));
+    let grant = Grant { work: 1 << 30, now: ClusterTime(2), expired_stay: false };
+    while log.combined_step(&mut pass, grant, &hash_of) != Step::Done {}
+    assert_eq!(log.side_segments(pass.side()).count(), 1);
 }
 
 /// A log in which these segments, of one full log each, are awaited, and its stream has a head.
