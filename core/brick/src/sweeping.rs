@@ -10,7 +10,7 @@ use crate::question::Asker;
 use crate::store::Store;
 use crate::sweep::{Compared, Newer, Stage, Stretch};
 use ramhold_base::{Instant, ServerId};
-use ramhold_log::HashRange;
+use ramhold_log::{HashRange, Purpose};
 use ramhold_quorum::{Ask, Write};
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{PageKey, PageRecord, PageWanted};
@@ -211,7 +211,7 @@ impl Brick {
 
     /// Ends the stretch when nothing is missing any more and the device has the graves.
     fn finish_stretch(&mut self, step: &mut Step<'_>) -> bool {
-        let Brick { siblings, store: Some(store), .. } = self else { return false };
+        let Brick { siblings, store: Some(store), tables, .. } = self else { return false };
         let sweeping = &mut siblings.sweeping;
         let Some(stretch) = &mut sweeping.stretch else { return true };
         let Stage::Fetching { behind, next, graves, end } = &mut stretch.stage else { return true };
@@ -219,8 +219,15 @@ impl Brick {
             return false;
         }
         let (next, graves) = (*next, std::mem::take(graves));
-        let Store { graves: known, shard, .. } = store;
-        graves.iter().for_each(|found| known.dig(step.now, found, shard));
+        let mut wants_head = false;
+        if let Some(stream) = tables.stream(stretch.range) {
+            let Store { graves: known, shard, .. } = store;
+            graves.iter().for_each(|found| wants_head |= known.dig(step.now, found, stream, shard));
+            if wants_head {
+                // Without room for it, they ask again.
+                store.roll_for(step, tables, stream, Purpose::Freeing);
+            }
+        }
         let before = (stretch.range, stretch.epoch, stretch.siblings.clone());
         sweeping.pause(step.now);
         match next {
@@ -239,6 +246,9 @@ impl Brick {
                     stage: Stage::Comparing,
                 });
             }
+        }
+        if wants_head {
+            self.advance_appended(step);
         }
         true
     }
