@@ -102,4 +102,18 @@ impl Store {
         }
         self.shard.roll(step, stream, &Owns(tables))
     }
+
+    /// Rolls a stream to its next head, for a rebuilding. `None`: there is no memory for it, or no frame beyond so many.
+    pub fn roll_sparing(
+        &mut self,
+        step: &mut Step<'_>,
+        tables: &Tables,
+        stream: StreamId,
+        spared: u64,
+    ) -> Option<SegmentId> {
+        if !self.shard.leaves_frames(spared) {
+            return None;
+        }
+        self.shard.roll(step, stream, &Owns(tables))
+    }
 }

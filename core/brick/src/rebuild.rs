@@ -1,4 +1,5 @@
-//! The rebuilding of a tablet of which this brick may have forgotten something (docs/protocols/quorum.md, rules 10, 16, 51).
+//! The rebuilding of a tablet of which this brick may have forgotten something (docs/protocols/quorum.md, rules 10, 16, 51,
+//! 82).
 //!
 //! All siblings are asked for the stamps of their keys, in the order of walks, which is the same in all bricks. A stretch
 //! that enough of them have told is decided key by key:
@@ -16,7 +17,7 @@
 //!   stamps of siblings ─┐              ┌─ keep    the same stamp
 //!   own stamps ─────────┴─ decide ─────┼─ fetch   the value from a sibling that has it, then store
 //!                                      └─ drop    and its segment must leave the log
-//!   all stretches ─ bound, head ─ on the device, segments gone ─ votes
+//!   all stretches ─ closing ─ votes
 //! ```
 //!
 //! Invariants:
@@ -24,28 +25,31 @@
 //!   was dropped: a later start would take it for the newest;
 //! - nothing is stored but what a sibling had when the stretch was decided.
 //!
-//! Not here: telling pages (`pages`), the register. Catalogue: I6.
+//! Not here: what was decided and is fetched (`stretch`), the end (`closing`), telling pages (`pages`), the register.
+//! Catalogue: I6.
 
-use crate::Value;
-use crate::dropped::Dropped;
+use crate::closing::{Closed, Closing};
 use crate::pages::{first_keys, walk};
 use crate::question::Key;
 use crate::stand_in::StandIn;
 use crate::state::{SiblingState, TabletState};
 use crate::store::Store;
+use crate::stretch::{Decided, Stretch};
 use crate::tables::{Tables, number};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, KeyHash, Position, SegmentId, ServerId, Stamp, StreamId};
-use ramhold_log::{AppendRefusal, HashRange, Purpose, QUORUM_OVERHEAD_BYTES, QuorumRecord};
-use ramhold_quorum::{REBUILT_BOUND, Rebuild, Thresholds};
-use ramhold_replication::FlushWish;
+use ramhold_base::{Instant, ServerId, Stamp, StreamId};
+use ramhold_log::HashRange;
+use ramhold_quorum::{Rebuild, Thresholds};
 use ramhold_wire::Step;
-use ramhold_wire::bricks::{PageKey, PageRecord, PageWanted, TabletPage, TabletPageTold};
+use ramhold_wire::bricks::{PageWanted, TabletPage, TabletPageTold};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A page that is not told for this long is asked for again.
 const PAGE_TIMEOUT: Duration = Duration::from_millis(500);
+/// A page of values may be as large as two frames, and its link may be slow: with each one that is late the next ones have
+/// twice as long, up to this. It is well below `STUCK_AFTER`, so that a page comes before another tablet goes first.
+const VALUES_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// The pause before the next try when siblings have told too little, or memory is short.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two segments that are searched.
@@ -84,27 +88,8 @@ pub(crate) struct Me {
 #[derive(Debug)]
 struct Asked {
     number: u64,
-    at: Instant,
+    until: Instant,
     is_for_values: bool,
-}
-
-/// One key of a stretch, as decided.
-#[derive(Debug)]
-struct Decided {
-    key: Key,
-    hash: KeyHash,
-    /// This brick's own.
-    own: Stamp,
-    newest: Stamp,
-    holder: Option<ServerId>,
-}
-
-/// A stretch that is decided, and whose values are being fetched.
-#[derive(Debug)]
-struct Stretch {
-    keys: Vec<Decided>,
-    next: Option<u64>,
-    values: BTreeMap<Key, Option<Value>>,
 }
 
 /// The numbers of siblings of which a brick needs the stamps, and the new epoch.
@@ -129,12 +114,8 @@ enum Phase {
         from: u64,
         stretch: Stretch,
     },
-    /// Everything is decided and stored. `head` tells the bound.
-    Closing {
-        head: Option<Position>,
-        /// Segments that may hold older records of dropped keys.
-        unsearched: Vec<SegmentId>,
-    },
+    /// Everything is decided and stored.
+    Closing(Closing),
 }
 
 /// The rebuilding of one tablet.
@@ -160,9 +141,11 @@ pub(crate) struct Rebuilding {
     is_waiting: bool,
     /// When pages of siblings that do not vote are asked for again.
     refresh_at: Instant,
-    /// When a stretch was last decided, or the rebuilding began.
+    /// How long a page of values may take.
+    patience: Duration,
+    /// When siblings' pages last brought it further, or the rebuilding began.
     moved_at: Option<Instant>,
-    /// When a stretch was last decided.
+    /// When siblings' pages last brought it further.
     decided_at: Instant,
 }
 
@@ -193,6 +176,7 @@ impl Rebuilding {
             wait_until: Instant::ZERO,
             is_waiting: false,
             refresh_at: Instant::ZERO,
+            patience: PAGE_TIMEOUT,
             moved_at: None,
             decided_at: Instant::ZERO,
         }
@@ -209,7 +193,7 @@ impl Rebuilding {
 
     /// Whether everything is decided, and only this brick's own device is awaited.
     pub fn is_closing(&self) -> bool {
-        matches!(self.phase, Phase::Closing { .. })
+        matches!(self.phase, Phase::Closing(_))
     }
 
     pub fn decided_at(&self) -> Instant {
@@ -228,7 +212,7 @@ impl Rebuilding {
             Phase::Asking { from } | Phase::Fetching { from, .. } => {
                 u32::try_from((u128::from(from) * 1000) >> 64).expect("less than 1,000")
             }
-            Phase::Closing { .. } => 1000,
+            Phase::Closing(_) => 1000,
         }
     }
 
@@ -257,25 +241,31 @@ impl Rebuilding {
             }
             Phase::Asking { .. } if !asked.is_for_values => _ = self.pages.insert(from, page),
             Phase::Fetching { stretch, .. } if asked.is_for_values => {
-                if !stretch.take(page) {
+                let before = stretch.missing_count();
+                let is_known = stretch.take(page);
+                if stretch.missing_count() < before {
+                    (self.moved_at, self.decided_at) = (Some(now), now);
+                }
+                if !is_known {
                     self.again();
                 }
             }
-            Phase::Asking { .. } | Phase::Fetching { .. } | Phase::Closing { .. } => {}
+            Phase::Asking { .. } | Phase::Fetching { .. } | Phase::Closing(_) => {}
         }
     }
 
-    /// Asks for the present stretch once more: something newer was written meanwhile, or a holder is silent.
+    /// Asks for the present stretch once more: something newer was written meanwhile, or a holder is silent. What has come
+    /// is stored before.
     fn again(&mut self) {
-        if let Phase::Fetching { from, .. } = self.phase {
-            self.phase = Phase::Asking { from };
+        if let Phase::Fetching { from, stretch } = &mut self.phase {
+            stretch.give_up(*from);
             self.pages.clear();
             self.asked.clear();
         }
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        let asked = self.asked.values().map(|asked| asked.at + PAGE_TIMEOUT).min();
+        let asked = self.asked.values().map(|asked| asked.until).min();
         asked.or(self.is_waiting.then_some(self.wait_until))
     }
 
@@ -312,16 +302,29 @@ impl Rebuilding {
                     (self.moved_at, self.decided_at) = (Some(step.now), step.now);
                 }
                 Phase::Fetching { stretch, .. } => {
-                    if !stretch.missing().is_empty() {
-                        self.ask_values(step, me, calls);
-                        return Outcome::Working;
-                    }
-                    if !self.carry_out(step, store, tables) {
+                    if !stretch.carry_out(step, (store, tables), (self.range.table, self.stream)) {
                         self.wait(step.now);
                         return Outcome::Working;
                     }
+                    if stretch.missing_count() > 0 {
+                        self.ask_values(step, me, calls);
+                        return Outcome::Working;
+                    }
+                    self.phase = match stretch.next() {
+                        Some(from) => Phase::Asking { from },
+                        None => Phase::Closing(Closing::default()),
+                    };
                 }
-                Phase::Closing { .. } => return self.close(step, store, tables, me),
+                Phase::Closing(closing) => {
+                    let place = (self.range.table, self.stream);
+                    match closing.advance(step, (store, tables), place, me.time) {
+                        Closed::Breathing => self.breathe(step.now),
+                        Closed::NoRoom => self.wait(step.now),
+                        Closed::Waiting => {}
+                        Closed::Over => return Outcome::Rebuilt { is_complete: self.is_complete },
+                    }
+                    return Outcome::Working;
+                }
             }
         }
     }
@@ -344,9 +347,9 @@ impl Rebuilding {
     }
 
     fn drop_silent(&mut self, now: Instant) {
-        let before = self.asked.len();
-        self.asked.retain(|_, asked| asked.at + PAGE_TIMEOUT > now);
-        if self.asked.len() < before && matches!(self.phase, Phase::Fetching { .. }) {
+        let late = self.asked.extract_if(.., |_, asked| asked.until <= now).count();
+        if late > 0 && matches!(self.phase, Phase::Fetching { .. }) {
+            self.patience = (self.patience * 2).min(VALUES_TIMEOUT_MAX);
             self.again();
         }
     }
@@ -384,10 +387,7 @@ impl Rebuilding {
 
     fn ask_values(&mut self, step: &Step<'_>, me: Me, calls: &mut Vec<Call>) {
         let Phase::Fetching { stretch, .. } = &self.phase else { return };
-        let mut by_holder = BTreeMap::<ServerId, Vec<PageKey>>::new();
-        for (key, holder) in stretch.missing() {
-            by_holder.entry(holder).or_default().push(PageKey(key.clone()));
-        }
+        let by_holder = stretch.missing();
         for (holder, keys) in by_holder {
             if !self.asked.contains_key(&holder) {
                 let keys = first_keys(keys);
@@ -399,7 +399,8 @@ impl Rebuilding {
     fn send(&mut self, now: Instant, to: ServerId, wanted: PageWanted, me: Me, calls: &mut Vec<Call>) {
         self.number += 1;
         let is_for_values = matches!(wanted, PageWanted::Values { .. });
-        self.asked.insert(to, Asked { number: self.number, at: now, is_for_values });
+        let until = now + if is_for_values { self.patience } else { PAGE_TIMEOUT };
+        self.asked.insert(to, Asked { number: self.number, until, is_for_values });
         let HashRange { table, first, last } = self.range;
         let epoch = self.epoch;
         let stands_in = self.stands_in(to);
@@ -456,141 +457,9 @@ impl Rebuilding {
             Some(Decided { key, hash, own, newest, holder })
         });
         self.is_complete &= is_by_quorum;
-        Some(Stretch { keys: decided.collect(), next, values: BTreeMap::new() })
-    }
-
-    /// Stores and drops what was decided. False: there is no room now.
-    fn carry_out(&mut self, step: &mut Step<'_>, store: &mut Store, tables: &Tables) -> bool {
-        let Phase::Fetching { stretch, .. } = &mut self.phase else { return true };
-        while let Some(decided) = stretch.keys.last() {
-            let table = self.range.table;
-            let Decided { key, hash, own, newest, .. } = decided;
-            if own != newest {
-                let Ok(found) = store.shard.log.newest(table, *hash, key) else { return false };
-                let mut replaces = found.map(|found| found.at);
-                if let Some(at) = replaces.filter(|_| own > newest) {
-                    let (segment, _) = store.shard.log.place_of(at);
-                    if !planted(Defect::QuorumDroppedStays) {
-                        store.shard.cleaning.must_leave.insert(segment);
-                    }
-                    store.dropped.entry(table).or_default().note(key);
-                    store.shard.log.drop_record(table, *hash, at);
-                    replaces = None;
-                }
-                if !newest.is_none() {
-                    let value = stretch.values.get(key).and_then(Option::as_ref);
-                    let record = QuorumRecord {
-                        table,
-                        stamp: *newest,
-                        expires: value.and_then(|value| value.expires),
-                        key,
-                        value: value.map(|value| value.bytes.as_slice()),
-                    };
-                    let purpose = Purpose::Ordinary;
-                    match store.shard.log.store(self.stream, purpose, *hash, &record, replaces) {
-                        Ok(_) => {
-                            store.shard.appended = true;
-                            let value_bytes = record.value.map_or(0, <[u8]>::len);
-                            store.rebuild_stored += (QUORUM_OVERHEAD_BYTES + key.len() + value_bytes) as u64;
-                        }
-                        Err(AppendRefusal::HeadFull) => {
-                            let rolled = store.roll_for(step, tables, self.stream, purpose);
-                            if rolled.is_none() && !store.clean_for_room(step, tables, purpose) {
-                                return false;
-                            }
-                            continue;
-                        }
-                        Err(_) => {
-                            if !store.clean_for_room(step, tables, purpose) {
-                                return false;
-                            }
-                            continue;
-                        }
-                    }
-                }
-            }
-            stretch.keys.pop();
-        }
-        self.phase = match stretch.next {
-            Some(from) => Phase::Asking { from },
-            None => Phase::Closing { head: None, unsearched: Vec::new() },
-        };
-        true
-    }
-
-    /// The tablet votes when the head that tells the bound is on the device, and segments with dropped records are gone.
-    fn close(&mut self, step: &mut Step<'_>, store: &mut Store, tables: &Tables, me: Me) -> Outcome {
-        let Phase::Closing { head, unsearched } = &mut self.phase else { return Outcome::Working };
-        let Some(opened) = *head else {
-            // Stamps that this brick stored and does not know may have been as far ahead as a repair may be.
-            let bound = me.time.saturating_add(REBUILT_BOUND.as_micros() as u64);
-            store.forget(if planted(Defect::QuorumRebuiltRefuses) { 0 } else { bound });
-            let stale = store.stale.of(self.range.table, &store.shard.log);
-            if !planted(Defect::QuorumStaleStays) {
-                store.shard.cleaning.must_leave.extend(stale);
-            }
-            // The segments that are to be cleaned then free frames.
-            match store.roll_for(step, tables, self.stream, Purpose::Freeing) {
-                Some(opened) => {
-                    *head = Some(store.shard.log.head_end(self.stream));
-                    let own = store.shard.log.segments().filter(|segment| segment.stream == self.stream);
-                    let before = own.map(|segment| segment.id).filter(|id| *id != opened);
-                    match store.dropped.get(&self.range.table).map(Dropped::keys) {
-                        None => {}
-                        Some(Some(_)) => unsearched.extend(before),
-                        Some(None) => store.shard.cleaning.must_leave.extend(before),
-                    }
-                    self.breathe(step.now);
-                }
-                None => self.wait(step.now),
-            }
-            return Outcome::Working;
-        };
-        if let Some(segment) = unsearched.pop() {
-            let table = self.range.table;
-            let dropped = store.dropped.get(&table);
-            if dropped.is_some_and(|dropped| dropped.is_in(&store.shard.log, table, segment)) {
-                store.shard.cleaning.must_leave.insert(segment);
-            }
-            self.breathe(step.now);
-            return Outcome::Working;
-        }
-        let is_clean = store.shard.cleaning.must_leave.is_empty();
-        let wish = FlushWish::UpTo(self.stream, opened);
-        if !store.is_on_device(wish) || !is_clean {
-            return Outcome::Working;
-        }
-        store.dropped.remove(&self.range.table);
-        Outcome::Rebuilt { is_complete: self.is_complete }
+        Some(Stretch::new(decided, next))
     }
 }
 
-impl Stretch {
-    /// The keys whose values are to be fetched, and who has them.
-    fn missing(&self) -> Vec<(&Key, ServerId)> {
-        let wanted = self.keys.iter().filter(|it| it.own != it.newest && !it.newest.is_none());
-        wanted
-            .filter(|it| !self.values.contains_key(&it.key))
-            .filter_map(|it| Some((&it.key, it.holder?)))
-            .collect()
-    }
-
-    /// Values have come. False: a key has nothing of what was decided upon. Something newer counts as well: a repair would
-    /// bring it a moment later.
-    fn take(&mut self, page: TabletPageTold) -> bool {
-        let mut records: BTreeMap<Key, PageRecord> =
-            page.records.into_iter().map(|record| (record.key.clone(), record)).collect();
-        let mut is_known = !records.is_empty();
-        for it in &mut self.keys {
-            let Some(record) = records.remove(&it.key) else { continue };
-            if record.stamp < it.newest {
-                is_known = false;
-                continue;
-            }
-            it.newest = record.stamp;
-            let value = record.value.map(|bytes| Value { bytes, expires: record.expires });
-            self.values.insert(record.key, value);
-        }
-        is_known && records.is_empty()
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ use crate::FoundReplica;
 use crate::store::Store;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Epoch, Instant, Level, SegmentId, ServerId, StreamId};
-use ramhold_log::{Adopting, Alive, Awaited, EntryReader, HeldHashOf, NotAdopted, Summary, opening};
+use ramhold_log::{Adopting, Alive, Awaited, EntryReader, HeldHashOf, Kind, NotAdopted, Summary, opening};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -394,10 +394,14 @@ fn is_sound(found: &FoundReplica) -> bool {
     found.closed && !found.cut && !found.corrupt
 }
 
-/// Whether a segment holds nothing but its opening.
+/// Whether a segment holds nothing but its opening, which tells the bound once.
 fn is_opening(bytes: &[u8]) -> bool {
     let mut entries = EntryReader::new(bytes).map_while(|entry| entry.ok().map(|(_, entry)| entry.kind()));
-    entries.all(|kind| kind.row().alive == Alive::InItsSegment)
+    let mut bounds = 0;
+    entries.all(|kind| {
+        bounds += u32::from(kind == Kind::SafeVersion);
+        kind.row().alive == Alive::InItsSegment && bounds < 2
+    })
 }
 
 impl StreamStart {

@@ -130,3 +130,27 @@ fn a_stream_of_which_something_is_missing_is_not_whole() {
     assert_eq!(start.not_whole().len(), 1);
     assert!(after.shard.log.segment(second).is_some(), "what is left is taken over");
 }
+
+// I6: rule 83. The bound is told in a head that holds nothing else, while the head of the life before is open on the device.
+#[test]
+fn a_head_that_tells_the_bound_counts_and_so_does_the_bound() {
+    let mut before = store();
+    let log = &mut before.shard.log;
+    let first = log.roll(STREAM, ClusterTime(1), &[]).expect("there is room");
+    put(log, 1);
+    let second = log.roll(STREAM, ClusterTime(1), &[]).expect("there is room");
+    log.raise_bound(77);
+    log.tell_bound(STREAM).expect("there is room");
+    let told = bytes_of(log, second);
+    let first = (first, bytes_of(log, first), false);
+    let (after, start) = run(&[first.clone(), (second, told, false)]);
+    assert_eq!((after.shard.log.bound(), start.not_whole().len(), start.left_over().count()), (77, 0, 0));
+    // Behind records, and told again.
+    put(log, 2);
+    log.raise_bound(88);
+    log.tell_bound(STREAM).expect("there is room");
+    let (after, start) = run(&[first, (second, bytes_of(log, second), false)]);
+    assert_eq!((after.shard.log.bound(), start.not_whole().len(), start.left_over().count()), (88, 0, 0));
+    let newest = after.shard.log.newest(TABLE, KeyHash(9), b"k").expect("intact");
+    assert_eq!(newest.map(|newest| newest.stamp.time), Some(2));
+}

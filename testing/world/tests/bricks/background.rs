@@ -3,9 +3,11 @@
 use crate::host::Host;
 use crate::network::{Party, request};
 use crate::rig::{MILLI, Rig, Setting, TABLE};
-use crate::runs::{BUFFERED, seeds};
-use ramhold_base::{KeyHash, ServerId, StreamId};
+use crate::runs::{BUFFERED, rebuilding, seeds};
+use crate::sessions::Doing;
+use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_wire::bricks::{PageWanted, TabletPage};
+use ramhold_wire::membership::Durability;
 
 const SECOND: u64 = 1000 * MILLI;
 /// Keys that are removed, and keys that are written on.
@@ -143,4 +145,59 @@ fn a_page_for_the_sweep_waits_for_the_device() {
         rig.run_until(|rig| !rig.told.is_empty());
     }
     assert!(held > 0, "something was in buffers alone");
+}
+
+/// A synced table in which nobody writes anything, beside the buffered one.
+const IDLE: [(TableId, Durability); 1] = [(TableId(8), Durability::Synced)];
+const MANY: Setting = Setting { keys: 240, value_bytes_max: 40, ..BUFFERED };
+
+/// All keys of the buffered table are written and removed. Then nobody writes anything.
+fn removed_beside_an_idle_stream(seed: u64) -> Rig {
+    println!("seed {seed}");
+    let mut rig = Rig::new(seed, MANY);
+    rig.add_tables(&IDLE);
+    rig.add_clients(4, 0);
+    for removes in [false, true] {
+        rig.removes = removes;
+        for key in 0..MANY.keys {
+            rig.begin_on(key % 4, key, true);
+            rig.run_until(|rig| matches!(rig.clients[key % 4].doing, Doing::Nothing));
+        }
+    }
+    rig.run_for(60 * SECOND);
+    assert!(all_tombstones(&rig).iter().all(|count| *count > 200), "{:?}", all_tombstones(&rig));
+    rig
+}
+
+fn all_tombstones(rig: &Rig) -> [usize; 3] {
+    let count = |stamps: Vec<_>| stamps.iter().flatten().count();
+    [0, 1, 2].map(|host| count(rig.stamps(host)) - count(rig.stamps_of_values(host)))
+}
+
+// A12: rule 84. The head of a stream without writes is older than every tombstone, and stays. So is, after a while, the head
+// of the tombstones' own stream.
+#[test]
+fn tombstones_go_though_nobody_writes_any_more() {
+    for seed in seeds().take(3) {
+        let mut rig = removed_beside_an_idle_stream(seed);
+        rig.run_for(2500 * SECOND);
+        assert_eq!(all_tombstones(&rig), [0; 3]);
+        rig.read_all();
+        rig.check();
+    }
+}
+
+// I6: rule 83. Graves have asked more than a thousand times for the oldest segment to leave.
+#[test]
+fn a_rebuilding_does_not_wait_for_the_head_of_an_idle_stream() {
+    for seed in seeds().take(3) {
+        let mut rig = removed_beside_an_idle_stream(seed);
+        rig.run_for(1000 * SECOND);
+        rig.replace(0, 0);
+        rig.assignment = Some(rig.assignment_with(3, &IDLE));
+        rig.run_until(|rig| rebuilding(&rig.hosts[0]) > 0);
+        rig.run_until(Rig::all_vote);
+        rig.read_all();
+        rig.check();
+    }
 }

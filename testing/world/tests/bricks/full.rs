@@ -2,27 +2,39 @@
 
 use crate::host::Slow;
 use crate::network::{CLUSTER, Party};
-use crate::rig::{MILLI, Rig, TABLE};
+use crate::rig::{MILLI, Rig, Setting, TABLE};
 use crate::runs::{BUFFERED, seeds};
-use ramhold_base::{RpcId, ServerId, SessionId, Stamp, Status};
+use ramhold_base::{RpcId, SessionId, Stamp, Status, TableId};
 use ramhold_wire::ask::{AskRequest, AskWhat, AskedWrite, StampedValue};
+use ramhold_wire::membership::Durability;
 use ramhold_wire::{Header, Opcode, frame};
 
 const VALUE: [u8; 700] = [5; 700];
 /// More values than the log has room for.
 const PUTS_MAX: u64 = 1000;
 
-/// Asks the first brick, and waits for its answer.
-fn ask(rig: &mut Rig, number: u64, key: &str, what: AskWhat<'_>) -> Status {
-    let header =
-        Header { cluster: CLUSTER, target: ServerId(1), ..Header::request(Opcode::Ask, RpcId(number)) };
+/// Asks a brick about a key of a table, and waits for its answer.
+fn ask_at(
+    rig: &mut Rig,
+    host: usize,
+    number: u64,
+    (table, key): (TableId, &str),
+    what: AskWhat<'_>,
+) -> Status {
+    let target = rig.hosts[host].id;
+    let header = Header { cluster: CLUSTER, target, ..Header::request(Opcode::Ask, RpcId(number)) };
     let mut bytes = Vec::new();
-    let request = AskRequest { table: TABLE, key: key.as_bytes(), what };
+    let request = AskRequest { table, key: key.as_bytes(), what };
     frame::write(&mut bytes, &header, |out| request.encode(out));
     rig.told.clear();
-    rig.send(Party::Test, Party::Host(0), bytes);
+    rig.send(Party::Test, Party::Host(host), bytes);
     rig.run_until(|rig| !rig.told.is_empty());
     rig.told[0].0.status()
+}
+
+/// Asks the first brick, and waits for its answer.
+fn ask(rig: &mut Rig, number: u64, key: &str, what: AskWhat<'_>) -> Status {
+    ask_at(rig, 0, number, (TABLE, key), what)
 }
 
 fn write(rig: &mut Rig, number: u64, key: &str, value: Option<&[u8]>, is_repair: bool) -> Status {
@@ -30,6 +42,26 @@ fn write(rig: &mut Rig, number: u64, key: &str, value: Option<&[u8]>, is_repair:
     let stamp = Stamp::new(begun + number, SessionId::of(4).unwrap());
     let value = value.map(|bytes| StampedValue { bytes, expires: None });
     ask(rig, number, key, AskWhat::Write(AskedWrite { stamp, begun, is_repair, value }))
+}
+
+/// One put at some bricks, one after the other, as long as they have room for it.
+pub fn put_at(rig: &mut Rig, hosts: &[usize], number: u64, place: (TableId, &str), bytes: &[u8]) -> bool {
+    let begun = rig.hosts[1].node.as_ref().unwrap().brick.time(rig.instant());
+    let stamp = Stamp::new(begun + number, SessionId::of(4).unwrap());
+    let value = Some(StampedValue { bytes, expires: None });
+    let asked = AskedWrite { stamp, begun, is_repair: false, value };
+    hosts.iter().all(|host| {
+        for _ in 0..100 {
+            match ask_at(rig, *host, number, place, AskWhat::Write(asked)) {
+                Status::Ok => return true,
+                Status::OutOfMemory => return false,
+                // Too much waits for its device.
+                Status::TooMany => rig.run_for(20 * MILLI),
+                other => panic!("put {number} at {host}: {other:?}"),
+            }
+        }
+        panic!("put {number} at {host} is refused for ever");
+    })
 }
 
 /// Writes again until the brick takes it: cleaning waits for the device.
@@ -154,4 +186,67 @@ fn a_brick_that_dies_again_and_again_with_no_frame_left_starts_each_time() {
         }
         rig.check();
     }
+}
+
+/// The first brick has far fewer frames than memory, and all of them hold values that are alive.
+fn with_live_frames(seed: u64, others: &[(TableId, Durability)]) -> (Rig, u64, u64) {
+    println!("seed {seed}, {others:?}");
+    let mut rig = Rig::new(seed, Setting { log_bytes: 1 << 20, ..BUFFERED });
+    rig.hosts[0].frames_max = Some(24);
+    die(&mut rig);
+    rig.add_tables(others);
+    let mut number = 1;
+    while put_at(&mut rig, &[0, 1, 2], number, (TABLE, &format!("fill{number}")), &VALUE) {
+        assert!(number < PUTS_MAX);
+        number += 1;
+        if number.is_multiple_of(20) {
+            rig.run_for(200 * MILLI);
+        }
+    }
+    let stored = number - 1;
+    assert!(stored > 200, "{stored} puts were stored");
+    // What later lives have for their heads is what each start may take, and nothing else.
+    die(&mut rig);
+    die(&mut rig);
+    (rig, number, stored)
+}
+
+// I6, C6: rule 80. The first heads of a life take some of the frames that each start may take. Tablets are rebuilt with the
+// others, one after the other: they take values that they have missed, and drop some that nobody else has.
+#[test]
+fn a_brick_is_rebuilt_while_all_its_frames_hold_live_values() {
+    let table = |number: u32| TableId(8 + number);
+    let buffered: Vec<(TableId, Durability)> = (0..5).map(|at| (table(at), Durability::Buffered)).collect();
+    let synced = [(table(9), Durability::Synced)];
+    let mut least = u64::MAX;
+    for seed in seeds().take(4) {
+        for others in [&synced[..], &buffered, &[&synced[..], &buffered].concat()] {
+            let (mut rig, mut number, stored) = with_live_frames(seed, others);
+            for round in 0..3 {
+                for (table, _) in others.iter().chain(&[(TABLE, Durability::Buffered)]) {
+                    number += 1;
+                    put_at(&mut rig, &[0], number, (*table, &format!("lonely{round}")), b"1");
+                }
+                rig.run_for(300 * MILLI);
+                rig.cut_power(0);
+                for missed in 0..30 {
+                    number += 1;
+                    let key = format!("fill{}", 1 + (missed * 7 + round) % stored);
+                    assert!(put_at(&mut rig, &[1, 2], number, (TABLE, &key), &VALUE));
+                }
+                rig.start(0);
+                rig.run_until(|rig| rig.votes(0));
+                least = least.min(frames_left(&rig));
+            }
+            // It is not stuck afterwards either.
+            for removed in 1..=stored {
+                write_until_taken(&mut rig, &mut number, &format!("fill{removed}"), None);
+            }
+            for again in 1..=stored / 3 {
+                write_until_taken(&mut rig, &mut number, &format!("fill{again}"), Some(&VALUE));
+            }
+            rig.check();
+        }
+    }
+    assert!(least <= 6, "frames were never short: {least} were left");
 }

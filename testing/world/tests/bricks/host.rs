@@ -58,6 +58,8 @@ pub struct Host {
     /// Added to its clock, in milliseconds.
     pub clock_off: i64,
     pub log_bytes: u64,
+    /// So many frames, instead of enough for its memory.
+    pub frames_max: Option<u32>,
     pub reports: Vec<String>,
     pub exit: Option<String>,
     pub address: SocketAddr,
@@ -124,6 +126,7 @@ impl Host {
             life: 0,
             clock_off,
             log_bytes,
+            frames_max: None,
             reports: Vec::new(),
             exit: None,
         }
@@ -133,6 +136,7 @@ impl Host {
     pub fn start(&mut self, now: Instant, rng: &mut Rng) -> Vec<Pending> {
         assert!(self.node.is_none());
         self.life += 1;
+        let backup = backup_config(self.log_bytes);
         let config = BrickNodeConfig {
             brick: BrickConfig {
                 supervisor: self.supervisor,
@@ -140,7 +144,7 @@ impl Host {
                 restart_threshold: self.restart_threshold,
                 ..brick_config(self.address, self.place, self.log_bytes)
             },
-            backup: backup_config(self.log_bytes),
+            backup: BackupConfig { frames_max: self.frames_max.unwrap_or(backup.frames_max), ..backup },
             coordinator: COORDINATOR,
             labels: Vec::new(),
             weight: 100,

@@ -28,3 +28,4 @@ mod seen;
 mod sessions;
 mod stalled;
 mod supervised;
+mod values;

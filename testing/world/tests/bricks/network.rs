@@ -2,7 +2,7 @@
 //!
 //! A frame reaches whatever life its receiver has by then, or nobody.
 
-use crate::host::COORDINATOR;
+use crate::host::{COORDINATOR, Host};
 use crate::rig::{Event, Rig, TABLE, key_of};
 use crate::scans::heard;
 use crate::sessions::Value;
@@ -12,6 +12,7 @@ use ramhold_quorum::{Answer, Ask, BrickId, Life, Said};
 use ramhold_wire::ask::{AskReply, AskRequest, AskSaid, AskWhat, AskedWrite, StampedValue};
 use ramhold_wire::bricks::{BrickAssignment, BrickHello, BrickTable, BrickWelcome, GivenUp};
 use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::{BrickPlace, BrickTablet, QuorumOptions, WriteProtocol};
 use ramhold_wire::{Header, Kind, Message, Opcode, decode, frame};
 use std::net::SocketAddr;
@@ -154,6 +155,27 @@ impl Rig {
             dropped,
             given_up: Vec::new(),
         }
+    }
+
+    /// As `assignment`, with further tables, each whole on the same bricks.
+    pub fn assignment_with(&self, version: u64, others: &[(TableId, Durability)]) -> BrickAssignment {
+        let mut assignment = self.assignment(version, TABLE, Vec::new());
+        for (table, durability) in others {
+            let (first, whole) = (assignment.tables[0].clone(), assignment.tablets[0].clone());
+            let name = format!("carts{}", table.0);
+            assignment.tables.push(BrickTable { table: *table, name, durability: *durability, ..first });
+            assignment.tablets.push(BrickTablet { table: *table, epoch: 1, joined: Vec::new(), ..whole });
+        }
+        assignment
+    }
+
+    /// Gives all bricks further tables, with their second assignment.
+    pub fn add_tables(&mut self, others: &[(TableId, Durability)]) {
+        self.assignment = Some(self.assignment_with(2, others));
+        self.run_until(|rig| {
+            let has_taken = |host: &Host| host.node.as_ref().is_some_and(|node| node.brick.taken() == 2);
+            rig.hosts.iter().all(has_taken) && rig.all_vote()
+        });
     }
 
     /// The coordinator names bricks and gives each the whole table. Afterwards it is away: nobody needs it.
