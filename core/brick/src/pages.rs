@@ -12,6 +12,8 @@ use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageRecord, PageWanted};
 
 /// A page ends when its keys, or its values, have more bytes than this.
 const PAGE_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a page for a key, beside those of the key.
+pub(crate) const RECORD_BYTES: usize = 32;
 /// Index buckets that are walked over at a time. The keys of one, which are in a page together, fit a frame.
 const SCAN_BUCKETS: u64 = 1;
 
@@ -25,6 +27,11 @@ pub(crate) fn first_keys(mut keys: Vec<PageKey>) -> Vec<PageKey> {
     let count = keys.iter().take(PAGE_KEYS_MAX).take_while(|key| fits(key)).count();
     keys.truncate(count.max(1));
     keys
+}
+
+/// Whether a page with so many keys ends.
+pub(crate) fn is_full(keys: usize, bytes: usize) -> bool {
+    keys >= PAGE_KEYS_MAX || bytes >= PAGE_BYTES_MAX
 }
 
 /// Makes a page of a tablet. `None`: something in it is damaged in memory, and is being repaired.
@@ -49,7 +56,7 @@ fn stamps(
     let mut records = Vec::new();
     let mut bytes = 0;
     let mut from = Some(from);
-    while let Some(at) = from.filter(|_| records.len() < PAGE_KEYS_MAX && bytes < PAGE_BYTES_MAX) {
+    while let Some(at) = from.filter(|_| !is_full(records.len(), bytes)) {
         let (found, next) = walk(store, tables, range, at)?;
         for scanned in found {
             let key = store.shard.log.show(&scanned).key.to_vec();
@@ -57,7 +64,7 @@ fn stamps(
             let hash = tables.hash(range.table, &key)?;
             let newest = store.shard.log.newest(range.table, hash, &key).ok()?;
             let is_tombstone = newest.is_some_and(|newest| newest.value.is_none());
-            bytes += key.len() + 32;
+            bytes += key.len() + RECORD_BYTES;
             let position = scanned.position;
             records.push(PageRecord { position, key, stamp, value: None, expires: None, is_tombstone });
         }

@@ -10,26 +10,29 @@
 //! It does the same with values that have ended and that all bricks of the key have: nobody else would overwrite those that
 //! nobody reads.
 //!
+//! A brick that has no siblings in a tablet (N = 1) has nobody to ask: its own words are all. Nobody's pages end its
+//! stretches then, so they end by themselves.
+//!
 //! Its pace: after each stretch it pauses for nineteen times as long as the stretch took, which leaves 95 % of the
-//! bandwidth to others.
+//! bandwidth to others. A stretch without siblings is one step, whose time is not known.
 //!
 //! Invariants:
 //! - a tombstone becomes a grave, and goes, only by the words of all siblings in one stretch;
 //! - what siblings have told counts within its stretch only.
 //!
-//! Not here: the steps of the brick (`sweeping`), a tablet that has forgotten something (`rebuild`). Protocol: docs/protocols/quorum.md, rules 33, 34.
+//! Not here: the steps of the brick (`sweeping`), a tablet that has forgotten something (`rebuild`). Protocol: docs/protocols/quorum.md, rules 33, 34, 86.
 //! Catalogue: I6.
 
 use crate::behind::Behind;
 use crate::graves::Found;
-use crate::pages::walk;
+use crate::pages::{RECORD_BYTES, is_full, walk};
 use crate::question::Key;
 use crate::rebuild::Call;
 use crate::store::Store;
 use crate::tables::{Tables, meets};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, ServerId, Stamp};
-use ramhold_log::HashRange;
+use ramhold_log::{HashRange, Scanned};
 use ramhold_replication::FlushWish;
 use ramhold_wire::bricks::{PageRecord, PageWanted, TabletPage, TabletPageTold};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +43,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between stretches is this many times as long as the stretch.
 const PAUSE_FACTOR: u32 = 19;
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The least pause after a stretch without siblings: as if it had taken a millisecond, which is enough for 1,000 keys.
+const ALONE_PAUSE: Duration = Duration::from_millis(20);
+/// Pieces of the index that a stretch without siblings walks over, however few keys are there.
+const ALONE_WALKS_MAX: u32 = 16 * 1024;
 /// The least time between the beginnings of two sweeps over all tablets.
 const ROUND: Duration = Duration::from_secs(60);
 /// The same after a sweep that left out tablets because they did not vote here: a brick that has just started begins so,
@@ -161,7 +168,8 @@ impl Sweeping {
     pub fn pause(&mut self, now: Instant) {
         let Some(stretch) = self.stretch.take() else { return };
         self.is_whole &= stretch.silent.is_empty();
-        self.next_at = now + (now.since(stretch.began) * PAUSE_FACTOR).min(PAUSE_MAX);
+        let least = if stretch.siblings.is_empty() { ALONE_PAUSE } else { Duration::ZERO };
+        self.next_at = now + (now.since(stretch.began) * PAUSE_FACTOR).clamp(least, PAUSE_MAX);
     }
 
     /// All tablets are compared.
@@ -193,19 +201,26 @@ impl Stretch {
     /// Compares this brick's keys with those that were told. `limit`: this brick's time in microseconds. `None`: a key here
     /// is damaged.
     pub fn weigh(&self, store: &mut Store, tables: &Tables, limit: u64) -> Option<Compared> {
-        let next = self.pages.values().filter_map(|page| page.next).min();
-        let is_in = |position: u64| next.is_none_or(|next| position < next);
+        let mut next = self.pages.values().filter_map(|page| page.next).min();
         let mut own = BTreeMap::<Key, (KeyHash, Stamp)>::new();
+        let (mut bytes, mut walks) = (0, 0);
         let mut at = Some(self.from);
-        while let Some(position) = at.filter(|position| is_in(*position)) {
+        while let Some(position) = at.filter(|position| next.is_none_or(|next| *position < next)) {
+            if self.siblings.is_empty() && (is_full(own.len(), bytes) || walks >= ALONE_WALKS_MAX) {
+                next = Some(position);
+                break;
+            }
             let (found, after) = walk(store, tables, self.range, position)?;
-            for scanned in found.into_iter().filter(|scanned| is_in(scanned.position)) {
+            let is_in = |scanned: &Scanned| next.is_none_or(|next| scanned.position < next);
+            for scanned in found.into_iter().filter(is_in) {
                 let key = store.shard.log.show(&scanned).key.to_vec();
                 let hash = tables.hash(self.range.table, &key)?;
+                bytes += key.len() + RECORD_BYTES;
                 own.insert(key, (hash, store.shard.log.stamp_at(scanned.at)?));
             }
-            at = after;
+            (at, walks) = (after, walks + 1);
         }
+        let is_in = |position: u64| next.is_none_or(|next| position < next);
         let own_stamp = |key: &Key| own.get(key).map_or(Stamp::NONE, |(_, stamp)| *stamp);
         let mut newest = BTreeMap::<&Key, (Stamp, Newer)>::new();
         let mut older = BTreeSet::<&Key>::new();
@@ -246,7 +261,7 @@ impl Stretch {
                 store.graves.fill(table, *hash);
             } else if is_tombstone {
                 graves.push(Found { table, hash: *hash, key: key.clone(), stamp: *stamp });
-            } else if has_ended && alike.get(key) == Some(&self.siblings.len()) {
+            } else if has_ended && alike.get(key).copied().unwrap_or(0) == self.siblings.len() {
                 ended.push(PageRecord {
                     position: 0,
                     key: key.clone(),

@@ -1,6 +1,7 @@
 //! The steps of the background sweep in a brick: which stretch is next, what is asked, and what is stored.
 //!
-//! Not here: the comparison of a stretch, and the pace (`sweep`). Protocol: docs/protocols/quorum.md, rule 33. Catalogue: I6.
+//! Not here: the comparison of a stretch, and the pace (`sweep`). Protocol: docs/protocols/quorum.md, rules 33, 86.
+//! Catalogue: I6.
 
 use crate::Brick;
 use crate::events::{EventKind, counted};
@@ -54,7 +55,7 @@ impl Brick {
     /// Begins the next stretch. False: there is none now.
     fn begin_stretch(&mut self, now: Instant) -> bool {
         let sweeping = &mut self.siblings.sweeping;
-        let mut tablets: Vec<_> = self.tables.all().filter(|tablet| !tablet.siblings.is_empty()).collect();
+        let mut tablets: Vec<_> = self.tables.all().collect();
         tablets.sort_by_key(|tablet| (tablet.range.table, tablet.range.first));
         let key = |range: HashRange| (range.table, range.first);
         let is_next = |range: HashRange| sweeping.after.is_none_or(|after| key(range) > key(after));
@@ -124,11 +125,11 @@ impl Brick {
             return false;
         }
         let limit = clock.now(step.now).earlier;
-        let compared = if stretch.pages.is_empty() { None } else { stretch.weigh(store, tables, limit) };
+        let has_told = !stretch.pages.is_empty() || stretch.siblings.is_empty();
+        let compared = if has_told { stretch.weigh(store, tables, limit) } else { None };
         let Some(Compared { behind, next, graves, ended }) = compared else {
             // Nobody has told anything, or something here is damaged, and is being repaired.
-            stretch.silent.extend(stretch.siblings.iter().copied());
-            sweeping.after = Some(stretch.range);
+            (sweeping.after, sweeping.is_whole) = (Some(stretch.range), false);
             sweeping.pause(step.now);
             return true;
         };

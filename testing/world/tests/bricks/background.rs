@@ -115,6 +115,42 @@ fn tombstones_go_and_no_value_comes_back() {
     assert!(gone > 20 * seeds().count(), "most tombstones have gone: {gone}");
 }
 
+// A12: where one brick alone has each key (N = 1), it lets tombstones go by its own words.
+#[test]
+fn tombstones_go_where_a_key_has_one_brick() {
+    let mut gone = 0;
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::with(seed, SETTING, ramhold_quorum::Thresholds::majority(1).unwrap(), 0);
+        rig.add_clients(4, 300);
+        rig.finish();
+        (rig.used, rig.removes) = (REMOVED, true);
+        work(&mut rig, 120);
+        (rig.used, rig.removes) = (KEPT, false);
+        rig.run_for(90 * SECOND);
+        assert!(tombstones(&rig, 0) > 0, "the writes that they would meet may still come");
+        rig.run_for(130 * SECOND);
+        turn_over(&mut rig);
+        // A brick that starts finds what its segments hold, and counts anew.
+        if rig.rng.chance(1, 2) {
+            rig.cut_power(0);
+            rig.start(0);
+            rig.run_until(Rig::all_vote);
+        }
+        rig.run_for(130 * SECOND);
+        turn_over(&mut rig);
+        rig.run_for(130 * SECOND);
+        assert!(brick(&rig.hosts[0]).swept().1.is_some());
+        gone += REMOVED.len() - tombstones(&rig, 0);
+        rig.kill(0);
+        rig.start(0);
+        rig.run_until(Rig::all_vote);
+        rig.read_all();
+        rig.check_keys(REMOVED);
+    }
+    assert!(gone > 9 * seeds().count(), "most tombstones have gone: {gone}");
+}
+
 // A12: what a sibling lets a tombstone go for must outlive a power cut.
 #[test]
 fn a_page_for_the_sweep_waits_for_the_device() {

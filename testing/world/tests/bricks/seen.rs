@@ -1,10 +1,11 @@
 //! The state that a brick tells operators, and the events that it notes (docs/protocols/quorum.md, rules 47, 48).
 
 use crate::network::{CLUSTER, Party, request};
-use crate::rig::{MILLI, Rig, TABLE};
+use crate::rig::{MILLI, Rig, Setting, TABLE};
 use crate::runs::{BUFFERED, SYNCED, seeds};
 use ramhold_base::{ClusterTime, RpcId, ServerId, Stamp, Status, TableId};
 use ramhold_node::BrickNode;
+use ramhold_quorum::Thresholds;
 use ramhold_wire::ask::{AskRequest, AskWhat, AskedWrite, StampedValue};
 use ramhold_wire::brick_status::{BrickEvent, BrickEvents, BrickEventsTold, BrickStatus};
 use ramhold_wire::{Header, Opcode, decode, frame};
@@ -209,11 +210,41 @@ fn a_brick_that_has_just_started_does_not_say_that_it_has_heard_the_dead() {
 fn values_that_a_sweep_overwrites_because_they_have_ended_are_counted_apart() {
     const KEYS: u64 = 10;
     let mut rig = Rig::new(1, BUFFERED);
+    put_ending(&mut rig, KEYS);
+    rig.run_for(180 * SECOND);
+    let sweeps: Vec<(u64, u64)> =
+        (0..3).map(|host| status(&rig, host).sweep).map(|sweep| (sweep.stored, sweep.ended)).collect();
+    assert!(sweeps.iter().all(|(stored, ended)| stored + ended == KEYS), "{sweeps:?}");
+    // The first one to sweep finds that all have the value, and the others fetch its tombstone.
+    assert!(sweeps.iter().map(|(_, ended)| ended).sum::<u64>() >= KEYS, "{sweeps:?}");
+}
+
+// A12: a brick that has each key alone (N = 1) sweeps in stretches, too, so no step of it is long.
+#[test]
+fn a_brick_without_siblings_sweeps_in_stretches() {
+    const KEYS: u64 = 2500;
+    let setting = Setting { log_bytes: 1 << 20, ..BUFFERED };
+    let mut rig = Rig::with(1, setting, Thresholds::majority(1).unwrap(), 0);
+    put_ending(&mut rig, KEYS);
+    let mut ended = vec![0];
+    while ended.len() < 30_000 && *ended.last().unwrap() < KEYS {
+        rig.run_for(5 * MILLI);
+        ended.push(status(&rig, 0).sweep.ended);
+    }
+    let most = ended.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert_eq!(ended.last(), Some(&KEYS));
+    // A stretch ends with the piece of the index in which it is full.
+    assert!((1000..1100).contains(&most), "{most} of them in one step");
+}
+
+/// Puts values that end after some seconds into all bricks of the table.
+fn put_ending(rig: &mut Rig, keys: u64) {
     rig.run_for(SECOND);
-    let begun = node(&rig, 0).brick.time(rig.instant());
-    let expires = Some(ClusterTime(begun / 1000 + 5000));
-    for number in 0..3 * KEYS {
-        let (host, key) = ((number % 3) as usize, number / 3);
+    let begun = node(rig, 0).brick.time(rig.instant());
+    let expires = Some(ClusterTime(begun / 1000 + 10_000));
+    let hosts = rig.hosts.len() as u64;
+    for number in 0..hosts * keys {
+        let (host, key) = ((number % hosts) as usize, number / hosts);
         let value = Some(StampedValue { bytes: b"value", expires });
         let stamp = Stamp { time: begun + key, session: 2 };
         let what = AskWhat::Write(AskedWrite { stamp, begun, is_repair: false, value });
@@ -227,13 +258,10 @@ fn values_that_a_sweep_overwrites_because_they_have_ended_are_counted_apart() {
         let mut bytes = Vec::new();
         frame::write(&mut bytes, &header, |out| request.encode(out));
         rig.send(Party::Test, Party::Host(host), bytes);
+        if number.is_multiple_of(100) {
+            rig.run_for(100 * MILLI);
+        }
     }
-    rig.run_for(180 * SECOND);
-    let sweeps: Vec<(u64, u64)> =
-        (0..3).map(|host| status(&rig, host).sweep).map(|sweep| (sweep.stored, sweep.ended)).collect();
-    assert!(sweeps.iter().all(|(stored, ended)| stored + ended == KEYS), "{sweeps:?}");
-    // The first one to sweep finds that all have the value, and the others fetch its tombstone.
-    assert!(sweeps.iter().map(|(_, ended)| ended).sum::<u64>() >= KEYS, "{sweeps:?}");
 }
 
 // I6
