@@ -27,7 +27,8 @@ pub(crate) fn reassign(desk: &mut Desk, table: TableId) {
     record.version = state.meta.assignments;
     let bricks: BTreeSet<ServerId> = record.concerned().collect();
     for id in bricks {
-        let brick = state.bricks.get_mut(&id).expect("the bricks of a table are known");
+        // A brick that was forgotten is told nothing any more.
+        let Some(brick) = state.bricks.get_mut(&id) else { continue };
         brick.assigned = record.version;
         desk.outbox.touch(Key::Brick(id));
     }
@@ -62,7 +63,7 @@ pub(crate) fn assignment(state: &State, brick: &BrickRecord) -> BrickAssignment 
             GivenUp { table: table.id, first, last, epoch }
         });
         if table.dropping {
-            if !held.is_empty() || left.next().is_some() {
+            if !held.is_empty() || left.next().is_some() || table.is_given_by(brick.id) {
                 told.dropped.push(table.id);
             }
             continue;

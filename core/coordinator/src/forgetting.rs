@@ -4,7 +4,8 @@
 //! Its id is never given out again, so the brick is refused as unknown should it ever come back. Tablets that it had are
 //! not told to it any more: its former siblings know that it has none (docs/protocols/quorum.md, rule 54).
 //!
-//! Invariant: a brick with a tablet of a table that is not dropped is never forgotten.
+//! Invariant: a brick with a tablet of a table that is not dropped is never forgotten, nor is one that still gives such a
+//! tablet to another brick. Until that one votes, the giving brick may be the only further copy.
 //!
 //! Not here: giving its tablets to another one (`replacing`). Protocol: docs/protocols/quorum.md, rule 78. Catalogue: I6.
 
@@ -36,7 +37,8 @@ pub(crate) fn forget_brick(
     if bricks.is_heard(now, brick) {
         return kept(ObstacleKind::NotLost, NO_TABLE);
     }
-    let holds = |table: &&QuorumTableRecord| table.bricks().any(|other| other == brick);
+    let holds =
+        |table: &&QuorumTableRecord| table.bricks().any(|other| other == brick) || table.is_given_by(brick);
     let held: Vec<&QuorumTableRecord> = desk.state.quorum_tables.values().filter(holds).collect();
     // A dropped table that waits for this brick alone is gone with it.
     let is_last = |table: &QuorumTableRecord| {
@@ -44,7 +46,9 @@ pub(crate) fn forget_brick(
         table.dropping && others.into_iter().all(|other| bricks.has_taken(other, table.version))
     };
     if let Some(table) = held.iter().find(|table| !is_last(table)) {
-        return kept(ObstacleKind::HoldsTablets, table.id);
+        let has_one = table.dropping || table.bricks().any(|other| other == brick);
+        let kind = if has_one { ObstacleKind::HoldsTablets } else { ObstacleKind::GivesTablets };
+        return kept(kind, table.id);
     }
     let gone: Vec<TableId> = held.into_iter().map(|table| table.id).collect();
     for table in gone {

@@ -129,8 +129,18 @@ impl State {
             None if records.is_empty() => return Ok(None),
             None => return Err(corrupt("meta", "it is missing, though other records are there")),
         }
+        state.forget_lost_givers();
         state.check_references()?;
         Ok(Some(state))
+    }
+
+    /// A brick that gives a tablet away may have been forgotten by an earlier version. Nobody waits for it, and the tablet
+    /// is where it was to go.
+    fn forget_lost_givers(&mut self) {
+        let State { bricks, quorum_tables, .. } = self;
+        for tablet in quorum_tables.values_mut().flat_map(|table| &mut table.tablets) {
+            tablet.giving.take_if(|giving| !bricks.contains_key(&giving.old));
+        }
     }
 
     fn check_references(&self) -> Result<(), LoadError> {

@@ -75,6 +75,9 @@ pub enum ObstacleKind {
     /// The brick that is to be forgotten holds tablets of this table, or has not taken that it is dropped.
     #[n(17)]
     HoldsTablets,
+    /// The brick that is to be forgotten gives a tablet of this table to another one, which does not vote yet.
+    #[n(18)]
+    GivesTablets,
 }
 
 /// An order to add or remove a brick that is being carried out, or waits for its turn.

@@ -149,6 +149,11 @@ impl QuorumTableRecord {
         self.tablets.iter().flat_map(|tablet| &tablet.bricks).copied()
     }
 
+    /// Whether a brick is to keep a tablet until the brick that takes it votes.
+    pub fn is_given_by(&self, brick: ServerId) -> bool {
+        self.tablets.iter().any(|tablet| tablet.giving.is_some_and(|giving| giving.old == brick))
+    }
+
     /// The bricks of all tablets, and those that have still to give them up; some more than once.
     pub fn concerned(&self) -> impl Iterator<Item = ServerId> {
         let giving = self.tablets.iter().filter_map(|tablet| tablet.giving).map(|giving| giving.old);

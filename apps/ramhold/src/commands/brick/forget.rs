@@ -10,8 +10,8 @@ use serde_json::json;
 
 /// Remove a brick that is gone from the list of bricks.
 ///
-/// It holds no tablet and is not heard: it was replaced, or its directory was wiped. Should it come back, it is
-/// refused, and its directory is of no use any more.
+/// It holds no tablet, gives none to another brick, and is not heard: it was replaced, or its directory was wiped.
+/// Should it come back, it is refused, and its directory is of no use any more.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
@@ -48,6 +48,11 @@ fn text(obstacle: &Obstacle) -> String {
             "{brick} holds tablets of {table}, or has not heard yet that the table is dropped; 'ramhold brick replace \
              {brick} --by NEW' gives them to another one"
         ),
+        ObstacleKind::GivesTablets => format!(
+            "{brick} gives a tablet of {table} to a brick that does not vote yet; forget {brick} when that one votes \
+             ('ramhold table describe' shows the move); if it never will, 'ramhold brick replace' puts another brick in \
+             its place, and 'ramhold brick accept-loss {brick}' goes on without what {brick} has"
+        ),
         // These are obstacles to replacements alone.
         other => format!("{brick} is kept: {other:?}"),
     };
@@ -65,6 +70,8 @@ mod tests {
         let obstacle = |kind| Obstacle { kind, brick: ServerId(3), table: TableId(7) };
         let holds = text(&obstacle(ObstacleKind::HoldsTablets));
         assert!(holds.contains("s3 holds tablets of t7") && holds.contains("replace s3 --by NEW"), "{holds}");
+        let gives = text(&obstacle(ObstacleKind::GivesTablets));
+        assert!(gives.contains("s3 gives a tablet of t7") && gives.contains("accept-loss s3"), "{gives}");
         assert!(text(&obstacle(ObstacleKind::NotLost)).contains("s3 is heard: stop it first"));
     }
 }

@@ -42,6 +42,7 @@ pub fn text(obstacle: &Obstacle, ordered: ServerId) -> String {
         | ObstacleKind::MayBeRead
         | ObstacleKind::NotLost
         | ObstacleKind::HoldsTablets
+        | ObstacleKind::GivesTablets
         | ObstacleKind::OnlyBrick => short(obstacle, ordered),
     }
 }
@@ -66,6 +67,7 @@ pub fn short(obstacle: &Obstacle, ordered: ServerId) -> String {
         | ObstacleKind::Ordered
         | ObstacleKind::NotOrdered
         | ObstacleKind::HoldsTablets
+        | ObstacleKind::GivesTablets
         | ObstacleKind::TooNarrow => format!("cannot go on with {brick} and {table}"),
     }
 }

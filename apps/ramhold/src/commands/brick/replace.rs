@@ -205,7 +205,9 @@ fn obstacle_text(told: &Obstacle, message: &BrickReplace) -> String {
              and 'brick replace' with --destroyed --accept-loss gives the empty table to another brick"
         ),
         // Only of a brick that is to be forgotten.
-        ObstacleKind::HoldsTablets => format!("{brick} holds tablets of {table}"),
+        ObstacleKind::HoldsTablets | ObstacleKind::GivesTablets => {
+            format!("{brick} holds tablets of {table}")
+        }
         ObstacleKind::NotLost if message.new.is_some() => {
             let new = message.new.unwrap_or_default();
             format!(
