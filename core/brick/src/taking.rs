@@ -51,6 +51,12 @@ impl Brick {
         self.tables.all().filter(|tablet| !tablet.register.votes()).count()
     }
 
+    /// The part of the tablet that is rebuilt just now, of 1,000. `None`: there is none.
+    pub fn rebuilt_permille(&self) -> Option<u16> {
+        let rebuilding = self.siblings.rebuilding.as_ref();
+        rebuilding.map(|rebuilding| u16::try_from(rebuilding.permille()).unwrap_or(u16::MAX))
+    }
+
     /// The number of tablets that do not vote: they are being rebuilt, are loaded, are not served yet, or
     /// too few siblings have told their time.
     pub fn without_vote_count(&self) -> usize {

@@ -18,6 +18,7 @@ use crate::clock::millis;
 use crate::desk::Desk;
 use crate::leading::{next_in_tables, others, told_bricks};
 use crate::records::{BrickRecord, Key};
+use crate::stalls::Moves;
 use crate::state::State;
 use ramhold_base::limits::{BRICK_TABLET_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::{Instant, Level, Peer, ServerId, Status};
@@ -38,6 +39,7 @@ pub(crate) struct Bricks {
     pub scale_at: Instant,
     /// The reason why each order to add or remove a brick waits.
     pub waits: BTreeMap<ServerId, Obstacle>,
+    pub moves: Moves,
 }
 
 /// The last hello of a brick.
@@ -48,6 +50,8 @@ pub(crate) struct Heard {
     /// The version of its assignment that is on its device.
     pub taken: u64,
     pub rebuilding: u32,
+    /// The part of the tablet that it rebuilds just now, of 1,000.
+    pub rebuilt: u16,
     pub used_bytes: u64,
     /// The load of each of its tablets, as last told in this life.
     pub loads: Option<Vec<TabletLoad>>,
@@ -83,6 +87,7 @@ impl Default for Bricks {
             wake_at: Instant::FAR,
             scale_at: Instant::FAR,
             waits: BTreeMap::new(),
+            moves: Moves::default(),
         }
     }
 }
@@ -261,6 +266,7 @@ impl Bricks {
             life: message.life,
             taken,
             rebuilding,
+            rebuilt: message.rebuilt.unwrap_or(0),
             loads,
             used_bytes: message.used_bytes,
             near,

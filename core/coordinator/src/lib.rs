@@ -86,6 +86,7 @@ mod loads;
 mod moving;
 mod quorum_tables;
 pub mod shares;
+mod stalls;
 mod taking;
 
 // Servers.

@@ -4,7 +4,7 @@
 //!   cut            one tablet, N bricks            ─▶ two halves, the same N bricks, a new epoch
 //!   move begins    old ∈ bricks                    ─▶ new ∈ bricks and joined, old stands in, a new epoch
 //!     arrives      new votes                       ─▶ old is told to drop its part
-//!     goes back    new is silent                   ─▶ old ∈ bricks and joined, new is told to drop it, a new epoch
+//!     goes back    new is silent, or called back   ─▶ old ∈ bricks and joined, new is told to drop it, a new epoch
 //!   join           two halves, the same N bricks   ─▶ one tablet, a new epoch
 //! ```
 //!
@@ -14,8 +14,8 @@
 //! - a tablet keeps N bricks, and changes one of them at a time;
 //! - the brick that gives keeps what it has until the one that takes votes.
 //!
-//! Not here: which step is taken, and when (`shares`, `scaling`). Protocol: docs/protocols/quorum.md, rules 56 to 63.
-//! Catalogue: I7.
+//! Not here: which step is taken, and when (`shares`, `scaling`). Protocol: docs/protocols/quorum.md, rules 56 to 63
+//! and 85. Catalogue: I7.
 
 use crate::assignment::reassign;
 use crate::desk::Desk;
@@ -67,7 +67,7 @@ pub(crate) fn take_step(desk: &mut Desk, step: Step) -> bool {
                 return false;
             }
             exchange(tablet, old, new, epoch);
-            tablet.giving = Some(GivingRecord { old, new });
+            tablet.giving = Some(GivingRecord::begin(old, new));
         }
         Step::Join { .. } => {
             let [one, other] = &tablets[at..(at + 2).min(tablets.len())] else { return false };
@@ -108,7 +108,7 @@ pub(crate) fn arrive(desk: &mut Desk, table: TableId, first: KeyHash) {
 pub(crate) fn go_back(desk: &mut Desk, table: TableId, first: KeyHash) {
     let epoch = desk.state.meta.assignments + 1;
     let Some(tablet) = moving(desk, table, first) else { return };
-    if let Some(GivingRecord { old, new }) = tablet.giving.take() {
+    if let Some(GivingRecord { old, new, .. }) = tablet.giving.take() {
         exchange(tablet, new, old, epoch);
         tablet.former.push(new);
     }

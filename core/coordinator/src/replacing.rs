@@ -138,9 +138,10 @@ fn change(desk: &mut Desk, message: &BrickReplace, id: TableId) -> u32 {
 
 /// A tablet that moves goes on moving, to the new brick if that takes the place of the one that was to get it.
 fn keep_on_way(tablet: &mut QuorumTabletRecord, message: &BrickReplace) {
-    let (Some(GivingRecord { old: from, new: to }), Some(new)) = (tablet.giving, message.new) else { return };
+    let (Some(giving), Some(new)) = (tablet.giving, message.new) else { return };
+    let GivingRecord { old: from, new: to, .. } = giving;
     if message.old == to && new != from {
-        tablet.giving = Some(GivingRecord { old: from, new });
+        tablet.giving = Some(GivingRecord::begin(from, new));
     } else if new == from {
         tablet.giving = None;
     }

@@ -7,9 +7,9 @@
 //! Invariants:
 //! - a step begins only when all bricks of its tablet are heard, have taken what they are assigned, and vote;
 //! - what moves has arrived when the brick that takes it votes, and goes back when that one was silent for `GIVEN_UP_AFTER`
-//!   and nothing would be lost.
+//!   or an operator has called it back, and nothing would be lost.
 //!
-//! Not here: the commits (`moving`). Protocol: docs/protocols/quorum.md, rules 56 to 63. Catalogue: I7.
+//! Not here: the commits (`moving`). Protocol: docs/protocols/quorum.md, rules 56 to 63 and 85. Catalogue: I7.
 
 use crate::bricks::Bricks;
 use crate::desk::Desk;
@@ -19,11 +19,13 @@ use crate::quorum_tables::is_too_early;
 use crate::records::{GivingRecord, Key, UpdateResult};
 use crate::replacing::hindrance;
 use crate::shares::{Next, Step};
+use crate::stalls::Reached;
 use crate::state::State;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, ServerId, TableId};
 use ramhold_wire::obstacle::{Obstacle, ObstacleKind, ScaleWay, Scaling};
 use ramhold_wire::quorum::{BrickScale, ScaleOrder};
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// The pause between two looks at what is under way.
@@ -47,14 +49,7 @@ pub(crate) fn order(
     let way = match order {
         ScaleOrder::Add => ScaleWay::Adding,
         ScaleOrder::Remove => ScaleWay::Removing,
-        ScaleOrder::Cancel => {
-            forget_order(desk, bricks, brick);
-            let text = format!(
-                "event: an operator takes back the order to add or remove {brick}; no further tablet moves"
-            );
-            desk.outbox.report(Level::Info, text);
-            return UpdateResult::BrickScaled(0);
-        }
+        ScaleOrder::Cancel => return UpdateResult::BrickScaled(cancel(desk, bricks, brick)),
     };
     let before = desk.state.bricks.values().filter(|record| record.scaling.is_some()).count();
     note_order(desk, bricks, brick, (way, table, false));
@@ -83,6 +78,34 @@ fn note_order(
     bricks.scale_at = Instant::ZERO;
 }
 
+/// Takes an order back, and calls back what moves because of it. Returns the number of tablets that are called back.
+fn cancel(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) -> u32 {
+    let mut called = 0;
+    for table in desk.state.quorum_tables.values_mut().filter(|table| !table.dropping) {
+        let giving = table.tablets.iter_mut().filter_map(|tablet| tablet.giving.as_mut());
+        for giving in giving.filter(|giving| giving.is_of(brick)) {
+            giving.is_called_back = true;
+            called += 1;
+            desk.outbox.touch(Key::QuorumTable(table.id));
+        }
+    }
+    if let Some(record) = desk.state.bricks.get_mut(&brick)
+        && desk.config.auto_scale
+        && record.scaling.is_some_and(|scaling| scaling.way == ScaleWay::Adding)
+    {
+        // It would be added by itself again at once.
+        record.is_removed = true;
+    }
+    forget_order(desk, bricks, brick);
+    bricks.scale_at = Instant::ZERO;
+    let then = if called > 0 { "; the tablet on its way goes back, unless it arrives first" } else { "" };
+    let text = format!(
+        "event: an operator takes back the order to add or remove {brick}; no further tablet moves{then}"
+    );
+    desk.outbox.report(Level::Info, text);
+    called
+}
+
 fn forget_order(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) {
     bricks.waits.remove(&brick);
     if let Some(record) = desk.state.bricks.get_mut(&brick)
@@ -98,6 +121,8 @@ fn obstacle(now: Instant, state: &State, bricks: &Bricks, message: &BrickScale) 
     let about = |kind, table| Some(Obstacle { kind, brick, table });
     let Some(record) = state.bricks.get(&brick) else { return about(ObstacleKind::Unknown, NO_TABLE) };
     match (order, record.scaling) {
+        // A tablet may be on its way of which the order is gone.
+        (ScaleOrder::Cancel, None) if is_left_on_its_way(state, brick) => return None,
         (ScaleOrder::Cancel, None) => return about(ObstacleKind::NotOrdered, NO_TABLE),
         (ScaleOrder::Cancel, Some(_)) => return None,
         (ScaleOrder::Add | ScaleOrder::Remove, Some(_)) => return about(ObstacleKind::Ordered, NO_TABLE),
@@ -143,6 +168,7 @@ pub(crate) fn advance(now: Instant, desk: &mut Desk, bricks: &mut Bricks) {
     if is_auto {
         add_free(now, desk, bricks);
     }
+    bricks.moves.keep(|place| moving.iter().any(|(table, first, _)| (*table, *first) == place));
     for (table, first, giving) in &moving {
         settle(now, desk, bricks, (*table, *first), *giving);
     }
@@ -179,6 +205,13 @@ fn moving(state: &State) -> Vec<(TableId, KeyHash, GivingRecord)> {
     let live = state.quorum_tables.values().filter(|table| !table.dropping);
     let tablets = live.flat_map(|table| table.tablets.iter().map(move |tablet| (table.id, tablet)));
     tablets.filter_map(|(table, tablet)| Some((table, tablet.first, tablet.giving?))).collect()
+}
+
+/// Whether a tablet moves from or to this brick, and neither of the two has an order that would end it.
+fn is_left_on_its_way(state: &State, brick: ServerId) -> bool {
+    let is_ordered = |brick| state.bricks.get(&brick).is_some_and(|record| record.scaling.is_some());
+    let is_left = |giving: &GivingRecord| !is_ordered(giving.old) && !is_ordered(giving.new);
+    moving(state).iter().any(|(.., giving)| giving.is_of(brick) && is_left(giving))
 }
 
 /// Whom a step waits for.
@@ -254,7 +287,7 @@ fn settle(
     (table, first): (TableId, KeyHash),
     giving: GivingRecord,
 ) {
-    let GivingRecord { old, new } = giving;
+    let GivingRecord { old, new, is_called_back } = giving;
     let Some(kind) = seen_hindrance(now, &desk.state, bricks, new) else {
         arrive(desk, table, first);
         for (brick, way) in [(new, ScaleWay::Adding), (old, ScaleWay::Removing)] {
@@ -265,9 +298,19 @@ fn settle(
                 desk.outbox.touch(Key::Brick(brick));
             }
         }
+        if let Some(record) = desk.state.bricks.get_mut(&new).filter(|record| record.is_removed) {
+            // It votes although its order was taken back.
+            record.is_removed = false;
+            desk.outbox.touch(Key::Brick(new));
+        }
         bricks.wake_at = Instant::ZERO;
         let text = format!("event: {new} votes in {table} from {first:?}; {old} is told to drop its part");
         return desk.outbox.report(Level::Info, text);
+    };
+    let reached = reached(&desk.state, bricks, new);
+    let kind = match bricks.moves.note(now, (table, first), new, reached) {
+        true if kind == ObstacleKind::Rebuilding => ObstacleKind::Stalled,
+        _ => kind,
     };
     for brick in [new, old] {
         if desk.state.bricks.get(&brick).is_some_and(|record| record.scaling.is_some()) {
@@ -275,7 +318,7 @@ fn settle(
         }
     }
     let heard_at = bricks.heard(new).map_or(desk.started, |heard| heard.at);
-    if now < heard_at.max(desk.started) + GIVEN_UP_AFTER {
+    if !is_called_back && now < heard_at.max(desk.started) + GIVEN_UP_AFTER {
         return;
     }
     let Some(record) = desk.state.quorum_tables.get(&table) else { return };
@@ -287,17 +330,31 @@ fn settle(
         return;
     }
     go_back(desk, table, first);
+    bricks.wake_at = Instant::ZERO;
+    if is_called_back {
+        let text = format!(
+            "event: an operator has called {table} from {first:?} back from {new}, which does not vote there; {old} takes \
+             the tablet again"
+        );
+        return desk.outbox.report(Level::Warn, text);
+    }
     let was_added = desk.state.bricks.get(&new).and_then(|record| record.scaling);
     if was_added.is_some_and(|scaling| scaling.way == ScaleWay::Adding) {
         forget_order(desk, bricks, new);
     }
-    bricks.wake_at = Instant::ZERO;
     let text = format!(
         "event: {new} was silent for {} s before it voted in {table} from {first:?}; {old} takes the tablet again, and \
          {new} is added no more",
         GIVEN_UP_AFTER.as_secs()
     );
     desk.outbox.report(Level::Warn, text);
+}
+
+/// How far a brick is with what it is assigned.
+fn reached(state: &State, bricks: &Bricks, brick: ServerId) -> Reached {
+    let assigned = state.bricks.get(&brick)?.assigned;
+    let heard = bricks.heard(brick).filter(|heard| heard.taken >= assigned)?;
+    Some((Reverse(heard.rebuilding), heard.rebuilt))
 }
 
 /// Bricks that are heard and hold nothing get a share by themselves.

@@ -69,6 +69,9 @@ pub struct BrickHello {
     /// The load of its tablets. Absent: as last told.
     #[n(12)]
     pub loads: Option<Vec<TabletLoad>>,
+    /// The part of the tablet that it rebuilds just now, of 1,000. Absent: it rebuilds none.
+    #[n(13)]
+    pub rebuilt: Option<u16>,
 }
 
 /// The load of a tablet at one of its bricks.

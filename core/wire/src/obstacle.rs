@@ -78,6 +78,9 @@ pub enum ObstacleKind {
     /// The brick that is to be forgotten gives a tablet of this table to another one, which does not vote yet.
     #[n(18)]
     GivesTablets,
+    /// A tablet of this table moves to this brick, which has come no further for a minute.
+    #[n(19)]
+    Stalled,
 }
 
 /// An order to add or remove a brick that is being carried out, or waits for its turn.

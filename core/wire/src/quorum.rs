@@ -166,14 +166,14 @@ pub enum ScaleOrder {
     Add,
     #[n(1)]
     Remove,
-    /// The order is forgotten. A tablet that moves arrives all the same.
+    /// The order is forgotten. A tablet that moves goes back, unless the brick that takes it votes first.
     #[n(2)]
     Cancel,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BrickScaled {
-    /// Orders that are carried out before.
+    /// Orders that are carried out before. If an order is taken back: the tablets that go back.
     #[n(0)]
     pub before: u32,
     /// Nothing was ordered, and this is why.

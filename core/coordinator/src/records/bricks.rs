@@ -121,6 +121,21 @@ pub struct GivingRecord {
     pub old: ServerId,
     #[n(1)]
     pub new: ServerId,
+    /// An operator took the order back: the tablet goes back to `old`, unless `new` votes first.
+    #[n(2)]
+    #[cbor(default)]
+    pub is_called_back: bool,
+}
+
+impl GivingRecord {
+    pub fn begin(old: ServerId, new: ServerId) -> GivingRecord {
+        GivingRecord { old, new, is_called_back: false }
+    }
+
+    /// Whether the brick gives the tablet or takes it.
+    pub fn is_of(&self, brick: ServerId) -> bool {
+        self.old == brick || self.new == brick
+    }
 }
 
 impl QuorumTabletRecord {

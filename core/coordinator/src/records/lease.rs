@@ -93,7 +93,7 @@ pub enum UpdateResult {
     /// A brick was not replaced.
     #[n(10)]
     BrickKept(#[n(0)] Obstacle),
-    /// An order to add or remove a brick is noted, behind so many others.
+    /// An order to add or remove a brick is noted, behind so many others, or is taken back with so many tablets.
     #[n(11)]
     BrickScaled(#[n(0)] u32),
     /// Such an order is refused.

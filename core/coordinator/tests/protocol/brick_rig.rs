@@ -36,6 +36,7 @@ impl Brick {
             used_bytes: 0,
             supervisor: None,
             loads: None,
+            rebuilt: None,
         };
         Brick { port, cluster: ClusterId::NONE, message, assignment: BrickAssignment::default() }
     }

@@ -7,7 +7,7 @@ use ramhold_base::{KeyHash, ServerId, Status, TableId};
 use ramhold_coordinator::GivingRecord;
 use ramhold_wire::bricks::{BrickWelcome, TabletLoad};
 use ramhold_wire::obstacle::ObstacleKind;
-use ramhold_wire::quorum::{BrickReplace, BrickScale, ScaleOrder};
+use ramhold_wire::quorum::{BrickReplace, BrickScale, BrickScaled, ScaleOrder};
 use std::time::Duration;
 
 const LOOK: Duration = Duration::from_millis(250);
@@ -24,10 +24,42 @@ fn rig(count: u16) -> (World, Vec<Brick>, TableId) {
     (world, all, table)
 }
 
-fn order(world: &mut World, brick: u64, order: ScaleOrder) -> Option<ObstacleKind> {
+fn scale(world: &mut World, brick: u64, order: ScaleOrder) -> BrickScaled {
     let message = BrickScale { brick: ServerId(brick), order, table: None };
-    let scaled = world.client_anew(&message).expect("an answer").expect("a word about it");
-    scaled.obstacle.map(|it| it.kind)
+    world.client_anew(&message).expect("an answer").expect("a word about it")
+}
+
+fn order(world: &mut World, brick: u64, order: ScaleOrder) -> Option<ObstacleKind> {
+    scale(world, brick, order).obstacle.map(|it| it.kind)
+}
+
+/// Four bricks, and a tablet on its way from the first to the last one, which does not vote.
+fn moving() -> (World, Vec<Brick>, TableId) {
+    let (mut world, mut all, table) = rig(4);
+    assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
+    for _ in 0..2 {
+        take_all(&mut world, &mut all[..3]);
+        world.run(LOOK);
+    }
+    assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(4))));
+    all[3].message.without_vote = 1;
+    take_all(&mut world, &mut all);
+    (world, all, table)
+}
+
+/// The bricks are heard for so many seconds.
+fn pass(world: &mut World, all: &mut [Brick], seconds: u64) {
+    for _ in 0..seconds {
+        take_all(world, all);
+        world.run(Duration::from_secs(1));
+    }
+    take_all(world, all);
+}
+
+/// The reason why the order for a brick waits.
+fn waits(world: &mut World, brick: u64) -> Option<(ObstacleKind, u64)> {
+    let report = world.status().bricks.into_iter().find(|it| it.brick == ServerId(brick));
+    report.expect("it is there").waits.map(|it| (it.kind, it.brick.raw()))
 }
 
 fn held(world: &World, table: TableId) -> Vec<Vec<u64>> {
@@ -109,7 +141,7 @@ fn a_tablet_arrives_when_the_new_brick_votes() {
     world.run(LOOK);
     take_all(&mut world, &mut all[..3]);
     world.run(LOOK);
-    assert_eq!(giving(&world, table), Some(GivingRecord { old: ServerId(1), new: ServerId(4) }));
+    assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(4))));
     all[3].message.without_vote = 1;
     take_all(&mut world, &mut all);
     assert!(all[0].assignment.given_up.is_empty(), "it keeps what it has");
@@ -169,6 +201,127 @@ fn a_giving_brick_may_be_replaced() {
     all[3].message.without_vote = 0;
     carry_out(&mut world, &mut all);
     assert_eq!(held(&world, table), [[2, 3, 5], [2, 3, 4]]);
+}
+
+// I7: a brick that is heard and cannot take a tablet holds up everything else, until an operator calls the tablet back.
+#[test]
+fn a_tablet_is_called_back_from_a_brick_that_cannot_take_it() {
+    let (mut world, mut all, table) = moving();
+    all[3].message.rebuilt = Some(300);
+    pass(&mut world, &mut all, 50);
+    assert_eq!(waits(&mut world, 4), Some((ObstacleKind::Rebuilding, 4)));
+    all[3].message.rebuilt = Some(301);
+    pass(&mut world, &mut all, 50);
+    assert_eq!(waits(&mut world, 4), Some((ObstacleKind::Rebuilding, 4)), "it has come further");
+    // It dies and is back again and again, and never further.
+    for rebuilt in [0, 100, 301] {
+        all[3].message.rebuilt = Some(rebuilt);
+        pass(&mut world, &mut all, 5);
+    }
+    assert_eq!(waits(&mut world, 4), Some((ObstacleKind::Stalled, 4)));
+    assert!(giving(&world, table).is_some(), "it is heard, so it is waited for");
+    assert_eq!(scale(&mut world, 4, ScaleOrder::Cancel), BrickScaled { before: 1, obstacle: None });
+    pass(&mut world, &mut all, 1);
+    assert_eq!((giving(&world, table), ordered(&world)), (None, 0));
+    assert_eq!(held(&world, table), [[1, 2, 3], [1, 2, 3]]);
+    assert_eq!(all[3].assignment.tablets, [], "it is told so");
+    // The tablet has changed for all its bricks, and another brick may be added.
+    let tablet = &world.state().quorum_tables[&table].tablets[1];
+    assert_eq!((tablet.joined.len(), tablet.joined[0].brick), (1, ServerId(1)));
+    assert!(tablet.former.is_empty() && tablet.epoch > 2);
+    assert_eq!(order(&mut world, 4, ScaleOrder::Cancel), Some(ObstacleKind::NotOrdered));
+    all[3].message.without_vote = 0;
+    pass(&mut world, &mut all, 1);
+    assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
+    carry_out(&mut world, &mut all);
+    assert_eq!(held(&world, table), [[1, 2, 3], [2, 3, 4]]);
+}
+
+// I7: a tablet goes back when nothing would be lost by that, also after a start of the coordinator.
+#[test]
+fn a_tablet_that_is_called_back_waits_for_the_bricks_that_stay() {
+    for restarts in [false, true] {
+        let (mut world, mut all, table) = moving();
+        all[1].message.without_vote = 1;
+        pass(&mut world, &mut all, 1);
+        assert_eq!(scale(&mut world, 4, ScaleOrder::Cancel).before, 1);
+        if restarts {
+            world.restart();
+        }
+        pass(&mut world, &mut all, 5);
+        assert!(giving(&world, table).is_some_and(|giving| giving.is_called_back), "one lacks something");
+        all[1].message.without_vote = 0;
+        pass(&mut world, &mut all, 1);
+        assert_eq!(held(&world, table), [[1, 2, 3], [1, 2, 3]]);
+    }
+}
+
+// I7: a brick that has voted keeps the tablet: it may have what only one other brick has.
+#[test]
+fn a_tablet_that_is_called_back_too_late_arrives() {
+    let (mut world, mut all, table) = moving();
+    all[1].message.without_vote = 1;
+    pass(&mut world, &mut all, 1);
+    assert_eq!(scale(&mut world, 4, ScaleOrder::Cancel).before, 1);
+    all[3].message.without_vote = 0;
+    all[3].hello(&mut world);
+    all[1].message.without_vote = 0;
+    pass(&mut world, &mut all, 1);
+    assert_eq!(held(&world, table), [[1, 2, 3], [2, 3, 4]]);
+    assert_eq!((giving(&world, table), ordered(&world)), (None, 0));
+}
+
+// I7, I6: the brick that takes a tablet is replaced, and its order goes with it; the new one cannot take the tablet either.
+#[test]
+fn a_tablet_without_an_order_is_called_back() {
+    let (mut world, mut all, table) = rig(5);
+    assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
+    for _ in 0..2 {
+        take_all(&mut world, &mut all[..3]);
+        world.run(LOOK);
+    }
+    all[3].message.without_vote = 1;
+    take_all(&mut world, &mut all);
+    all[4].message.without_vote = 1;
+    let replace =
+        BrickReplace { old: ServerId(4), new: Some(ServerId(5)), is_destroyed: false, accepts_loss: false };
+    let replaced = world.client_anew(&replace).expect("an answer").expect("a word about it");
+    assert_eq!((replaced.tablets, replaced.obstacle), (1, None));
+    pass(&mut world, &mut all, 1);
+    assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(5))));
+    assert_eq!(ordered(&world), 0);
+    assert_eq!(order(&mut world, 2, ScaleOrder::Cancel), Some(ObstacleKind::NotOrdered));
+    assert_eq!(scale(&mut world, 5, ScaleOrder::Cancel), BrickScaled { before: 1, obstacle: None });
+    pass(&mut world, &mut all, 1);
+    assert_eq!(held(&world, table), [[1, 2, 3], [1, 2, 3]]);
+}
+
+// I7, D38: a brick whose order was taken back is not added by itself again.
+#[test]
+fn a_cancelled_brick_is_not_added_by_itself() {
+    let mut world = World::new();
+    world.config.auto_scale = true;
+    world.restart();
+    let mut all = bricks(&mut world, 4);
+    world.run(Duration::from_secs(4));
+    all[..3].iter_mut().for_each(|brick| _ = brick.hello(&mut world));
+    let table = made(&mut world, &mut all[..3], "t", quorum(3, 2, 2));
+    all[3].hello(&mut world);
+    for _ in 0..3 {
+        take_all(&mut world, &mut all[..3]);
+        world.run(LOOK);
+    }
+    all[3].message.without_vote = 1;
+    take_all(&mut world, &mut all);
+    assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(4))));
+    assert_eq!(scale(&mut world, 4, ScaleOrder::Cancel).before, 1);
+    pass(&mut world, &mut all, 5);
+    all[3].message.without_vote = 0;
+    pass(&mut world, &mut all, 5);
+    assert_eq!(held(&world, table), [[1, 2, 3], [1, 2, 3]]);
+    assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
+    carry_out(&mut world, &mut all);
+    assert_eq!(held(&world, table), [[1, 2, 3], [2, 3, 4]]);
 }
 
 // I7: the tablet that most is asked of is relieved, and it is cut where that is.

@@ -67,6 +67,7 @@ impl BrickNode {
             used_bytes: self.brick.log().map_or(0, |log| log.usage().log_bytes - log.usage().free_bytes),
             supervisor: self.config.brick.supervisor,
             loads,
+            rebuilt: self.brick.rebuilt_permille(),
         };
         let cluster = state.map(|state| state.cluster).unwrap_or_default();
         let to = self.config.coordinator;

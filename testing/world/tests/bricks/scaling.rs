@@ -327,6 +327,51 @@ fn a_tablet_goes_back_when_the_new_brick_dies() {
     }
 }
 
+// I7: a new brick that hears nothing of the others is heard by the coordinator. It keeps the tablet from going anywhere until
+// an operator calls it back, at any moment: also when the brick has just begun to hear, and has voted.
+#[test]
+fn a_tablet_that_hangs_is_called_back() {
+    let (mut back, mut arrived) = (0, 0);
+    for seed in seeds() {
+        let mut rig = rig(seed, Setting { keys: 120, ..BUFFERED });
+        rig.deaf = vec![SPARES[0]];
+        order(&mut rig, SPARES[0], ScaleOrder::Add);
+        order(&mut rig, SPARES[1], ScaleOrder::Add);
+        rig.run_until(|rig| bricks(rig).iter().any(|(_, bricks)| bricks.contains(&4)));
+        work(&mut rig, 100);
+        rig.run_for(40 * SECOND);
+        assert!(bricks(&rig).iter().any(|(_, bricks)| bricks.contains(&4)), "it is heard");
+        if rig.rng.chance(1, 2) {
+            rig.deaf.clear();
+            let wait = rig.rng.below(2500) * MILLI;
+            rig.run_for(wait);
+        }
+        // The order is over if the brick was quick.
+        _ = rig.scale(SPARES[0], ScaleOrder::Cancel);
+        work(&mut rig, 100);
+        let is_over = |rig: &Rig| {
+            let tablets = &rig.head_state().unwrap().quorum_tables[&TABLE].tablets;
+            tablets.iter().all(|it| it.giving.is_none_or(|giving| giving.new != ServerId(4)))
+        };
+        rig.run_until(is_over);
+        let has_it = bricks(&rig).iter().any(|(_, bricks)| bricks.contains(&4));
+        (back, arrived) = (back + u32::from(!has_it), arrived + u32::from(has_it));
+        // The next order is carried out.
+        rig.run_until(|rig| bricks(rig).iter().any(|(_, bricks)| bricks.contains(&5)));
+        rig.deaf.clear();
+        heal(&mut rig);
+        assert_eq!(reports(&rig, "from what is left"), 0);
+        for host in SPARES {
+            order(&mut rig, host, ScaleOrder::Remove);
+        }
+        rig.run_until(is_settled);
+        assert_eq!(bricks(&rig), [(KeyHash(0), vec![1, 2, 3])]);
+        heal(&mut rig);
+    }
+    println!("{back} went back, {arrived} arrived");
+    assert!(back > 0 && arrived > 0);
+}
+
 // I7, I6: nobody stands in while a tablet goes back, so a loss may be reported. Nothing is lost: the silent brick never voted.
 #[test]
 fn a_sibling_may_forget_while_a_tablet_goes_back() {

@@ -43,6 +43,7 @@ pub fn text(obstacle: &Obstacle, ordered: ServerId) -> String {
         | ObstacleKind::NotLost
         | ObstacleKind::HoldsTablets
         | ObstacleKind::GivesTablets
+        | ObstacleKind::Stalled
         | ObstacleKind::OnlyBrick => short(obstacle, ordered),
     }
 }
@@ -53,6 +54,7 @@ pub fn short(obstacle: &Obstacle, ordered: ServerId) -> String {
     match kind {
         ObstacleKind::Silent | ObstacleKind::NotHeard => format!("waits for {brick}, which is silent"),
         ObstacleKind::Rebuilding => format!("waits until {brick} votes"),
+        ObstacleKind::Stalled => format!("{brick} has come no further for a minute"),
         ObstacleKind::TooSmall => format!("waits for memory on {brick}"),
         ObstacleKind::LastSibling => format!("waits for another brick for {table}"),
         ObstacleKind::SameDomain => format!("waits: {ordered} is in the failure domain of {brick}"),

@@ -225,7 +225,8 @@ fn obstacle_text(told: &Obstacle, message: &BrickReplace) -> String {
         | ObstacleKind::NoTable
         | ObstacleKind::Ordered
         | ObstacleKind::NotOrdered
-        | ObstacleKind::TooNarrow => obstacle::text(told, old),
+        | ObstacleKind::TooNarrow
+        | ObstacleKind::Stalled => obstacle::text(told, old),
     };
     format!("nothing is changed: {text}")
 }

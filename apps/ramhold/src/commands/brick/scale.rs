@@ -12,7 +12,8 @@ use crate::progress::Progress;
 use crate::size::bytes_text;
 use clap::Args;
 use ramhold_client::{
-    BrickReport, BrickScale, BrickScaled, Client, ObstacleKind, ScaleOrder, ScaleWay, ServerId, TableId,
+    BrickReport, BrickScale, BrickScaled, Client, Obstacle, ObstacleKind, ScaleOrder, ScaleWay, ServerId,
+    TableId,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -35,7 +36,9 @@ Examples:
 Start the brick first: 'ramhold supervise -- server --brick ...'. Three bricks
 more make two tablets of three bricks out of one. A further 'brick add' waits
 for its turn. A tablet moves while all of its bricks vote, and waits otherwise;
-'ramhold status' says for whom.
+'ramhold status' says for whom. --cancel also calls a tablet back that moves,
+as long as the brick that takes it has not voted: the brick that gave it takes
+it again when all other bricks of the tablet vote.
 
 Exit codes: 0 ordered, with --wait done, 1 no such brick, or it was not done,
 3 something stands in the way, which is named, and nothing was ordered.")]
@@ -49,7 +52,7 @@ pub struct Add {
     /// Wait until the brick has its share.
     #[arg(long, conflicts_with = "cancel")]
     wait: bool,
-    /// Take the order back. A tablet that moves arrives all the same.
+    /// Take the order back. A tablet that moves goes back, unless it has arrived.
     #[arg(long)]
     cancel: bool,
 }
@@ -66,7 +69,9 @@ Examples:
 
 For a brick that is lost already there is 'ramhold brick replace'. A tablet moves
 while all of its bricks vote, and waits otherwise; 'ramhold status' says for
-whom.
+whom. --cancel also calls a tablet back that moves, as long as the brick that
+takes it has not voted: the brick that gave it takes it again when all other
+bricks of the tablet vote.
 
 Exit codes: 0 ordered, with --wait done, 1 no such brick, or it was not done,
 3 something stands in the way, which is named, and nothing was ordered.")]
@@ -77,7 +82,7 @@ pub struct Remove {
     /// Wait until it holds nothing any more.
     #[arg(long, conflicts_with = "cancel")]
     wait: bool,
-    /// Take the order back. A tablet that moves arrives all the same.
+    /// Take the order back. A tablet that moves goes back, unless it has arrived.
     #[arg(long)]
     cancel: bool,
 }
@@ -130,11 +135,20 @@ fn list_free(client: &mut Client, json: bool) -> Result<(), Failure> {
 }
 
 fn cancel(client: &mut Client, brick: ServerId, json: bool) -> Result<(), Failure> {
-    ask(client, BrickScale { brick, order: ScaleOrder::Cancel, table: None })?;
+    let called = ask(client, BrickScale { brick, order: ScaleOrder::Cancel, table: None })?;
     if json {
-        return output::print_json(&json!({ "brick": brick.to_string(), "cancelled": true }));
+        let told = json!({ "brick": brick.to_string(), "cancelled": true, "called_back": called });
+        return output::print_json(&told);
     }
-    output::print(&format!("no further tablet moves because of {brick}\n"))
+    let then = match called {
+        0 => String::new(),
+        count => format!(
+            "; {} on the way, and will go back unless the brick that takes it votes first: 'ramhold table describe' shows \
+             it",
+            if count == 1 { "1 tablet is".to_owned() } else { format!("{count} tablets are") }
+        ),
+    };
+    output::print(&format!("no further tablet moves because of {brick}{then}\n"))
 }
 
 fn ask(client: &mut Client, message: BrickScale) -> Result<u32, Failure> {
@@ -223,9 +237,22 @@ pub fn state_text(report: &BrickReport) -> Option<String> {
         }
     };
     Some(match &report.waits {
-        Some(waits) => format!("{what}; {}", obstacle::short(waits, report.brick)),
+        Some(waits) => format!("{what}; {}", waits_text(waits, scaling.way, report.brick)),
         None => what,
     })
+}
+
+/// The reason why an order waits, with the way out if it may wait for ever.
+fn waits_text(waits: &Obstacle, way: ScaleWay, ordered: ServerId) -> String {
+    let reason = obstacle::short(waits, ordered);
+    if waits.kind != ObstacleKind::Stalled {
+        return reason;
+    }
+    let command = match way {
+        ScaleWay::Adding => "add",
+        ScaleWay::Removing => "remove",
+    };
+    format!("{reason}; 'ramhold brick {command} {ordered} --cancel' calls the tablet back")
 }
 
 pub fn state_json(report: &BrickReport) -> Value {
@@ -235,10 +262,28 @@ pub fn state_json(report: &BrickReport) -> Value {
         "number": scaling.number,
         "moved": scaling.moved,
         "is_auto": scaling.is_auto,
-        "waits": report.waits.map(|waits| obstacle::short(&waits, report.brick)),
+        "waits": report.waits.map(|waits| waits_text(&waits, scaling.way, report.brick)),
     })
 }
 
 fn counted(tablets: u32) -> String {
     if tablets == 1 { "1 tablet".to_owned() } else { format!("{tablets} tablets") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // I7
+    #[test]
+    fn an_order_that_may_wait_for_ever_names_the_way_out() {
+        let waits = |kind| Obstacle { kind, brick: ServerId(4), table: TableId(7) };
+        let told = |kind, way| waits_text(&waits(kind), way, ServerId(1));
+        assert_eq!(told(ObstacleKind::Rebuilding, ScaleWay::Adding), "waits until s4 votes");
+        let stalled = told(ObstacleKind::Stalled, ScaleWay::Removing);
+        assert!(
+            stalled.starts_with("s4 has come no further for a minute; 'ramhold brick remove s1 --cancel'")
+        );
+        assert!(told(ObstacleKind::Stalled, ScaleWay::Adding).contains("brick add s1 --cancel"));
+    }
 }
