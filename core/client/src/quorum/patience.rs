@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn one_answer_in_fifty_takes_longer_than_the_patience() {
         let mut patience = Patience::default();
-        let times = |turn: u64| if turn % 7 == 0 { millis(20 + turn * 7919 % 60) } else { millis(1) };
+        let times =
+            |turn: u64| if turn.is_multiple_of(7) { millis(20 + turn * 7919 % 60) } else { millis(1) };
         let mut late = 0;
         for turn in 0..20_000 {
             late += u32::from(turn >= 10_000 && times(turn) > patience.get());

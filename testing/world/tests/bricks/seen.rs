@@ -73,6 +73,8 @@ fn siblings_note_a_death_and_a_return_and_who_was_away_notes_what_it_missed() {
         rig.run_until(|rig| rig.hosts[away].node.is_some() && status(rig, away).sweep.behind > 0);
         assert!(status(&rig, away).sweep.behind_millis.is_some());
         rig.run_for(10 * SECOND);
+        // A round in which a sibling was late is made again.
+        rig.run_until(|rig| status(rig, away).sweep.whole > 0);
         for host in others {
             let noted = kinds(&rig, host, rig.hosts[away].id);
             assert_eq!(noted, ["sibling-silent", "sibling-restarted", "sibling-heard"]);
