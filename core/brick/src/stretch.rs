@@ -116,10 +116,16 @@ impl Stretch {
     ) -> bool {
         let mut is_again = false;
         while let Some((decided, value)) = self.ready.last() {
-            let Decided { key, hash, own, newest, .. } = decided;
+            let Decided { key, hash, newest, .. } = decided;
             let Ok(found) = store.shard.log.newest(table, *hash, key) else { return false };
+            // Something else may be here by now than when it was decided.
+            let present = found.map_or(Stamp::NONE, |found| found.stamp);
             let mut replaces = found.map(|found| found.at);
-            if let Some(at) = replaces.filter(|_| own > newest) {
+            if present == *newest {
+                self.ready.pop();
+                continue;
+            }
+            if let Some(at) = replaces.filter(|_| present > *newest) {
                 let (segment, _) = store.shard.log.place_of(at);
                 if !planted(Defect::QuorumDroppedStays) {
                     store.shard.cleaning.must_leave.insert(segment);
