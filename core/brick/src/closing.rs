@@ -41,11 +41,11 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     stage: Stage,
-    /// Segments that must be gone. What others want to leave meanwhile is none of them.
+    /// Segments that must be gone. Those that others want to leave meanwhile are not among them.
     leaving: BTreeSet<SegmentId>,
 }
 
-/// What is to be done next.
+/// The next thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Closed {
     /// The next step, when others have had the processor.

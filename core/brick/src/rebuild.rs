@@ -254,8 +254,8 @@ impl Rebuilding {
         }
     }
 
-    /// Asks for the present stretch once more: something newer was written meanwhile, or a holder is silent. What has come
-    /// is stored before.
+    /// Asks for the present stretch once more: something newer was written meanwhile, or a holder is silent. Values
+    /// that have come are stored before.
     fn again(&mut self) {
         if let Phase::Fetching { from, stretch } = &mut self.phase {
             stretch.give_up(*from);

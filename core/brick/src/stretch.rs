@@ -1,6 +1,6 @@
 //! A stretch of keys that a rebuilding has decided: what is dropped and stored here, and the values that are fetched for it.
 //!
-//! Values are stored page by page, as they come. What is stored needs no second fetch, even if the stretch is asked for once
+//! Values are stored page by page, as they come. A stored value needs no second fetch, even if the stretch is asked for once
 //! more, or the tablet gives way to another one: this brick's own stamps are then those that are decided upon.
 //!
 //! ```text

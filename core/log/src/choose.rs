@@ -111,7 +111,7 @@ impl Log {
             return None;
         }
         let mut leaving = self.candidates(wish).filter(|segment| wish.must_leave.contains(&segment.id));
-        // What survives of one segment fits one, which begins with less.
+        // The survivors of one segment fit one, which begins with less.
         let frames = |segment: &SegmentInfo| u64::from(segment.live_bytes > 0);
         let has_room = |segment: &&SegmentInfo| {
             self.survivors_take_most(segment.live_bytes.into()) <= self.survivors_bytes_max()

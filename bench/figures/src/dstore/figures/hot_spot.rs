@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// The bricks before, after the first addition and after the second.
 const BRICKS: [usize; 3] = [6, 9, 12];
-/// Of 1,000 gets so many are for hot keys, and of those and of the others so many are hits.
+/// So many of 1,000 gets are for hot keys, and so many of 1,000 gets of either kind are hits.
 const HOT: u64 = 900;
 const HIT: u64 = 850;
 /// Hashes of hot keys begin with two zero bits: printed as a suffix, 00.
