@@ -69,7 +69,7 @@ mod tests {
             }
             if seed == 3 && thread::available_parallelism().is_ok_and(|threads| threads.get() > 1) {
                 let limit = Duration::from_secs(30);
-                let (_, waited) = told
+                let (_guard, waited) = told
                     .wait_timeout_while(is_over, limit, |is_over| !*is_over)
                     .expect("nobody panics with it");
                 assert!(!waited.timed_out(), "seeds run side by side");
