@@ -25,7 +25,7 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
 ];
 
 /// Roles: each meets the others only in `wire`; only `node` may know several.
-const ROLES: &[&str] = &["master", "backup", "coordinator", "client"];
+const ROLES: &[&str] = &["master", "backup", "coordinator", "client", "resp", "brick", "supervisor"];
 const MAY_KNOW_ROLES: &[&str] = &["node", "resp"];
 
 /// Single crates that a folder may import beyond its list, as (importing folder, folder, crate). The steps of

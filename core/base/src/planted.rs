@@ -328,6 +328,8 @@ defects! {
     QuorumPageEarly;
     /// A scan takes a key about which bricks differ as the brick says that told its value.
     QuorumPageDifferenceTaken;
+    /// Each get whose brick is late asks another one, however many do.
+    QuorumHedgesAll;
     /// A brick that has begun another life is asked for as much as before.
     QuorumWindowOfOldLife;
     /// A put that waited for a window and was refused still goes out when the window opens.

@@ -14,6 +14,7 @@
 
 mod flow;
 mod health;
+mod hedges;
 mod open_puts;
 mod order;
 mod pages;
@@ -66,10 +67,12 @@ pub struct Quorum {
     pages: BTreeMap<OperationId, Paging>,
     /// Questions whose answers may come.
     calls: BTreeMap<RpcId, Call>,
-    /// Calls in the order of sending that are not overdue yet, answered or not.
-    recent: VecDeque<(Instant, RpcId)>,
+    /// Calls whose time in their windows is not over yet, answered or not, and when it is.
+    in_windows: VecDeque<(Instant, RpcId)>,
+    /// Calls that are not overdue yet, answered or not, and when they are.
+    recent: BTreeSet<(Instant, RpcId)>,
     /// Those that were overdue, until their time is over.
-    late: VecDeque<(Instant, RpcId)>,
+    late: BTreeSet<(Instant, RpcId)>,
     /// Those whose time is over and that are still awaited, of each operation and brick, in the order of sending.
     overdue: BTreeMap<(OperationId, ServerId), VecDeque<RpcId>>,
     flow: Flow,
@@ -320,7 +323,11 @@ impl Quorum {
         };
         let sent = now;
         self.calls.insert(rpc, Call { operation, brick, addr, round, called, class, sent, sending, written });
-        self.recent.push_back((now + self.health.patience(brick), rpc));
+        if class == Class::Get {
+            self.health.asked_value(brick);
+        }
+        self.in_windows.push_back((now + AGAIN, rpc));
+        self.recent.insert((now + self.health.patience(brick), rpc));
     }
 
     /// The answer to a question. `None`: it changes nothing.
@@ -433,19 +440,32 @@ impl Quorum {
         let it = self.under_way.get_mut(&id).expect("it asks bricks");
         let clock = self.clock.as_mut().expect("made with the first operation");
         let mut outs = Vec::new();
+        let late: Vec<ServerId> = it.late(now).iter().map(|brick| ServerId(brick.0)).collect();
+        if !self.health.may_hedge(now, &late) {
+            it.wait_on(now, &mut outs);
+            return self.carry_out(id, Next::Wait, outs);
+        }
         let next = it.on_time(now, clock, &mut outs);
+        if outs.iter().any(|out| matches!(out, Out::Send { .. })) {
+            self.health.hedged(now, &late);
+        }
         if it.takes_next_step() {
             return self.start(now, id);
         }
         self.carry_out(id, next, outs)
     }
 
-    /// Notes the bricks whose answers are overdue. The answers still count if they come. A question whose time is over is
-    /// lost for its window.
+    /// Notes the bricks whose answers are overdue. The answers still count if they come. A question without an answer for
+    /// `AGAIN` is lost for its window, however patient the session is with the brick.
     fn note_overdue(&mut self, now: Instant) {
-        while let Some((due, rpc)) = self.recent.pop_front_if(|(due, _)| *due <= now) {
+        while let Some((_, rpc)) = self.in_windows.pop_front_if(|(over, _)| *over <= now) {
+            let Some(mut call) = self.calls.remove(&rpc) else { continue };
+            self.end_sending(now, &mut call, End::Lost);
+            self.calls.insert(rpc, call);
+        }
+        while let Some((due, rpc)) = pop_due(&mut self.recent, now) {
             let Some(call) = self.calls.get(&rpc) else { continue };
-            self.late.push_back((call.sent + AGAIN, rpc));
+            self.late.insert((call.sent + AGAIN, rpc));
             self.health.silent(due, call.brick);
             let (under_way, page) =
                 (self.under_way.get_mut(&call.operation), self.pages.get_mut(&call.operation));
@@ -459,9 +479,8 @@ impl Quorum {
                 _ => {}
             }
         }
-        while let Some((_, rpc)) = self.late.pop_front_if(|(due, _)| *due <= now) {
-            let Some(mut call) = self.calls.remove(&rpc) else { continue };
-            self.end_sending(now, &mut call, End::Lost);
+        while let Some((_, rpc)) = pop_due(&mut self.late, now) {
+            let Some(call) = self.calls.remove(&rpc) else { continue };
             let attempt = match call.called {
                 Called::Key { attempt } => Some(attempt),
                 Called::Page { .. } => None,
@@ -561,13 +580,9 @@ impl Quorum {
         self.flow.forget(now, id, is_done);
         self.note_overdue(now);
         let of_it = (id, ServerId::NONE)..=(id, ServerId(u64::MAX));
-        self.overdue.extract_if(of_it, |_, _| true).for_each(drop);
-        // Calls before all others are over for their windows, and were kept for the operation's sake.
-        let first = self.late.front().or(self.recent.front()).map(|(_, rpc)| *rpc);
-        let is_over = |rpc: &RpcId| first.is_none_or(|first| *rpc < first);
-        let over = self.calls.iter().take_while(|(rpc, _)| is_over(rpc));
-        let over: Vec<RpcId> = over.filter(|(_, call)| call.operation == id).map(|(rpc, _)| *rpc).collect();
-        over.iter().for_each(|rpc| _ = self.calls.remove(rpc));
+        for (_, kept) in self.overdue.extract_if(of_it, |_, _| true) {
+            kept.iter().for_each(|rpc| _ = self.calls.remove(rpc));
+        }
     }
 
     /// Forgets bricks that hold nothing any more.
@@ -578,4 +593,8 @@ impl Quorum {
             clock.keep(|brick| bricks.contains(&ServerId(brick.0)));
         }
     }
+}
+
+fn pop_due(calls: &mut BTreeSet<(Instant, RpcId)>, now: Instant) -> Option<(Instant, RpcId)> {
+    if calls.first()?.0 <= now { calls.pop_first() } else { None }
 }

@@ -193,6 +193,22 @@ impl<V: Clone + PartialEq> Get<V> {
         None
     }
 
+    /// The bricks that are late, if it is time to ask others and each of them still has the question. None if others are
+    /// to be asked in any case: one has refused, or does not hold the key.
+    pub fn late(&self, now: Instant) -> Vec<BrickId> {
+        if self.phase != Phase::Asking || now < self.wake_at || now >= self.deadline {
+            return Vec::new();
+        }
+        let awaited = self.awaited();
+        let has_it = |brick: &BrickId| self.under_way.has(*brick, Some(*brick) == self.value_from);
+        if awaited.iter().all(has_it) { awaited } else { Vec::new() }
+    }
+
+    /// Waits on for the bricks that are late, and asks no others yet.
+    pub fn wait_on(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
+        self.wake(now, outs);
+    }
+
     /// The number of bricks that must answer: R, or N, as long as the newest stamp is not known, and W to commit it. A get
     /// that has ended tells what its last phase needed.
     pub fn needed(&self) -> usize {

@@ -35,6 +35,8 @@ pub struct StaleGet {
     asked: usize,
     /// Bricks that do not hold the key.
     strangers: Vec<BrickId>,
+    /// The brick that was asked last has the question: it has not refused.
+    is_under_way: bool,
     deadline: Instant,
     /// A brick that is silent for longer is left for the next one. The first patience, and the present one.
     patience: (Duration, Duration),
@@ -51,6 +53,7 @@ impl StaleGet {
             bricks: bricks.to_vec(),
             asked: 0,
             strangers: Vec::new(),
+            is_under_way: false,
             deadline,
             patience: (patience, patience),
             wake_at: now,
@@ -74,6 +77,7 @@ impl StaleGet {
     fn ask_next<V>(&mut self, outs: &mut Vec<Out<V>>) {
         if let Some(to) = self.bricks.get(self.asked) {
             self.asked += 1;
+            self.is_under_way = true;
             outs.push(Out::Send { to: *to, attempt: ATTEMPT, ask: Ask::Value });
         }
     }
@@ -110,8 +114,21 @@ impl StaleGet {
     pub fn on_silent<V>(&mut self, brick: BrickId, outs: &mut Vec<Out<V>>) {
         let is_last_asked = self.asked.checked_sub(1).is_some_and(|last| self.bricks[last] == brick);
         if !self.has_ended && is_last_asked {
+            self.is_under_way = false;
             self.ask_next(outs);
         }
+    }
+
+    /// The brick that is late, if it is time to ask another one and it still has the question.
+    pub fn late(&self, now: Instant) -> Option<BrickId> {
+        let is_due = !self.has_ended && self.is_under_way && now >= self.wake_at && now < self.deadline;
+        let last = self.asked.checked_sub(1).map(|last| self.bricks[last]);
+        last.filter(|last| is_due && !self.strangers.contains(last))
+    }
+
+    /// Waits on for the brick that is late, and asks no other one yet.
+    pub fn wait_on<V>(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
+        self.wake(now, outs);
     }
 
     /// The time has come that was asked for. Returns the end.

@@ -41,6 +41,11 @@ impl UnderWay {
         true
     }
 
+    /// Whether the brick has the question, or one whose answer tells as much.
+    pub fn has(&self, brick: BrickId, is_value: bool) -> bool {
+        self.0.iter().any(|it| it.to == brick && (it.is_value || !is_value))
+    }
+
     /// The brick has answered, or will not answer.
     pub fn ended(&mut self, brick: BrickId) {
         self.0.retain(|it| it.to != brick);

@@ -3,6 +3,7 @@
 //!
 //! Nothing here decides how many answers are needed: N, W and R are the table's.
 
+use super::hedges::Hedges;
 use super::patience::Patience;
 use ramhold_base::{Instant, ServerId};
 use ramhold_quorum::Class;
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 /// A brick that was silent this lately, and has not answered since, is asked last.
 const LAST_FOR: Duration = Duration::from_secs(1);
+/// A brick from which nothing has come for this time, and for twice the patience with it, is away.
+const THERE_FOR: Duration = Duration::from_millis(200);
 /// An `adaptive` put takes two phases until this long after a brick was silent.
 const TWO_PHASES_FOR: Duration = Duration::from_secs(5);
 
@@ -26,6 +29,7 @@ struct Seen {
     /// One for each class.
     busy: [Option<Instant>; Class::ALL.len()],
     patience: Patience,
+    hedges: Hedges,
 }
 
 impl Health {
@@ -42,6 +46,33 @@ impl Health {
     /// A brick has told a value after this time.
     pub fn told_value(&mut self, brick: ServerId, time: Duration) {
         self.bricks.entry(brick).or_default().patience.heard(time);
+    }
+
+    /// The brick is asked for a value.
+    pub fn asked_value(&mut self, brick: ServerId) {
+        self.bricks.entry(brick).or_default().hedges.asked();
+    }
+
+    /// Whether an operation may ask others although these are only late. Those that have answered nothing lately are away,
+    /// and need no budget: only one whose question is in its queue does.
+    pub fn may_hedge(&self, now: Instant, late: &[ServerId]) -> bool {
+        let are_there = !late.is_empty() && late.iter().all(|brick| self.is_there(now, *brick));
+        !are_there || late.iter().any(|brick| self.bricks[brick].hedges.may(now))
+    }
+
+    /// The operation has asked others.
+    pub fn hedged(&mut self, now: Instant, late: &[ServerId]) {
+        let payer = late.iter().find(|brick| self.bricks.get(brick).is_some_and(|seen| seen.hedges.may(now)));
+        if let Some(seen) = payer.and_then(|payer| self.bricks.get_mut(payer)) {
+            seen.hedges.pay(now);
+        }
+    }
+
+    /// Whether a brick has answered anything lately: if another answer of it is late, the question is in its queue. One that
+    /// takes long answers seldom.
+    fn is_there(&self, now: Instant, brick: ServerId) -> bool {
+        let heard = self.bricks.get(&brick).and_then(|seen| seen.heard);
+        heard.is_some_and(|at| now.since(at) < THERE_FOR.max(2 * self.patience(brick)))
     }
 
     /// How long to wait for a brick.

@@ -25,7 +25,7 @@ const LEAST: Duration = PATIENCE;
 /// Bricks that take longer than this do not get their users anywhere, whoever is asked.
 const MOST: Duration = Duration::from_secs(1);
 /// One answer of so many takes longer than the patience.
-const LATE_OF: u32 = 50;
+pub const LATE_OF: u32 = 50;
 /// A late answer makes the patience longer by this part of it.
 const RISE: u32 = 10;
 

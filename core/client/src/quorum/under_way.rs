@@ -412,6 +412,24 @@ impl UnderWay {
         end.map_or(Next::Wait, |end| self.end(now, end))
     }
 
+    /// The bricks that are late, if the operation would ask others now for no other reason.
+    pub fn late(&self, now: Instant) -> Vec<BrickId> {
+        match &self.machine {
+            Machine::Get(get) | Machine::Settling(get) => get.late(now),
+            Machine::Stale(get) => get.late(now).into_iter().collect(),
+            Machine::Waiting | Machine::Greeting { .. } | Machine::Put { .. } => Vec::new(),
+        }
+    }
+
+    /// Waits on for the bricks that are late.
+    pub fn wait_on(&mut self, now: Instant, outs: &mut Vec<Out<Value>>) {
+        match &mut self.machine {
+            Machine::Get(get) | Machine::Settling(get) => get.wait_on(now, outs),
+            Machine::Stale(get) => get.wait_on(now, outs),
+            Machine::Waiting | Machine::Greeting { .. } | Machine::Put { .. } => {}
+        }
+    }
+
     /// Stops asking, until `start`. An open stamp is kept.
     pub fn suspend(&mut self) {
         self.open = self.open();

@@ -10,6 +10,8 @@ mod endings;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod hedges;
+#[cfg(test)]
 mod leases;
 #[cfg(test)]
 mod memory;

@@ -54,13 +54,10 @@ impl<V: Clone + PartialEq> Get<V> {
     /// for one that owes a value.
     pub(super) fn ask_on(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
         self.refused.clear();
-        let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
         let is_silent = |brick: BrickId| !self.stamps.has(&self.lives, brick);
-        let owes = self.value_from.filter(|from| !self.has_value(*from));
-        let missing =
-            self.asked.iter().filter(|it| is_silent(**it) || is_stranger(**it) || owes == Some(**it));
+        let owes = self.owes();
         let replaced = self.asked.len() - self.reads.min(self.asked.len());
-        let more = missing.count().saturating_sub(replaced);
+        let more = self.awaited().len().saturating_sub(replaced);
         let silent: Vec<BrickId> = self.asked.iter().copied().filter(|brick| is_silent(*brick)).collect();
         let fresh: Vec<BrickId> =
             self.bricks.iter().copied().filter(|it| !self.asked.contains(it)).take(more).collect();
@@ -73,6 +70,20 @@ impl<V: Clone + PartialEq> Get<V> {
         self.value_from = value_from;
         self.asked.extend(fresh);
         self.ask(now, to_ask, outs);
+    }
+
+    /// The brick that is to tell the value, and has not.
+    fn owes(&self) -> Option<BrickId> {
+        self.value_from.filter(|from| !self.has_value(*from))
+    }
+
+    /// The bricks that were asked and have not told what they are to tell, or do not hold the key.
+    pub(super) fn awaited(&self) -> Vec<BrickId> {
+        let is_stranger = |brick: BrickId| self.has_told(brick, |said| *said == Said::WrongOwner);
+        let is_silent = |brick: BrickId| !self.stamps.has(&self.lives, brick);
+        let owes = self.owes();
+        let asked = self.asked.iter().copied();
+        asked.filter(|it| is_silent(*it) || is_stranger(*it) || owes == Some(*it)).collect()
     }
 
     /// The brick that is asked for a value which `from` does not tell: one that has the newest, or one that was not

@@ -437,6 +437,30 @@ fn a_repair_that_is_refused_goes_to_all_at_once() {
     assert_eq!(repaired(&outs), [], "all were asked");
 }
 
+// I5: rule 21; only a brick that has the question is late.
+#[test]
+fn a_get_says_who_is_late_unless_others_are_to_be_asked_anyway() {
+    let mut bricks = Bricks::new();
+    (1..=3).for_each(|brick| bricks.has(brick, 1, stamp(100, 2)));
+    let due = NOW + WITHIN.1;
+    let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
+    assert_eq!(get.late(NOW), [], "it is not time yet");
+    assert_eq!(get.late(due), [BrickId(1), BrickId(2)]);
+    let answer = bricks.ask(2, Ask::Stamp).expect("it votes");
+    assert_eq!(get.on_answer(NOW, 1, answer, &mut clock, &mut outs), None);
+    assert_eq!(get.late(due), [BrickId(1)]);
+    outs.clear();
+    get.wait_on(due, &mut outs);
+    assert!(matches!(outs[..], [Out::WakeAt(at)] if at > due), "{outs:?}");
+    assert_eq!(get.late(due), []);
+    get.on_silent(due, BrickId(1), &mut outs);
+    assert_eq!(get.late(NOW + WITHIN.1 * 4), [], "one has refused, and is asked again in any case");
+    let (mut get, mut clock, mut outs) = get_begun([1, 2, 3]);
+    let moved = bricks.all[0].0.wrong_owner(DATE);
+    assert_eq!(get.on_answer(NOW, 1, moved, &mut clock, &mut outs), None);
+    assert_eq!(get.late(due), [], "one does not hold the key");
+}
+
 // A12: a tombstone that it would have met may be gone.
 #[test]
 fn a_put_with_an_old_stamp_is_not_stored_and_a_repair_is() {

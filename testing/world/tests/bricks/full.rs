@@ -205,7 +205,7 @@ fn with_live_frames(seed: u64, others: &[(TableId, Durability)]) -> (Rig, u64, u
     }
     let stored = number - 1;
     assert!(stored > 200, "{stored} puts were stored");
-    // What later lives have for their heads is what each start may take, and nothing else.
+    // Later lives have the frames that each start may take for their heads, and nothing else.
     die(&mut rig);
     die(&mut rig);
     (rig, number, stored)
