@@ -29,7 +29,7 @@ use crate::store::Store;
 use crate::tables::{Tables, Tablet};
 use crate::{BrickConfig, BrickStatistics};
 use ramhold_base::time::earliest;
-use ramhold_base::{Effects, Instant, Rng};
+use ramhold_base::{Effects, Instant, Rng, SegmentId};
 use ramhold_log::Log;
 use ramhold_replication::{Event, Replicator};
 use ramhold_shard::CleaningCounters;
@@ -231,6 +231,14 @@ impl Brick {
         self.advance_dropping(step);
         self.advance_repairs(step);
         self.release(step.now);
+    }
+
+    /// Flips one bit of a segment in memory, as a cosmic ray would. For tests of the consequences.
+    #[doc(hidden)]
+    pub fn flip_bit(&mut self, segment: SegmentId, offset: u32, bit: u8) {
+        if let Some(store) = &mut self.store {
+            store.shard.log.flip_bit(segment, offset, bit);
+        }
     }
 
     /// Panics when an invariant does not hold. Walks over everything.

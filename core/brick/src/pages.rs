@@ -3,19 +3,29 @@
 //! Before anything is told, the life of the brick that asks is on the device: an answer of its former life that is still
 //! on its way then meets somebody who knows that life to be over (docs/protocols/quorum.md, rule 10).
 //!
-//! Not here: deciding what counts (`rebuild`). Catalogue: I6.
+//! All tables share the index. So the keys of a small tablet may lie far apart in it, and a page ends after a piece of the
+//! index, however few keys it has by then.
+//!
+//! Invariants:
+//! - a page, and a brick's own part of a stretch, cost a bounded piece of the index, whatever else the brick holds;
+//! - every walk goes on by at least one bucket, so pages come to an end.
+//!
+//! Not here: deciding what counts (`rebuild`). Protocol: docs/protocols/quorum.md, rules 87, 88. Catalogue: I6.
 
 use crate::store::Store;
 use crate::tables::Tables;
-use ramhold_log::{HashRange, Scanned};
+use ramhold_log::{HashRange, Scanned, Unreadable};
 use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageRecord, PageWanted};
 
 /// A page ends when its keys, or its values, have more bytes than this.
 const PAGE_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of a page for a key, beside those of the key.
-pub(crate) const RECORD_BYTES: usize = 32;
+const RECORD_BYTES: usize = 32;
 /// Index buckets that are walked over at a time. The keys of one, which are in a page together, fit a frame.
 const SCAN_BUCKETS: u64 = 1;
+/// Pieces of the index that one step walks over, whoever its entries belong to: some 10,000 entries, whose checksums take a
+/// few milliseconds.
+const WALKS_MAX: u32 = 2048;
 
 /// The first of these keys that one question may name.
 pub(crate) fn first_keys(mut keys: Vec<PageKey>) -> Vec<PageKey> {
@@ -29,21 +39,16 @@ pub(crate) fn first_keys(mut keys: Vec<PageKey>) -> Vec<PageKey> {
     keys
 }
 
-/// Whether a page with so many keys ends.
-pub(crate) fn is_full(keys: usize, bytes: usize) -> bool {
-    keys >= PAGE_KEYS_MAX || bytes >= PAGE_BYTES_MAX
-}
-
-/// Makes a page of a tablet. `None`: something in it is damaged in memory, and is being repaired.
+/// Makes a page of a tablet. `Err`: this is in its way, and its repair is to begin.
 pub(crate) fn tell(
     store: &mut Store,
     tables: &Tables,
     range: HashRange,
     wanted: &PageWanted,
-) -> Option<(Vec<PageRecord>, Option<u64>)> {
+) -> Result<(Vec<PageRecord>, Option<u64>), Unreadable> {
     match wanted {
         PageWanted::Stamps { from, .. } => stamps(store, tables, range, *from),
-        PageWanted::Values { keys } => Some((values(store, tables, range, keys)?, None)),
+        PageWanted::Values { keys } => Ok((values(store, tables, range, keys)?, None)),
     }
 }
 
@@ -52,46 +57,55 @@ fn stamps(
     tables: &Tables,
     range: HashRange,
     from: u64,
-) -> Option<(Vec<PageRecord>, Option<u64>)> {
-    let mut records = Vec::new();
-    let mut bytes = 0;
-    let mut from = Some(from);
-    while let Some(at) = from.filter(|_| !is_full(records.len(), bytes)) {
-        let (found, next) = walk(store, tables, range, at)?;
-        for scanned in found {
-            let key = store.shard.log.show(&scanned).key.to_vec();
-            let stamp = store.shard.log.stamp_at(scanned.at)?;
-            let hash = tables.hash(range.table, &key)?;
-            let newest = store.shard.log.newest(range.table, hash, &key).ok()?;
-            let is_tombstone = newest.is_some_and(|newest| newest.value.is_none());
-            bytes += key.len() + RECORD_BYTES;
-            let position = scanned.position;
-            records.push(PageRecord { position, key, stamp, value: None, expires: None, is_tombstone });
-        }
-        from = next;
-    }
-    Some((records, from))
+) -> Result<(Vec<PageRecord>, Option<u64>), Unreadable> {
+    let (found, next) = walk(store, tables, range, from, None)?;
+    let log = &store.shard.log;
+    let record = |scanned: &Scanned| {
+        let (stamp, is_tombstone) = log.stamped_at(scanned.at).ok_or(Unreadable::Damaged(scanned.at))?;
+        let (position, key) = (scanned.position, log.show(scanned).key.to_vec());
+        Ok(PageRecord { position, key, stamp, value: None, expires: None, is_tombstone })
+    };
+    Ok((found.iter().map(record).collect::<Result<_, _>>()?, next))
 }
 
-/// The keys of some buckets of the index, in order, and where to go on. `None`: one of them is damaged.
+/// The keys of a tablet at positions from `from` on and before `end`, in order, and where to go on. They end as a page does.
 pub(crate) fn walk(
     store: &mut Store,
     tables: &Tables,
     range: HashRange,
     from: u64,
-) -> Option<(Vec<Scanned>, Option<u64>)> {
-    let mut found = Vec::new();
+    end: Option<u64>,
+) -> Result<(Vec<Scanned>, Option<u64>), Unreadable> {
     let hash_of = |key: &[u8]| tables.hash(range.table, key).unwrap_or_default();
-    let next = store.shard.log.scan_step(range, from, SCAN_BUCKETS, &hash_of, &mut found).ok()?;
-    Some((found, next))
+    let is_in = |position: u64| end.is_none_or(|end| position < end);
+    let (mut found, mut bucket) = (Vec::new(), Vec::new());
+    let (mut bytes, mut walks) = (0, 0);
+    let mut at = Some(from);
+    while let Some(position) = at.filter(|position| is_in(*position)) {
+        if found.len() >= PAGE_KEYS_MAX || bytes >= PAGE_BYTES_MAX || walks >= WALKS_MAX {
+            return Ok((found, at));
+        }
+        let next = store.shard.log.scan_step(range, position, SCAN_BUCKETS, &hash_of, &mut bucket);
+        at = next.map_err(Unreadable::Damaged)?;
+        bytes += bucket.iter().map(|scanned| scanned.key_bytes + RECORD_BYTES).sum::<usize>();
+        found.extend(bucket.drain(..).filter(|scanned| is_in(scanned.position)));
+        walks += 1;
+    }
+    Ok((found, end))
 }
 
-fn values(store: &Store, tables: &Tables, range: HashRange, keys: &[PageKey]) -> Option<Vec<PageRecord>> {
+fn values(
+    store: &Store,
+    tables: &Tables,
+    range: HashRange,
+    keys: &[PageKey],
+) -> Result<Vec<PageRecord>, Unreadable> {
     let mut records = Vec::new();
     let mut bytes = 0;
     for PageKey(key) in keys.iter().take(PAGE_KEYS_MAX) {
-        let hash = tables.hash(range.table, key).filter(|hash| range.contains(range.table, *hash))?;
-        let Some(newest) = store.shard.log.newest(range.table, hash, key).ok()? else { continue };
+        let hash = tables.hash(range.table, key).filter(|hash| range.contains(range.table, *hash));
+        let Some(hash) = hash else { continue };
+        let Some(newest) = store.shard.log.newest(range.table, hash, key)? else { continue };
         let (value, is_tombstone) = (newest.value.map(|value| value.to_vec()), newest.value.is_none());
         bytes += key.len() + value.as_ref().map_or(0, Vec::len);
         let (stamp, expires) = (newest.stamp, newest.expires);
@@ -100,5 +114,8 @@ fn values(store: &Store, tables: &Tables, range: HashRange, keys: &[PageKey]) ->
             break;
         }
     }
-    Some(records)
+    Ok(records)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

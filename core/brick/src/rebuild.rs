@@ -1,5 +1,5 @@
 //! The rebuilding of a tablet of which this brick may have forgotten something (docs/protocols/quorum.md, rules 10, 16, 51,
-//! 82).
+//! 82, 87, 88).
 //!
 //! All siblings are asked for the stamps of their keys, in the order of walks, which is the same in all bricks. A stretch
 //! that enough of them have told is decided key by key:
@@ -38,7 +38,7 @@ use crate::stretch::{Decided, Stretch};
 use crate::tables::{Tables, number};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, ServerId, Stamp, StreamId};
-use ramhold_log::HashRange;
+use ramhold_log::{HashRange, Unreadable};
 use ramhold_quorum::{Rebuild, Thresholds};
 use ramhold_wire::Step;
 use ramhold_wire::bricks::{PageWanted, TabletPage, TabletPageTold};
@@ -47,9 +47,10 @@ use std::time::Duration;
 
 /// A page that is not told for this long is asked for again.
 const PAGE_TIMEOUT: Duration = Duration::from_millis(500);
-/// A page of values may be as large as two frames, and its link may be slow: with each one that is late the next ones have
-/// twice as long, up to this. It is well below `STUCK_AFTER`, so that a page comes before another tablet goes first.
-const VALUES_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// A page of values may be as large as two frames, a sibling may have much to do, and its link may be slow: with each page
+/// that is late the next ones have twice as long, up to this. It is well below `STUCK_AFTER`, so that a page comes before
+/// another tablet goes first.
+const PAGE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// The pause before the next try when siblings have told too little, or memory is short.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two segments that are searched.
@@ -141,7 +142,7 @@ pub(crate) struct Rebuilding {
     is_waiting: bool,
     /// When pages of siblings that do not vote are asked for again.
     refresh_at: Instant,
-    /// How long a page of values may take.
+    /// How long a page may take.
     patience: Duration,
     /// When siblings' pages last brought it further, or the rebuilding began.
     moved_at: Option<Instant>,
@@ -291,10 +292,18 @@ impl Rebuilding {
                 }
                 Phase::Asking { from } => {
                     let from = *from;
-                    let Some(stretch) = self.decide(store, tables, from) else {
-                        self.refresh(step.now);
-                        self.ask_stamps(step, from, me, calls);
-                        return Outcome::Working;
+                    let stretch = match self.decide(store, tables, from) {
+                        Ok(Some(stretch)) => stretch,
+                        Ok(None) => {
+                            self.refresh(step.now);
+                            self.ask_stamps(step, from, me, calls);
+                            return Outcome::Working;
+                        }
+                        Err(unreadable) => {
+                            store.note_unreadable(step, unreadable);
+                            self.wait(step.now);
+                            return Outcome::Working;
+                        }
                     };
                     self.pages.clear();
                     self.asked.clear();
@@ -314,6 +323,11 @@ impl Rebuilding {
                         Some(from) => Phase::Asking { from },
                         None => Phase::Closing(Closing::default()),
                     };
+                    // Nobody's page is waited for.
+                    if self.awaited.is_empty() {
+                        self.breathe(step.now);
+                        return Outcome::Working;
+                    }
                 }
                 Phase::Closing(closing) => {
                     let place = (self.range.table, self.stream);
@@ -333,10 +347,11 @@ impl Rebuilding {
         (self.wait_until, self.is_waiting) = (now + PAUSE, true);
     }
 
-    /// A sibling that did not vote when it told may vote by now.
+    /// A sibling that did not vote when it told may vote by now. Where nobody votes, the pages of all siblings are needed at
+    /// the same time, so they stay as long as one of them may take.
     fn refresh(&mut self, now: Instant) {
         if self.refresh_at <= now {
-            self.refresh_at = now + PAGE_TIMEOUT;
+            self.refresh_at = now + self.patience;
             self.pages.retain(|_, page| page.votes);
         }
     }
@@ -348,8 +363,8 @@ impl Rebuilding {
 
     fn drop_silent(&mut self, now: Instant) {
         let late = self.asked.extract_if(.., |_, asked| asked.until <= now).count();
-        if late > 0 && matches!(self.phase, Phase::Fetching { .. }) {
-            self.patience = (self.patience * 2).min(VALUES_TIMEOUT_MAX);
+        if late > 0 {
+            self.patience = (self.patience * 2).min(PAGE_TIMEOUT_MAX);
             self.again();
         }
     }
@@ -399,7 +414,7 @@ impl Rebuilding {
     fn send(&mut self, now: Instant, to: ServerId, wanted: PageWanted, me: Me, calls: &mut Vec<Call>) {
         self.number += 1;
         let is_for_values = matches!(wanted, PageWanted::Values { .. });
-        let until = now + if is_for_values { self.patience } else { PAGE_TIMEOUT };
+        let until = now + self.patience;
         self.asked.insert(to, Asked { number: self.number, until, is_for_values });
         let HashRange { table, first, last } = self.range;
         let epoch = self.epoch;
@@ -408,8 +423,14 @@ impl Rebuilding {
         calls.push(Call { to, number: self.number, ask });
     }
 
-    /// Decides the keys of the stretch that enough pages cover. `None`: too few have told.
-    fn decide(&mut self, store: &mut Store, tables: &Tables, from: u64) -> Option<Stretch> {
+    /// Decides the keys of the stretch that enough pages cover. `None`: too few have told. `Err`: this is in the way, and
+    /// its repair is to begin.
+    fn decide(
+        &mut self,
+        store: &mut Store,
+        tables: &Tables,
+        from: u64,
+    ) -> Result<Option<Stretch>, Unreadable> {
         let may_stand_in = self.may_stand_in();
         let stand_in = self.stand_in.filter(|_| may_stand_in).map(|it| it.giver);
         let counts = |sibling: ServerId| !self.stands_in(sibling) || may_stand_in;
@@ -421,21 +442,17 @@ impl Rebuilding {
         } else if self.awaited.iter().chain(&stand_in).all(|sibling| self.pages.contains_key(sibling)) {
             self.pages.keys().copied().collect()
         } else {
-            return None;
+            return Ok(None);
         };
-        let next = told.iter().filter_map(|sibling| self.pages[sibling].next).min();
+        let end = told.iter().filter_map(|sibling| self.pages[sibling].next).min();
+        let (own, next) = walk(store, tables, self.range, from, end)?;
         let is_in = |position: u64| next.is_none_or(|next| position < next);
         let mut keys = BTreeMap::<Key, (Stamp, Rebuild<ServerId>)>::new();
         let reads = told.len();
-        let mut at = Some(from);
-        while let Some(position) = at.filter(|position| is_in(*position)) {
-            // A damaged entry is repaired first.
-            let (own, after) = walk(store, tables, self.range, position)?;
-            for scanned in own.into_iter().filter(|scanned| is_in(scanned.position)) {
-                let key = store.shard.log.show(&scanned).key.to_vec();
-                keys.entry(key).or_insert((store.shard.log.stamp_at(scanned.at)?, Rebuild::new(reads)));
-            }
-            at = after;
+        for scanned in own {
+            let stamp = store.shard.log.stamp_at(scanned.at).ok_or(Unreadable::Damaged(scanned.at))?;
+            let key = store.shard.log.show(&scanned).key.to_vec();
+            keys.entry(key).or_insert((stamp, Rebuild::new(reads)));
         }
         for sibling in &told {
             for record in self.pages[sibling].records.iter().filter(|record| is_in(record.position)) {
@@ -457,9 +474,9 @@ impl Rebuilding {
             Some(Decided { key, hash, own, newest, holder })
         });
         self.is_complete &= is_by_quorum;
-        Some(Stretch::new(decided, next))
+        Ok(Some(Stretch::new(decided, next)))
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

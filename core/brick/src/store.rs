@@ -24,6 +24,7 @@ use ramhold_log::{AppendRefusal, HashRange, Log, LogConfig, Purpose, QuorumRecor
 use ramhold_quorum::{Applied, HORIZON, NoRoom, Shelf, Stored, Ticket};
 use ramhold_replication::{FlushWish, ReplicationConfig, Replicator};
 use ramhold_shard::{CleaningConfig, Owner, ScrubConfig, Shard, ShardConfig};
+use ramhold_wire::Step;
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -129,6 +130,14 @@ impl Store {
     pub fn untrack(&mut self, table: TableId) {
         if self.tracked.remove(&table) {
             self.shard.log.untrack(whole(table));
+        }
+    }
+
+    /// A key cannot be read: if its entry is damaged, the repair begins.
+    pub fn note_unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) {
+        if let Unreadable::Damaged(at) = unreadable {
+            let (segment, offset) = self.shard.log.place_of(at);
+            self.shard.note_damage(step, segment, offset);
         }
     }
 

@@ -117,7 +117,13 @@ impl Stretch {
         let mut is_again = false;
         while let Some((decided, value)) = self.ready.last() {
             let Decided { key, hash, newest, .. } = decided;
-            let Ok(found) = store.shard.log.newest(table, *hash, key) else { return false };
+            let found = match store.shard.log.newest(table, *hash, key) {
+                Ok(found) => found,
+                Err(unreadable) => {
+                    store.note_unreadable(step, unreadable);
+                    return false;
+                }
+            };
             // Something else may be here by now than when it was decided.
             let present = found.map_or(Stamp::NONE, |found| found.stamp);
             let mut replaces = found.map(|found| found.at);

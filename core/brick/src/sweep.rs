@@ -10,29 +10,32 @@
 //! It does the same with values that have ended and that all bricks of the key have: nobody else would overwrite those that
 //! nobody reads.
 //!
-//! A brick that has no siblings in a tablet (N = 1) has nobody to ask: its own words are all. Nobody's pages end its
-//! stretches then, so they end by themselves.
+//! A brick that has no siblings in a tablet (N = 1) has nobody to ask: its own words are all.
+//!
+//! A stretch ends where the first page does that was told, or where a page of this brick's own keys would: siblings may have
+//! told little, because they have little.
 //!
 //! Its pace: after each stretch it pauses for nineteen times as long as the stretch took, which leaves 95 % of the
 //! bandwidth to others. A stretch without siblings is one step, whose time is not known.
 //!
 //! Invariants:
+//! - a step compares the keys of one page at most, and walks over as much of the index as a page does;
 //! - a tombstone becomes a grave, and goes, only by the words of all siblings in one stretch;
 //! - what siblings have told counts within its stretch only.
 //!
-//! Not here: the steps of the brick (`sweeping`), a tablet that has forgotten something (`rebuild`). Protocol: docs/protocols/quorum.md, rules 33, 34, 86.
-//! Catalogue: I6.
+//! Not here: the steps of the brick (`sweeping`), a tablet that has forgotten something (`rebuild`). Protocol: docs/protocols/quorum.md, rules 33, 34, 86,
+//! 87. Catalogue: I6.
 
 use crate::behind::Behind;
 use crate::graves::Found;
-use crate::pages::{RECORD_BYTES, is_full, walk};
+use crate::pages::walk;
 use crate::question::Key;
 use crate::rebuild::Call;
 use crate::store::Store;
 use crate::tables::{Tables, meets};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, ServerId, Stamp};
-use ramhold_log::{HashRange, Scanned};
+use ramhold_log::{HashRange, Unreadable};
 use ramhold_replication::FlushWish;
 use ramhold_wire::bricks::{PageRecord, PageWanted, TabletPage, TabletPageTold};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,8 +48,6 @@ const PAUSE_FACTOR: u32 = 19;
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The least pause after a stretch without siblings: as if it had taken a millisecond, which is enough for 1,000 keys.
 const ALONE_PAUSE: Duration = Duration::from_millis(20);
-/// Pieces of the index that a stretch without siblings walks over, however few keys are there.
-const ALONE_WALKS_MAX: u32 = 16 * 1024;
 /// The least time between the beginnings of two sweeps over all tablets.
 const ROUND: Duration = Duration::from_secs(60);
 /// The same after a sweep that left out tablets because they did not vote here: a brick that has just started begins so,
@@ -198,27 +199,15 @@ pub(crate) struct Compared {
 }
 
 impl Stretch {
-    /// Compares this brick's keys with those that were told. `limit`: this brick's time in microseconds. `None`: a key here
-    /// is damaged.
-    pub fn weigh(&self, store: &mut Store, tables: &Tables, limit: u64) -> Option<Compared> {
-        let mut next = self.pages.values().filter_map(|page| page.next).min();
+    /// Compares this brick's keys with those that were told. `limit`: this brick's time in microseconds. `Err`: this is in
+    /// the way, and its repair is to begin.
+    pub fn weigh(&self, store: &mut Store, tables: &Tables, limit: u64) -> Result<Compared, Unreadable> {
+        let told = self.pages.values().filter_map(|page| page.next).min();
+        let (found, next) = walk(store, tables, self.range, self.from, told)?;
         let mut own = BTreeMap::<Key, (KeyHash, Stamp)>::new();
-        let (mut bytes, mut walks) = (0, 0);
-        let mut at = Some(self.from);
-        while let Some(position) = at.filter(|position| next.is_none_or(|next| *position < next)) {
-            if self.siblings.is_empty() && (is_full(own.len(), bytes) || walks >= ALONE_WALKS_MAX) {
-                next = Some(position);
-                break;
-            }
-            let (found, after) = walk(store, tables, self.range, position)?;
-            let is_in = |scanned: &Scanned| next.is_none_or(|next| scanned.position < next);
-            for scanned in found.into_iter().filter(is_in) {
-                let key = store.shard.log.show(&scanned).key.to_vec();
-                let hash = tables.hash(self.range.table, &key)?;
-                bytes += key.len() + RECORD_BYTES;
-                own.insert(key, (hash, store.shard.log.stamp_at(scanned.at)?));
-            }
-            (at, walks) = (after, walks + 1);
+        for scanned in found {
+            let stamp = store.shard.log.stamp_at(scanned.at).ok_or(Unreadable::Damaged(scanned.at))?;
+            own.insert(store.shard.log.show(&scanned).key.to_vec(), (scanned.hash, stamp));
         }
         let is_in = |position: u64| next.is_none_or(|next| position < next);
         let own_stamp = |key: &Key| own.get(key).map_or(Stamp::NONE, |(_, stamp)| *stamp);
@@ -249,7 +238,8 @@ impl Stretch {
         let have_all_told = self.pages.len() == self.siblings.len();
         let (mut graves, mut ended) = (Vec::new(), Vec::new());
         for (key, (hash, stamp)) in own.iter().filter(|(key, _)| !behind.contains_key(*key)) {
-            let found = store.shard.log.newest(self.range.table, *hash, key).ok()??;
+            let found = store.shard.log.newest(self.range.table, *hash, key)?;
+            let Some(found) = found else { continue };
             let (is_tombstone, end) = (found.value.is_none(), found.expires);
             if found.stamp != *stamp {
                 continue;
@@ -272,6 +262,9 @@ impl Stretch {
                 });
             }
         }
-        Some(Compared { behind, next, graves, ended })
+        Ok(Compared { behind, next, graves, ended })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -126,9 +126,12 @@ impl Brick {
         }
         let limit = clock.now(step.now).earlier;
         let has_told = !stretch.pages.is_empty() || stretch.siblings.is_empty();
-        let compared = if has_told { stretch.weigh(store, tables, limit) } else { None };
-        let Some(Compared { behind, next, graves, ended }) = compared else {
-            // Nobody has told anything, or something here is damaged, and is being repaired.
+        let compared = has_told.then(|| stretch.weigh(store, tables, limit));
+        let Some(Ok(Compared { behind, next, graves, ended })) = compared else {
+            // Nobody has told anything, or something here is damaged: it is repaired before the next sweep.
+            if let Some(Err(unreadable)) = compared {
+                store.note_unreadable(step, unreadable);
+            }
             (sweeping.after, sweeping.is_whole) = (Some(stretch.range), false);
             sweeping.pause(step.now);
             return true;

@@ -94,7 +94,7 @@ impl Brick {
             return;
         }
         let Some(state) = state_file.durable() else { return };
-        let mut damaged = false;
+        let mut unreadable = Vec::new();
         for (waiting, asker) in std::mem::take(&mut siblings.waiting) {
             let ask = match waiting {
                 Waiting::Page(ask) => ask,
@@ -113,19 +113,15 @@ impl Brick {
                 Some(tablet) if tables.epoch(range) != Some(tablet.epoch) => Err(Refusal::Retry),
                 Some(tablet) => {
                     let told = tell(store, tables, range, &ask.wanted);
-                    damaged |= told.is_none();
                     let siblings: Vec<ServerId> = tablet.siblings.iter().map(|it| it.brick).collect();
                     // Nobody is told so before a sibling could have told of a later life.
                     let votes = tablet.votes && tables.votes(range) && clock.is_known(&siblings);
                     let TabletState { epoch, is_joining, .. } = *tablet;
-                    let page = told.map(|(records, next)| TabletPageTold {
-                        epoch,
-                        votes,
-                        records,
-                        next,
-                        is_joining,
-                    });
-                    page.ok_or(Refusal::Retry)
+                    told.map(|(records, next)| TabletPageTold { epoch, votes, records, next, is_joining })
+                        .map_err(|why| {
+                            unreadable.push(why);
+                            Refusal::Retry
+                        })
                 }
             };
             let opcode = ramhold_wire::Opcode::TabletPage;
@@ -148,8 +144,9 @@ impl Brick {
                 siblings.held.push((wish, page, asker));
             }
         }
-        if damaged {
-            self.advance_repairs(step);
+        // The asker comes again while it is being repaired.
+        for why in unreadable {
+            self.unreadable(step, why);
         }
     }
 

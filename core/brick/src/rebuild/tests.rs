@@ -1,5 +1,7 @@
 //! Pages of values that come one after the other, late, or for a log that is full.
 
+mod stretches;
+
 use super::*;
 use crate::start::tests::{ME, STREAM, TABLE, store};
 use crate::state::{BrickState, SiblingState, StreamState, TableState};
@@ -14,7 +16,7 @@ use ramhold_wire::quorum::WriteProtocol;
 /// The siblings. If both have the same, one of them is asked for all values.
 const SIBLINGS: [ServerId; 2] = [ServerId(4), ServerId(5)];
 
-fn state() -> BrickState {
+pub fn state() -> BrickState {
     let sibling = |brick| SiblingState {
         brick,
         address: Address("127.0.0.1:1".parse().expect("an address")),

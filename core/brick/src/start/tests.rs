@@ -13,9 +13,14 @@ pub const TABLE: TableId = TableId(1);
 pub const ME: ServerId = ServerId(3);
 
 pub fn store() -> Store {
+    store_of(256 * 1024, 1 << 16)
+}
+
+/// A store with so much memory for its log and its index.
+pub fn store_of(log_bytes: u64, index_bytes: u64) -> Store {
     let geometry = Geometry { segment_bytes: 16 * 1024, seglet_bytes: 1024 };
     let address = Address("127.0.0.1:1".parse().expect("an address"));
-    let config = BrickConfig::new(address, geometry, 256 * 1024, 1 << 16);
+    let config = BrickConfig::new(address, geometry, log_bytes, index_bytes);
     let stream = StreamState { stream: STREAM, durability: Durability::Buffered };
     let state = BrickState {
         cluster: ClusterId(1),

@@ -71,6 +71,8 @@ pub struct Host {
     pub restart_load: RestartLoad,
     /// The number of statistics that make a sibling anomalous to this brick.
     pub restart_threshold: Option<usize>,
+    /// Its log is verified in the background.
+    pub scrubs: bool,
     /// In this life everything takes longer.
     pub slow: Option<Slow>,
     /// The process is stopped: it does nothing, and is not gone.
@@ -117,6 +119,7 @@ impl Host {
             supervisor: None,
             restart_load: RestartLoad::default(),
             restart_threshold: Some(11),
+            scrubs: true,
             slow: None,
             is_hung: false,
             may_rot: false,
@@ -137,12 +140,14 @@ impl Host {
         assert!(self.node.is_none());
         self.life += 1;
         let backup = backup_config(self.log_bytes);
+        let brick = brick_config(self.address, self.place, self.log_bytes);
         let config = BrickNodeConfig {
             brick: BrickConfig {
                 supervisor: self.supervisor,
                 restart_load: self.restart_load,
                 restart_threshold: self.restart_threshold,
-                ..brick_config(self.address, self.place, self.log_bytes)
+                scrub_bytes_per_second: if self.scrubs { brick.scrub_bytes_per_second } else { 0 },
+                ..brick
             },
             backup: BackupConfig { frames_max: self.frames_max.unwrap_or(backup.frames_max), ..backup },
             coordinator: COORDINATOR,

@@ -18,6 +18,7 @@ mod host;
 mod loading;
 mod network;
 mod overload;
+mod pages;
 mod replacing;
 mod restarts;
 mod rig;
