@@ -10,12 +10,13 @@
 //! - a page, and a brick's own part of a stretch, cost a bounded piece of the index, whatever else the brick holds;
 //! - every walk goes on by at least one bucket, so pages come to an end.
 //!
-//! Not here: deciding what counts (`rebuild`). Protocol: docs/protocols/quorum.md, rules 87, 88. Catalogue: I6.
+//! Not here: deciding what counts (`rebuild`). Protocol: docs/protocols/quorum.md, rules 87, 88, 89. Catalogue: I6.
 
 use crate::store::Store;
 use crate::tables::Tables;
-use ramhold_log::{HashRange, Scanned, Unreadable};
-use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageRecord, PageWanted};
+use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_log::{HashRange, QuorumRecord, Scanned, Unreadable};
+use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageRecord, PageWanted, TabletPageTold};
 
 /// A page ends when its keys, or its values, have more bytes than this.
 const PAGE_BYTES_MAX: usize = 256 * 1024;
@@ -115,6 +116,16 @@ fn values(
         }
     }
     Ok(records)
+}
+
+/// Whether a log can hold all that a sibling tells.
+pub(crate) fn is_possible(page: &TabletPageTold) -> bool {
+    let is_fine = |record: &PageRecord| {
+        let value_bytes = record.value.as_ref().map_or(0, Vec::len);
+        let fits = record.key.len() <= KEY_BYTES_MAX && value_bytes <= VALUE_BYTES_MAX;
+        fits && QuorumRecord::is_possible(record.stamp)
+    };
+    page.records.iter().all(is_fine)
 }
 
 #[cfg(test)]

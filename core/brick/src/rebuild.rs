@@ -468,7 +468,9 @@ impl Rebuilding {
             }
         }
         let decided = keys.into_iter().filter_map(|(key, (own, rebuild))| {
-            let hash = tables.hash(self.range.table, &key)?;
+            // Nothing that a sibling tells here is about another tablet.
+            let hash = tables.hash(self.range.table, &key);
+            let hash = hash.filter(|hash| self.range.contains(self.range.table, *hash))?;
             let told = rebuild.newest((own, None))?;
             let (newest, holder) = if !is_by_quorum && own > told.0 { (own, None) } else { told };
             Some(Decided { key, hash, own, newest, holder })

@@ -53,6 +53,8 @@ pub(crate) struct Siblings {
     pub agreed: BTreeMap<ServerId, u64>,
     /// Those whose words about tablets could not be taken: it was said.
     pub untaken: BTreeSet<ServerId>,
+    /// Those whose pages held records that no log can hold: it was said.
+    pub impossible: BTreeSet<ServerId>,
     /// The tablet whose rebuilding last made no progress.
     pub stuck: Option<(TableId, KeyHash)>,
     /// When siblings' pages last decided something of any tablet.

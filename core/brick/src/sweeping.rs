@@ -165,10 +165,13 @@ impl Brick {
                 behind.retain(|_, newer| newer.holder != sibling);
             }
             for mut record in page.records {
-                if let Some(Newer { position, .. }) = behind.remove(&record.key) {
+                // What this one was not asked for does not count: nothing has compared it.
+                let is_wanted = behind.get(&record.key).is_some_and(|newer| newer.holder == sibling);
+                if let Some(Newer { position, .. }) = is_wanted.then(|| behind.remove(&record.key)).flatten()
+                {
                     record.position = position;
+                    records.push(record);
                 }
-                records.push(record);
             }
         }
         behind.retain(|_, newer| !stretch.silent.contains(&newer.holder));

@@ -10,7 +10,7 @@ use crate::Brick;
 use crate::announcing::fingerprint;
 use crate::changes::hears;
 use crate::events::{EventKind, counted, tablet_name};
-use crate::pages::tell;
+use crate::pages::{is_possible, tell};
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
 use crate::rebuild::{Call, Me, Outcome, Rebuilding};
@@ -168,6 +168,7 @@ impl Brick {
         number: u64,
         page: Option<TabletPageTold>,
     ) {
+        let page = page.filter(|page| self.may_take(step, from, page));
         if self.siblings.sweeping.has_asked(from, number) {
             self.siblings.sweeping.on_page(from, number, page);
             return self.advance_sweep(step);
@@ -176,6 +177,16 @@ impl Brick {
             rebuilding.on_page(step.now, from, number, page);
         }
         self.advance_rebuilding(step);
+    }
+
+    /// Whether a page counts: a record that no log can hold says that its sibling is damaged or no brick.
+    fn may_take(&mut self, step: &mut Step<'_>, from: ServerId, page: &TabletPageTold) -> bool {
+        let is_possible = is_possible(page);
+        if !is_possible && self.siblings.impossible.insert(from) {
+            let text = format!("{from} tells records that no log can hold: such pages of it do not count");
+            step.effects.report(Level::Warn, text);
+        }
+        is_possible
     }
 
     /// Rebuilds the tablets that do not vote, one after the other.

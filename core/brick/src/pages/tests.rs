@@ -4,7 +4,7 @@ use super::*;
 use crate::rebuild::tests::state;
 use crate::start::tests::{STREAM, TABLE, store_of};
 use ramhold_base::{ClusterTime, KeyHash, SegmentId, Stamp, TableId};
-use ramhold_log::{AppendRefusal, Purpose, QuorumRecord, Reference};
+use ramhold_log::{AppendRefusal, Purpose, Reference};
 
 const OTHER: TableId = TableId(2);
 /// More keys of another table than a page walks over.
@@ -122,5 +122,29 @@ fn a_page_names_the_damaged_entry_that_is_in_its_way() {
         assert!(matches!(told, Err(Unreadable::Damaged(found)) if found == at), "{wanted:?}: {told:?}");
         flip(&mut store, at);
         assert_eq!(tell(&mut store, &tables, range(), wanted).expect("it is whole").0.len(), 10);
+    }
+}
+
+// I6: rule 89. A log asserts that a record is possible.
+#[test]
+fn a_page_counts_only_if_a_log_can_hold_all_of_it() {
+    let stamp = Stamp { time: 5, session: 2 };
+    let fine = PageRecord {
+        position: 0,
+        key: vec![1; KEY_BYTES_MAX],
+        stamp,
+        value: Some(vec![2; VALUE_BYTES_MAX]),
+        expires: None,
+        is_tombstone: false,
+    };
+    let page = |second: &PageRecord| {
+        let records = vec![fine.clone(), second.clone()];
+        is_possible(&TabletPageTold { epoch: 1, votes: true, records, next: None, is_joining: false })
+    };
+    assert!(page(&fine));
+    assert!(!page(&PageRecord { key: vec![1; KEY_BYTES_MAX + 1], ..fine.clone() }));
+    assert!(!page(&PageRecord { value: Some(vec![2; VALUE_BYTES_MAX + 1]), ..fine.clone() }));
+    for (time, session) in [(0, 2), (5, 0), (u64::MAX, 2)] {
+        assert!(!page(&PageRecord { stamp: Stamp { time, session }, ..fine.clone() }), "{time} {session}");
     }
 }

@@ -94,6 +94,7 @@ impl Rig {
     }
 
     pub(crate) fn on_frame(&mut self, from: Party, to: Party, bytes: Vec<u8>) {
+        let bytes = self.with_forged(bytes);
         match to {
             Party::Host(host) if self.deaf.contains(&host) && matches!(from, Party::Host(_)) => {}
             Party::Host(host) => {

@@ -11,7 +11,7 @@ use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
 use ramhold_node::{BrickState, TabletState};
 use ramhold_quorum::Thresholds;
 use ramhold_wire::Header;
-use ramhold_wire::bricks::{BrickAssignment, BrickHello};
+use ramhold_wire::bricks::{BrickAssignment, BrickHello, PageRecord};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::Joined;
 use std::cmp::Reverse;
@@ -91,6 +91,8 @@ pub struct Rig {
     pub read_nanos: u64,
     /// Frames to and from this host take so much longer.
     pub far: Option<(usize, u64)>,
+    /// A record that no brick has, and that is in every page of stamps, or of values, that bricks tell each other.
+    pub forged: Option<PageRecord>,
     /// Operations that clients may still begin.
     pub left: u32,
     pub done: u32,
@@ -163,6 +165,7 @@ impl Rig {
             device_nanos: 0,
             read_nanos: 0,
             far: None,
+            forged: None,
             left: 0,
             done: 0,
             unknown: 0,

@@ -105,3 +105,16 @@ fn a_brick_without_siblings_decides_one_stretch_in_a_step() {
     }
     assert_eq!(steps, 3);
 }
+
+// I6: rule 89. A key of another tablet that this brick holds would be replaced, or dropped.
+#[test]
+fn a_key_that_is_not_of_the_tablet_is_not_taken_from_a_sibling() {
+    let mut it = Harness::new(10, 100);
+    let half = KeyHash(u64::MAX / 2);
+    it.rebuilding.range.last = half;
+    it.tell_stamps();
+    let (keys, _) = it.asked().expect("some are missing");
+    let is_in = |key: &Key| it.tables.hash(TABLE, key).is_some_and(|hash| hash <= half);
+    assert!(keys.iter().all(is_in), "{keys:?}");
+    assert_eq!(keys.len(), it.keys.iter().filter(|key| is_in(key)).count());
+}
