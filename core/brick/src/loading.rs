@@ -2,8 +2,8 @@
 //!
 //! A start reads the segments of which it does not know the newest stamp, and serves then. The others follow, those with
 //! the newest stamps first. The highest stamp that may be in a segment which is not loaded is the *floor*. A key of which
-//! a record above the floor is found is known whole. A write with a stamp above the floor is newer than everything that is
-//! not loaded. Whatever is neither is not answered yet: other bricks are.
+//! a record above the floor is found is known whole, but for the stamps that it has had. A write with a stamp above the
+//! floor is newer than everything that is not loaded. Whatever is neither is not answered yet: other bricks are.
 //!
 //! While a brick loads, nothing leaves its log, it tells no pages, and takes no assignments: whatever needs all keys, or
 //! changes which keys are here, waits.
@@ -11,6 +11,7 @@
 //! Invariants:
 //! - a brick begins to load only if all its tablets vote, and all segments look whole to its backup;
 //! - a key that is not loaded is never told as absent;
+//! - a put is told nothing that a later answer to it contradicts;
 //! - a segment that cannot be loaded ends the process, when the device knows that its tablets do not vote.
 //!
 //! Not here: the order of the reads (`start`), the segments that are awaited (core/log). Protocol: docs/protocols/quorum.md,
@@ -23,8 +24,8 @@ use crate::load::{Loading, RestartLoad};
 use crate::question::Key;
 use crate::store::LogShelf;
 use crate::{Brick, Value};
-use ramhold_base::Level;
 use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Level, Stamp};
 use ramhold_log::Awaited;
 use ramhold_quorum::{Ask, Shelf};
 use ramhold_wire::Step;
@@ -33,8 +34,19 @@ impl LogShelf<'_> {
     /// Whether everything is loaded that the answer to this question rests on.
     pub fn is_loaded(&self, key: &Key, ask: &Ask<Value>) -> bool {
         let Some(floor) = self.store.shard.log.floor_of_awaited() else { return true };
-        let is_above = matches!(ask, Ask::Write(write) if write.stamp.time > floor);
-        is_above || self.newest(key).time > floor || planted(Defect::QuorumNotLoadedAbsent)
+        let is_found = self.newest(key).time > floor;
+        match ask {
+            Ask::Write(write) if write.stamp.time > floor => true,
+            Ask::Write(write) if is_found => write.is_repair || self.is_final(key, write.stamp),
+            Ask::Value | Ask::Stamp | Ask::Write(_) => is_found || planted(Defect::QuorumNotLoadedAbsent),
+        }
+    }
+
+    /// Whether a put with a stamp that is not above the floor is told now what it would be told when all is loaded. A put
+    /// takes `Unknown` for this brick's last word, so it must not be said of a stamp that may still be found here.
+    fn is_final(&self, key: &Key, stamp: Stamp) -> bool {
+        let is_known = self.has_applied(key, stamp) || self.store.applied.has_forgotten(stamp);
+        is_known || planted(Defect::QuorumLoadingRejects)
     }
 }
 
@@ -153,6 +165,10 @@ mod tests {
         Ask::Write(Write { stamp: stamp(time), begun: 40, is_repair: true, value: None })
     }
 
+    fn put(time: u64) -> Ask<Value> {
+        Ask::Write(Write { stamp: stamp(time), begun: 40, is_repair: false, value: None })
+    }
+
     /// A log of three segments, of which the last one is the head.
     fn segments() -> Vec<(SegmentId, Vec<u8>, bool)> {
         let mut before = store();
@@ -215,13 +231,19 @@ mod tests {
             self.shelf().is_loaded(&key.into(), ask)
         }
 
-        /// The answer to a write of a key that is loaded.
+        /// The answer to a repair of a key that is loaded.
         fn told(&mut self, key: &str, time: u64) -> Said<Value> {
-            assert!(self.is_loaded(key, &write(time)));
+            self.said(key, write(time)).expect("it is loaded")
+        }
+
+        /// The answer to a write, if everything is loaded on which that rests.
+        fn said(&mut self, key: &str, ask: Ask<Value>) -> Option<Said<Value>> {
+            if !self.is_loaded(key, &ask) {
+                return None;
+            }
             let mut register = Register::new(BrickId(1), Life(1), 1);
-            let key = key.into();
-            let answers = register.ask(40, (&key, write(time)), (), &mut self.shelf());
-            answers.into_iter().next().expect("it is told at once").1.said
+            let answers = register.ask(40, (&key.into(), ask), (), &mut self.shelf());
+            Some(answers.into_iter().next().expect("it is told at once").1.said)
         }
     }
 
@@ -253,6 +275,35 @@ mod tests {
         assert!(brick.start.is_over() && brick.is_loaded("never written", &Ask::Value));
         assert_eq!(brick.told("a", 10), Said::Applied);
         assert_eq!(brick.told("a", 9), Said::Rejected(stamp(21)));
+    }
+
+    // I3, I6: rules 5 and 77. A put takes what it is told for the last word of this brick.
+    #[test]
+    fn a_put_whose_stamp_may_be_found_yet_is_not_answered() {
+        let mut before = store();
+        let log = &mut before.shard.log;
+        let mut ids = Vec::new();
+        for records in [&[("c", 15), ("b", 20)][..], &[("c", 16), ("c", 30)]] {
+            ids.push(log.roll(STREAM, ClusterTime(1), &[]).expect("there is room"));
+            records.iter().for_each(|(key, time)| put_key(log, key.as_bytes(), *time));
+        }
+        let segments = vec![(ids[0], bytes_of(log, ids[0]), true), (ids[1], bytes_of(log, ids[1]), false)];
+        let mut brick = Brick::new(segments);
+        assert_eq!(brick.store.shard.log.floor_of_awaited(), Some(20));
+        let newest = stamp(30);
+        assert_eq!(brick.said("c", put(15)), None, "it is in the segment that is not loaded");
+        assert_eq!(brick.said("c", put(14)), None, "it might be");
+        assert_eq!(brick.told("c", 14), Said::Unknown(newest), "a get looks for the newer one then");
+        assert_eq!(brick.said("c", put(16)), Some(Said::Applied), "it is found already");
+        assert_eq!(brick.said("c", put(21)), Some(Said::Rejected(newest)));
+        brick.store.forget(14);
+        assert_eq!(brick.said("c", put(14)), Some(Said::Unknown(newest)), "and so it stays");
+        assert_eq!(brick.said("c", put(15)), None);
+        brick.read();
+        assert_eq!(brick.store.shard.log.floor_of_awaited(), None);
+        assert_eq!(brick.said("c", put(15)), Some(Said::Applied));
+        assert_eq!(brick.said("c", put(14)), Some(Said::Unknown(newest)));
+        assert_eq!(brick.said("c", put(18)), Some(Said::Rejected(newest)));
     }
 
     // I6

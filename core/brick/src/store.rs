@@ -271,7 +271,7 @@ impl Shelf<Key, Value> for LogShelf<'_> {
     }
 
     fn has_forgotten(&self, stamp: Stamp) -> bool {
-        // A segment that is not loaded may tell that this stamp was stored.
+        // A segment that is not loaded may tell that this stamp was stored. Repairs alone come here then (`loading`).
         let floor = self.store.shard.log.floor_of_awaited();
         let is_below = floor.is_some_and(|floor| stamp.time <= floor);
         self.store.applied.has_forgotten(stamp) || (is_below && !planted(Defect::QuorumLoadingRejects))
