@@ -20,8 +20,8 @@ use crate::trouble::{Trouble, What as Problem, Who};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp};
 use ramhold_quorum::{
-    AHEAD_PUT, AHEAD_REPAIR, Answer, Ask, BrickId, GRAVE_TIME, Get, Got, HORIZON, Out, Phases, Put, Said,
-    SessionClock, StaleGet, StaleGot, Write, Written,
+    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, StaleGet,
+    StaleGot, Write, Written,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,8 +48,6 @@ pub struct UnderWay {
     open: Option<Open>,
     /// No put of the session up to this stamp is open any more.
     settled: Option<Stamp>,
-    /// The open put is so old that its tombstone may be gone.
-    may_be_buried: bool,
     /// The put of the session is settled, or was tried long enough: the get can begin.
     is_next_due: bool,
     /// The stamp of the last put that was sent to any brick.
@@ -119,7 +117,6 @@ impl UnderWay {
             machine,
             open,
             settled,
-            may_be_buried: false,
             is_next_due,
             written,
             writes,
@@ -156,8 +153,6 @@ impl UnderWay {
             // Bricks whose time is a little behind may still store it after the horizon.
             let age = Duration::from_micros(time.saturating_sub(begun));
             let is_old = age > HORIZON + AHEAD_REPAIR;
-            // Two sessions may see the time as differently as a put may be ahead.
-            self.may_be_buried = age + AHEAD_PUT > GRAVE_TIME;
             let within = if self.is_read() { (self.settle_until(now, is_old), AGAIN) } else { within };
             if is_old {
                 let of = (ranked, self.bricks.thresholds, true);
@@ -326,7 +321,7 @@ impl UnderWay {
             }
             Machine::Stale(get) => get.on_answer(attempt, answer, outs).map(End::Stale),
         };
-        end.map_or(Next::Wait, |end| self.end(now, end))
+        end.map_or(Next::Wait, |end| self.end(now, end, clock))
     }
 
     /// A brick refuses to answer, or its answer is overdue.
@@ -409,7 +404,7 @@ impl UnderWay {
             Machine::Get(get) | Machine::Settling(get) => get.on_time(now, clock, outs).map(End::Got),
             Machine::Stale(get) => get.on_time(now, outs).map(End::Stale),
         };
-        end.map_or(Next::Wait, |end| self.end(now, end))
+        end.map_or(Next::Wait, |end| self.end(now, end, clock))
     }
 
     /// The bricks that are late, if the operation would ask others now for no other reason.

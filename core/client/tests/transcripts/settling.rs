@@ -7,6 +7,7 @@ use ramhold_client_core::{Cause, Outcome, Reply, Token};
 use ramhold_wire::Opcode;
 use ramhold_wire::ask::{AskSaid, StampedValue};
 use ramhold_wire::quorum::WriteProtocol::Single;
+use std::time::Duration;
 
 /// A put that one brick has stored, and nobody else has answered.
 fn unknown() -> (Token, Stamp) {
@@ -139,6 +140,33 @@ fn a_token_whose_tombstone_may_be_gone_is_unknown_for_good_where_no_brick_has_an
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_token_whose_tombstone_went_while_the_bricks_were_asked_is_unknown() {
+    // I3: the client was cut off for twenty seconds.
+    let (token, _) = unknown();
+    let mut fake = Fake::with_bricks(Single);
+    fake.pass(fake.now + millis(85_000));
+    fake.start_within(resume(&token), Duration::from_secs(60));
+    let first = fake.asked();
+    assert_eq!(bricks_of(&first), [1, 2, 3]);
+    fake.say_stored(&first[0], Stamp::NONE, None);
+    let end = fake.now + millis(20_000);
+    let mut asked = Vec::new();
+    while fake.now < end {
+        fake.pass(end);
+        asked.extend(fake.asked());
+        fake.sent.clear();
+    }
+    fake.expect_none_ended();
+    // The questions are repeated meanwhile; the last ones are answered.
+    for brick in [2, 3] {
+        let last = asked.iter().rfind(|it| it.brick == brick).expect("it was asked again");
+        fake.say_stored(last, Stamp::NONE, None);
+    }
+    let Outcome::Unknown { token: None, detail } = fake.outcome().1 else { panic!("not unknown") };
+    assert!(detail.contains("nobody can tell"), "{detail}");
 }
 
 #[test]

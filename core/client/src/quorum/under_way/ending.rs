@@ -10,11 +10,12 @@ use crate::quorum::order::{Value, What};
 use crate::token::Token;
 use crate::trouble::What as Problem;
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp, Status, Version};
-use ramhold_quorum::{BrickId, Got, StaleGot, Written};
+use ramhold_quorum::{AHEAD_PUT, BrickId, GRAVE_TIME, Got, SessionClock, StaleGot, Written};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl UnderWay {
-    pub(super) fn end(&mut self, now: Instant, end: End) -> Next {
+    pub(super) fn end(&mut self, now: Instant, end: End, clock: &SessionClock) -> Next {
         let is_settling = matches!(self.machine, Machine::Settling(_));
         if self.is_read() && !matches!(self.machine, Machine::Get(_)) {
             return self.end_settling(now, end);
@@ -53,7 +54,7 @@ impl UnderWay {
             | End::Got(Got::NoQuorum(silent))
             | End::Stale(StaleGot::NoAnswer(silent)) => Next::End(self.too_few(&silent, self.needed())),
             End::Put(Written::Never) => self.never("the key's bricks have something newer"),
-            End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal),
+            End::Got(Got::Found(newest, _)) if is_settling => self.settle(newest, is_removal, clock.now(now)),
             End::Got(Got::Found(stamp, value)) => Next::End(self.found(stamp, value)),
             End::Stale(StaleGot::Told { from, stamp, value, time }) => {
                 self.value_from = ServerId(from.0);
@@ -111,11 +112,15 @@ impl UnderWay {
         put.silent()
     }
 
-    /// All bricks have told their newest value, and the newest of all is committed.
-    fn settle(&mut self, newest: Stamp, is_removal: bool) -> Next {
-        let Some(stamp) = self.open.as_ref().map(|open| open.stamp) else {
+    /// All bricks have told their newest value by this time, and the newest of all is committed.
+    fn settle(&mut self, newest: Stamp, is_removal: bool, time: Option<u64>) -> Next {
+        let Some(Open { stamp, begun, .. }) = self.open else {
             unreachable!("only an open put is settled");
         };
+        // Now, and not when the get began: the last brick may have answered long after that. Two sessions may see the
+        // time as differently as a put may be ahead.
+        let age = time.map(|time| Duration::from_micros(time.saturating_sub(begun)));
+        let may_be_buried = age.is_none_or(|age| age + AHEAD_PUT > GRAVE_TIME);
         self.settled = Some(stamp);
         match newest.cmp(&stamp) {
             std::cmp::Ordering::Equal => Next::End(written(stamp, is_removal)),
@@ -124,9 +129,7 @@ impl UnderWay {
                 Next::End(written(stamp, is_removal))
             }
             // A tombstone that was newer may have gone since, and everything older with it.
-            std::cmp::Ordering::Less if newest.is_none() && self.may_be_buried => {
-                Next::End(nobody_knows(None))
-            }
+            std::cmp::Ordering::Less if newest.is_none() && may_be_buried => Next::End(nobody_knows(None)),
             std::cmp::Ordering::Less => self.never("no brick has it, and none stores it any more"),
             std::cmp::Ordering::Greater => Next::End(nobody_knows(None)),
         }
