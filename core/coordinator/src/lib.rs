@@ -82,6 +82,7 @@ mod weighing;
 // Bricks.
 mod assignment;
 mod bricks;
+mod calling_back;
 mod loads;
 mod moving;
 mod quorum_tables;

@@ -9,9 +9,10 @@
 //! - what moves has arrived when the brick that takes it votes, and goes back when that one was silent for `GIVEN_UP_AFTER`
 //!   or an operator has called it back, and nothing would be lost.
 //!
-//! Not here: the commits (`moving`). Protocol: docs/protocols/quorum.md, rules 56 to 63 and 85. Catalogue: I7.
+//! Not here: the commits (`moving`), orders that are taken back (`calling_back`). Protocol: docs/protocols/quorum.md, rules 56 to 63 and 85. Catalogue: I7.
 
 use crate::bricks::Bricks;
+use crate::calling_back::{cancel, forget_order, is_left_on_its_way, moving};
 use crate::desk::Desk;
 use crate::loads::{has_spare, shares};
 use crate::moving::{arrive, go_back, take_step};
@@ -76,43 +77,6 @@ fn note_order(
     };
     desk.outbox.report(Level::Info, format!("event: {brick}: {who}; {brick} {what}"));
     bricks.scale_at = Instant::ZERO;
-}
-
-/// Takes an order back, and calls back what moves because of it. Returns the number of tablets that are called back.
-fn cancel(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) -> u32 {
-    let mut called = 0;
-    for table in desk.state.quorum_tables.values_mut().filter(|table| !table.dropping) {
-        let giving = table.tablets.iter_mut().filter_map(|tablet| tablet.giving.as_mut());
-        for giving in giving.filter(|giving| giving.is_of(brick)) {
-            giving.is_called_back = true;
-            called += 1;
-            desk.outbox.touch(Key::QuorumTable(table.id));
-        }
-    }
-    if let Some(record) = desk.state.bricks.get_mut(&brick)
-        && desk.config.auto_scale
-        && record.scaling.is_some_and(|scaling| scaling.way == ScaleWay::Adding)
-    {
-        // It would be added by itself again at once.
-        record.is_removed = true;
-    }
-    forget_order(desk, bricks, brick);
-    bricks.scale_at = Instant::ZERO;
-    let then = if called > 0 { "; the tablet on its way goes back, unless it arrives first" } else { "" };
-    let text = format!(
-        "event: an operator takes back the order to add or remove {brick}; no further tablet moves{then}"
-    );
-    desk.outbox.report(Level::Info, text);
-    called
-}
-
-fn forget_order(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) {
-    bricks.waits.remove(&brick);
-    if let Some(record) = desk.state.bricks.get_mut(&brick)
-        && record.scaling.take().is_some()
-    {
-        desk.outbox.touch(Key::Brick(brick));
-    }
 }
 
 /// Why an order is refused.
@@ -198,20 +162,6 @@ fn orders(state: &State) -> Vec<(ServerId, Scaling)> {
     let mut noted: Vec<_> = noted.collect();
     noted.sort_unstable_by_key(|(_, scaling)| scaling.number);
     noted
-}
-
-/// The tablets that are on their way.
-fn moving(state: &State) -> Vec<(TableId, KeyHash, GivingRecord)> {
-    let live = state.quorum_tables.values().filter(|table| !table.dropping);
-    let tablets = live.flat_map(|table| table.tablets.iter().map(move |tablet| (table.id, tablet)));
-    tablets.filter_map(|(table, tablet)| Some((table, tablet.first, tablet.giving?))).collect()
-}
-
-/// Whether a tablet moves from or to this brick, and neither of the two has an order that would end it.
-fn is_left_on_its_way(state: &State, brick: ServerId) -> bool {
-    let is_ordered = |brick| state.bricks.get(&brick).is_some_and(|record| record.scaling.is_some());
-    let is_left = |giving: &GivingRecord| !is_ordered(giving.old) && !is_ordered(giving.new);
-    moving(state).iter().any(|(.., giving)| giving.is_of(brick) && is_left(giving))
 }
 
 /// Whom a step waits for.

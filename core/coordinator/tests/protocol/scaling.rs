@@ -296,6 +296,72 @@ fn a_tablet_without_an_order_is_called_back() {
     assert_eq!(held(&world, table), [[1, 2, 3], [1, 2, 3]]);
 }
 
+// I7: the tablet of another order goes on.
+#[test]
+fn an_order_that_is_taken_back_leaves_alone_what_moves_for_another_one() {
+    let (mut world, mut all, table) = moving();
+    assert_eq!(order(&mut world, 1, ScaleOrder::Remove), None);
+    assert_eq!(scale(&mut world, 1, ScaleOrder::Cancel), BrickScaled { before: 0, obstacle: None });
+    pass(&mut world, &mut all, 5);
+    assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(4))));
+    assert_eq!(order(&mut world, 1, ScaleOrder::Cancel), Some(ObstacleKind::NotOrdered));
+    // It moves because of the brick that takes it, whoever else is removed.
+    assert_eq!(order(&mut world, 1, ScaleOrder::Remove), None);
+    assert_eq!(scale(&mut world, 4, ScaleOrder::Cancel).before, 1);
+    assert!(giving(&world, table).is_none_or(|giving| giving.is_called_back));
+}
+
+// I7: what moves because a brick is removed stays where it is with that order, and with no other one.
+#[test]
+fn a_tablet_that_moves_for_a_removal_is_called_back_with_it() {
+    let (mut world, mut all, table) = rig(5);
+    assert_eq!(order(&mut world, 1, ScaleOrder::Remove), None);
+    world.run(LOOK);
+    all[3].message.without_vote = 1;
+    take_all(&mut world, &mut all);
+    assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(4))));
+    assert_eq!(order(&mut world, 4, ScaleOrder::Remove), None);
+    assert_eq!(scale(&mut world, 4, ScaleOrder::Cancel).before, 0, "it does not move because of that");
+    pass(&mut world, &mut all, 1);
+    assert!(giving(&world, table).is_some_and(|giving| !giving.is_called_back));
+    assert_eq!(scale(&mut world, 1, ScaleOrder::Cancel).before, 1);
+    pass(&mut world, &mut all, 1);
+    assert_eq!((held(&world, table), ordered(&world)), (vec![vec![1, 2, 3]], 0));
+}
+
+// I7, D38: what an operator has called back does not come again by itself.
+#[test]
+fn a_brick_from_which_a_tablet_without_an_order_was_called_back_is_not_added_by_itself() {
+    for cancelled in [5, 1] {
+        let (mut world, mut all, table) = rig(5);
+        assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
+        for _ in 0..2 {
+            take_all(&mut world, &mut all[..3]);
+            world.run(LOOK);
+        }
+        all[3].message.without_vote = 1;
+        take_all(&mut world, &mut all);
+        all[4].message.without_vote = 1;
+        let replace = BrickReplace {
+            old: ServerId(4),
+            new: Some(ServerId(5)),
+            is_destroyed: false,
+            accepts_loss: false,
+        };
+        let replaced = world.client_anew(&replace).expect("an answer").expect("a word about it");
+        assert_eq!((replaced.tablets, replaced.obstacle), (1, None));
+        world.config.auto_scale = true;
+        world.restart();
+        pass(&mut world, &mut all, 5);
+        assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(5))));
+        assert_eq!(scale(&mut world, cancelled, ScaleOrder::Cancel).before, 1);
+        pass(&mut world, &mut all, 5);
+        all[4].message.without_vote = 0;
+        pass(&mut world, &mut all, 5);
+        assert_eq!((held(&world, table), ordered(&world)), (vec![vec![1, 2, 3]; 2], 0));
+    }
+}
+
 // I7, D38: a brick whose order was taken back is not added by itself again.
 #[test]
 fn a_cancelled_brick_is_not_added_by_itself() {
