@@ -34,7 +34,7 @@ fn a_command_that_this_server_cannot_answer_ends_with_the_reason() {
     let said = rig.said(A);
     let lines: Vec<&str> = said.lines().collect();
     assert!(
-        lines[0].starts_with("-UNKNOWN it may have been done, or not: this server has waited 10.0s"),
+        lines[0].starts_with("-UNKNOWN - it may have been done, or not: this server has waited 10.0s"),
         "{said}"
     );
     assert!(lines[1].starts_with("-TRYAGAIN"), "{said}");

@@ -237,6 +237,19 @@ fn an_unknown_outcome_comes_with_its_token() {
 }
 
 #[test]
+fn an_outcome_that_nobody_will_ever_know_has_a_dash_in_place_of_the_token() {
+    // I3, J1: one brick has stored it, one has refused it, one no longer knows. The bricks are those of rule 5.
+    let mut rig = rig();
+    rig.ask(A, "set k 0");
+    rig.bricks.torn = true;
+    let said = rig.ask(A, "set k 1");
+    let text = "-UNKNOWN - it may have been done, or not: the key was written again since, so nobody can tell any \
+                more\r\n";
+    assert_eq!(said, text);
+    assert!("-".parse::<Token>().is_err(), "nobody takes it for a token");
+}
+
+#[test]
 fn an_emptied_table_is_found_again() {
     // A1, J1
     let mut rig = rig();

@@ -34,6 +34,8 @@ pub struct Bricks {
     pub silent: Vec<u64>,
     /// Bricks whose answers to writes are lost.
     pub lossy: Vec<u64>,
+    /// The first brick stores what is written, the second one refuses it, and the third one has forgotten.
+    pub torn: bool,
     /// Keys about which no brick answers.
     pub stuck: Vec<&'static str>,
     /// The table was dropped, and an ordinary one has its name.
@@ -51,6 +53,7 @@ impl Default for Bricks {
             stored: BTreeMap::new(),
             silent: Vec::new(),
             lossy: Vec::new(),
+            torn: false,
             stuck: Vec::new(),
             is_over: false,
             write_count: 0,
@@ -201,6 +204,10 @@ impl Bricks {
         write: AskedWrite<'_>,
         newest: Stamp,
     ) -> AskSaid<'a> {
+        let newer = Stamp { time: write.stamp.time + 1, ..write.stamp };
+        if self.torn && place.0 != BRICKS[0] {
+            return if place.0 == BRICKS[1] { AskSaid::Rejected(newer) } else { AskSaid::Unknown(newer) };
+        }
         if write.stamp < newest {
             return AskSaid::Rejected(newest);
         }

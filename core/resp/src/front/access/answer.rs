@@ -108,7 +108,7 @@ impl<'a> Answer<'a> {
         match kind {
             Kind::Read => Answer::Fault(fault_of(Status::Retry, &detail)),
             Kind::Write | Kind::Remove | Kind::Increment | Kind::Commit => {
-                Answer::Fault(Fault::said(format!("UNKNOWN it may have been done, or not: {detail}")))
+                Answer::Fault(unknown_for_good(&detail))
             }
         }
     }
@@ -133,9 +133,7 @@ impl<'a> Answer<'a> {
             Outcome::Unknown { detail, token: Some(token) } => Answer::Fault(Fault::said(format!(
                 "UNKNOWN {token} it may have been done, or not; 'ramhold resume' settles it with this token: {detail}"
             ))),
-            Outcome::Unknown { detail, token: None } => {
-                Answer::Fault(Fault::said(format!("UNKNOWN it may have been done, or not: {detail}")))
-            }
+            Outcome::Unknown { detail, token: None } => Answer::Fault(unknown_for_good(&detail)),
         }
     }
 
@@ -167,6 +165,12 @@ impl<'a> Answer<'a> {
             other => Err(other),
         }
     }
+}
+
+/// The error for an outcome that nothing settles later. The second word of `UNKNOWN` is the token, or says that there is
+/// none: a client must not take a word of the text for one.
+fn unknown_for_good(detail: &str) -> Fault {
+    Fault::said(format!("UNKNOWN - it may have been done, or not: {detail}"))
 }
 
 /// The error that tells a Redis client of a refusal.
