@@ -16,7 +16,8 @@
 //! told little, because they have little.
 //!
 //! Its pace: after each stretch it pauses for nineteen times as long as the stretch took, which leaves 95 % of the
-//! bandwidth to others. A stretch without siblings is one step, whose time is not known.
+//! bandwidth to others; not after a stretch that took long because a sibling was silent. A stretch without siblings is one
+//! step, whose time is not known.
 //!
 //! Invariants:
 //! - a step compares the keys of one page at most, and walks over as much of the index as a page does;
@@ -45,7 +46,10 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between stretches is this many times as long as the stretch.
 const PAUSE_FACTOR: u32 = 19;
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A process that stood still in the middle of a stretch does not sweep for as long as that again and again.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The same after a stretch in which a sibling was silent: it took long because this brick waited.
+const SILENT_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The least pause after a stretch without siblings: as if it had taken a millisecond, which is enough for 1,000 keys.
 const ALONE_PAUSE: Duration = Duration::from_millis(20);
 /// The least time between the beginnings of two sweeps over all tablets.
@@ -170,7 +174,8 @@ impl Sweeping {
         let Some(stretch) = self.stretch.take() else { return };
         self.is_whole &= stretch.silent.is_empty();
         let least = if stretch.siblings.is_empty() { ALONE_PAUSE } else { Duration::ZERO };
-        self.next_at = now + (now.since(stretch.began) * PAUSE_FACTOR).clamp(least, PAUSE_MAX);
+        let most = if stretch.silent.is_empty() { PAUSE_MAX } else { SILENT_PAUSE_MAX };
+        self.next_at = now + (now.since(stretch.began) * PAUSE_FACTOR).clamp(least, most);
     }
 
     /// All tablets are compared.

@@ -1,4 +1,4 @@
-//! Stretches of which a sibling has told little, or with a damaged key.
+//! Stretches of which a sibling has told little, or with a damaged key, and the pauses between stretches.
 
 use super::*;
 use crate::pages::tests::{MANY, filled, flip, key_of, range, tables};
@@ -56,4 +56,26 @@ fn a_stretch_names_the_damaged_entry_that_is_in_its_way() {
     flip(&mut store, at);
     let weighed = stretch(0).weigh(&mut store, &tables, 1 << 40);
     assert!(matches!(weighed, Err(Unreadable::Damaged(found)) if found == at));
+}
+
+fn pause_after(took: Duration, siblings: &[ServerId], silent: &[ServerId]) -> Duration {
+    let began = Instant(1_000_000_000);
+    let silent = silent.iter().copied().collect();
+    let stretch = Stretch { siblings: siblings.to_vec(), silent, began, ..stretch(0) };
+    let mut sweeping = Sweeping { stretch: Some(stretch), ..Sweeping::default() };
+    sweeping.pause(began + took);
+    sweeping.next_at.since(began + took)
+}
+
+// I6: rules 33 and 86.
+#[test]
+fn a_sweep_leaves_most_of_the_time_to_others() {
+    const SIBLING: ServerId = ServerId(4);
+    let millis = Duration::from_millis;
+    assert_eq!(pause_after(millis(3), &[SIBLING], &[]), millis(57));
+    assert_eq!(pause_after(millis(2000), &[SIBLING], &[]), millis(38_000));
+    assert_eq!(pause_after(millis(3_600_000), &[SIBLING], &[]), PAUSE_MAX, "it stood still");
+    assert_eq!(pause_after(millis(2000), &[SIBLING], &[SIBLING]), SILENT_PAUSE_MAX, "it waited");
+    assert_eq!(pause_after(millis(3), &[SIBLING], &[SIBLING]), millis(57));
+    assert_eq!(pause_after(millis(0), &[], &[]), ALONE_PAUSE);
 }

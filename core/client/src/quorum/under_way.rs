@@ -29,8 +29,9 @@ use std::time::Duration;
 /// How long a get waits for a brick before it asks another one, at first, while bricks answer as they should. A brick that
 /// is being started is silent for longer than users want to wait.
 pub const PATIENCE: Duration = Duration::from_millis(20);
-/// A brick that is silent for this long is asked again, and for a get another one is asked, too. Some ten times as long
-/// as a brick needs to write to its device.
+/// A brick that is silent for this long is asked again by a put, and by whoever asks for its time; a page asks another one,
+/// too. The question is lost for the brick's window. A get has a pace of its own (core/quorum, `under_way`). Some ten times
+/// as long as a brick needs to write to its device.
 pub const AGAIN: Duration = Duration::from_millis(100);
 /// How long a get that needs fewer bricks than a put tries to settle a put of its session first. Bricks that serve answer
 /// sooner.
