@@ -1,14 +1,17 @@
 //! Bricks that serve before their logs are loaded: reads of frames are slow, and the bricks are killed again and again
 //! meanwhile.
 
+use crate::history::Operation;
 use crate::network::{Party, request};
 use crate::rig::{MILLI, Rig, Setting, TABLE};
 use crate::runs::{BUFFERED, rebuilding, seeds};
-use crate::sessions::Doing;
-use ramhold_base::{DiskFile, KeyHash, ServerId, Status};
+use crate::sessions::{AGAIN, Doing};
+use ramhold_base::{DiskFile, KeyHash, ServerId, Stamp, Status};
 use ramhold_node::{Brick, RestartLoad};
+use ramhold_quorum::{BrickId, Out, Phases, Put};
 use ramhold_wire::bricks::{PageWanted, TabletPage};
 use ramhold_wire::membership::Durability;
+use std::time::Duration;
 
 /// Some 30 segments of 16 KiB, of keys that are mostly written once.
 const MANY: Setting = Setting { log_bytes: 1 << 20, keys: 400, value_bytes_max: 1800, ..BUFFERED };
@@ -141,6 +144,71 @@ fn one_loads(seed: u64) -> Rig {
     rig.start(0);
     rig.run_until(|rig| is_loading(rig, 0));
     rig
+}
+
+/// A put that these hosts alone have stored, and whose session has died. Its token: stamp, value and begin.
+fn half_put(rig: &mut Rig, key: usize, hosts: [usize; 2]) -> (Stamp, Option<Vec<u8>>, u64) {
+    let now = rig.instant();
+    let bricks: Vec<BrickId> = rig.hosts.iter().map(|host| BrickId(host.id.raw())).collect();
+    rig.value_last += 1;
+    let value = rig.value_last;
+    rig.histories[key].push(Operation { is_put: true, value, began: rig.now, ended: u64::MAX });
+    let bytes = Some(value.to_le_bytes().to_vec());
+    let (of, within) = ((&bricks[..], rig.thresholds), (now + Duration::from_secs(1), AGAIN));
+    let (it, mut outs) = (&mut rig.clients[0], Vec::new());
+    (it.number, it.key) = (it.number + 1, key);
+    let mut put = Put::new(now, of, (bytes.clone(), Phases::One), &it.clock, within).unwrap();
+    put.start(now, &mut it.clock, &mut outs);
+    let is_one = |to: BrickId| hosts.iter().any(|host| to.0 == *host as u64 + 1);
+    outs.retain(|out| matches!(out, Out::Send { to, .. } if is_one(*to)));
+    rig.carry_out(0, outs);
+    rig.clients[0].number += 1;
+    rig.run_for(20 * MILLI);
+    (put.open().unwrap(), bytes, put.begun())
+}
+
+/// A client puts a key until it is done.
+fn put_done(rig: &mut Rig, client: usize, key: usize) {
+    let done = rig.done;
+    while rig.done == done {
+        rig.begin_on(client, key, true);
+        rig.run_until(|rig| matches!(rig.clients[client].doing, Doing::Nothing));
+    }
+}
+
+// I3, I6: rules 5 and 77. Two bricks have stored a put, and the third one never will. One of the two loads its log, and has
+// something newer: what it says before it finds the put must not be taken for its last word.
+#[test]
+fn a_put_that_a_loading_brick_has_stored_is_settled_when_that_has_loaded() {
+    let mut unloaded = 0;
+    for seed in seeds() {
+        let mut rig = filled(seed, MANY);
+        let token = half_put(&mut rig, 0, [0, 2]);
+        let operation = rig.histories[0].len() - 1;
+        (1..200).for_each(|key| put_done(&mut rig, 1, key));
+        rig.kill(2);
+        rig.start(2);
+        rig.run_until(|rig| is_loading(rig, 2));
+        put_done(&mut rig, 1, 0);
+        // It has reached the third brick, too.
+        rig.run_for(5 * MILLI);
+        let now = rig.instant();
+        let bricks: Vec<BrickId> = rig.hosts.iter().map(|host| BrickId(host.id.raw())).collect();
+        let within = (now + Duration::from_secs(5), AGAIN);
+        let mut put = Put::resume(now, (&bricks, rig.thresholds), token, within);
+        let (it, mut outs) = (&mut rig.clients[0], Vec::new());
+        (it.number, it.key, it.operation) = (it.number + 1, 0, operation);
+        put.start(now, &mut it.clock, &mut outs);
+        it.doing = Doing::Put(put);
+        rig.carry_out(0, outs);
+        rig.run_until(|rig| matches!(rig.clients[0].doing, Doing::Nothing));
+        assert_ne!(rig.histories[0][operation].ended, u64::MAX, "it took effect, and nobody says so");
+        unloaded += brick(&rig, 2).unwrap().asked_while_loading().1;
+        rig.run_until(Rig::all_vote);
+        rig.read_all();
+        rig.check();
+    }
+    assert!(unloaded > 0, "no brick was asked while it did not know");
 }
 
 // I6: pages wait, announcements do not.

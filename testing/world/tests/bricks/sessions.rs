@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PUT_WITHIN: Duration = Duration::from_millis(400);
 pub(crate) const GET_WITHIN: Duration = Duration::from_millis(400);
-const AGAIN: Duration = Duration::from_millis(60);
+pub(crate) const AGAIN: Duration = Duration::from_millis(60);
 pub(crate) const PAGE_AGAIN: Duration = AGAIN;
 
 /// A value as sessions write it.
