@@ -85,7 +85,7 @@ pub use ramhold_wire::brick_status::{
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
-pub use ramhold_wire::obstacle::{Obstacle, ObstacleKind, ScaleWay, Scaling};
+pub use ramhold_wire::obstacle::{EndedScaling, Obstacle, ObstacleKind, ScaleWay, Scaling, ScalingEnd};
 pub use ramhold_wire::quorum::{
     BrickPlace, BrickReplace, BrickReplaced, BrickScale, BrickScaled, BrickTablet, Giving, QuorumOptions,
     ScaleOrder, WriteProtocol,

@@ -184,6 +184,7 @@ impl Bricks {
             is_destroyed: false,
             scaling: None,
             is_removed: false,
+            ended: None,
         };
         let before = told_bricks(&desk.state);
         desk.state.bricks.insert(id, record);

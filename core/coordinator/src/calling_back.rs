@@ -14,7 +14,7 @@ use crate::desk::Desk;
 use crate::records::{GivingRecord, Key, QuorumTabletRecord};
 use crate::state::State;
 use ramhold_base::{Instant, KeyHash, Level, ServerId, TableId};
-use ramhold_wire::obstacle::ScaleWay;
+use ramhold_wire::obstacle::{ScaleWay, ScalingEnd};
 
 /// Takes an order back, and calls back what moves because of it. Returns the number of tablets that are called back.
 pub(crate) fn cancel(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) -> u32 {
@@ -35,7 +35,7 @@ pub(crate) fn cancel(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) -> u
         keep_out(desk, brick);
     }
     let called = u32::try_from(moves.len()).unwrap_or(u32::MAX);
-    forget_order(desk, bricks, brick);
+    forget_order(desk, bricks, brick, ScalingEnd::Cancelled);
     bricks.scale_at = Instant::ZERO;
     let then = if called > 0 { "; the tablet on its way goes back, unless it arrives first" } else { "" };
     let text = format!(
@@ -70,10 +70,10 @@ fn keep_out(desk: &mut Desk, brick: ServerId) {
     }
 }
 
-pub(crate) fn forget_order(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) {
+pub(crate) fn forget_order(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId, end: ScalingEnd) {
     bricks.waits.remove(&brick);
     if let Some(record) = desk.state.bricks.get_mut(&brick)
-        && record.scaling.take().is_some()
+        && record.end_order(end)
     {
         desk.outbox.touch(Key::Brick(brick));
     }

@@ -18,7 +18,7 @@ use crate::state::State;
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
 use ramhold_base::{Instant, Level, ServerId, Status, TableId};
 use ramhold_placement::domain_of;
-use ramhold_wire::obstacle::{Obstacle, ObstacleKind};
+use ramhold_wire::obstacle::{Obstacle, ObstacleKind, ScalingEnd};
 use ramhold_wire::quorum::{BrickReplace, Joined, QuorumOptions};
 
 /// The table of no obstacle in particular.
@@ -67,7 +67,9 @@ fn set_replaced(desk: &mut Desk, brick: ServerId, is_replaced: bool) {
         record.is_replaced = is_replaced;
         record.is_removed &= is_replaced;
         // A brick that is replaced has nothing to share any more.
-        record.scaling = record.scaling.filter(|_| !is_replaced);
+        if is_replaced {
+            record.end_order(ScalingEnd::Replaced);
+        }
         desk.outbox.touch(Key::Brick(brick));
     }
 }

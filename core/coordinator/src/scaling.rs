@@ -24,7 +24,7 @@ use crate::stalls::Reached;
 use crate::state::State;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, ServerId, TableId};
-use ramhold_wire::obstacle::{Obstacle, ObstacleKind, ScaleWay, Scaling};
+use ramhold_wire::obstacle::{Obstacle, ObstacleKind, ScaleWay, Scaling, ScalingEnd};
 use ramhold_wire::quorum::{BrickScale, ScaleOrder};
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -67,6 +67,7 @@ fn note_order(
     let number = numbers.max().unwrap_or(0) + 1;
     let Some(record) = desk.state.bricks.get_mut(&brick) else { return };
     record.scaling = Some(Scaling { number, way, table, moved: 0, is_auto });
+    record.ended = None;
     record.is_removed &= way == ScaleWay::Removing;
     record.is_replaced &= way == ScaleWay::Removing;
     desk.outbox.touch(Key::Brick(brick));
@@ -213,7 +214,7 @@ fn begin(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId, step: Step) {
 
 /// An order is carried out.
 fn end(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId, scaling: Scaling) {
-    forget_order(desk, bricks, brick);
+    forget_order(desk, bricks, brick, ScalingEnd::Done);
     if let Some(record) = desk.state.bricks.get_mut(&brick) {
         record.is_removed = scaling.way == ScaleWay::Removing;
     }
@@ -290,7 +291,7 @@ fn settle(
     }
     let was_added = desk.state.bricks.get(&new).and_then(|record| record.scaling);
     if was_added.is_some_and(|scaling| scaling.way == ScaleWay::Adding) {
-        forget_order(desk, bricks, new);
+        forget_order(desk, bricks, new, ScalingEnd::Silent);
     }
     let text = format!(
         "event: {new} was silent for {} s before it voted in {table} from {first:?}; {old} takes the tablet again, and \

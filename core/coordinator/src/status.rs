@@ -135,6 +135,7 @@ impl Sight<'_> {
                 scaling: record.scaling,
                 waits: self.bricks.waits.get(&record.id).copied(),
                 is_removed: record.is_removed,
+                ended: record.ended,
             }
         };
         self.desk.state.bricks.values().map(report).collect()

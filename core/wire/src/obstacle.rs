@@ -1,4 +1,4 @@
-//! Orders about bricks that are carried out, and what stands in their way.
+//! Orders about bricks that are carried out, what stands in their way, and how they end.
 //!
 //! Not here: the orders themselves (`quorum`). Protocol: docs/protocols/quorum.md, rules 52, 56. Catalogue: I6, I7.
 
@@ -110,4 +110,31 @@ pub enum ScaleWay {
     Adding,
     #[n(1)]
     Removing,
+}
+
+/// The last order to add or remove a brick, when it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct EndedScaling {
+    #[n(0)]
+    pub end: ScalingEnd,
+    /// Tablets that have moved because of it.
+    #[n(1)]
+    pub moved: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ScalingEnd {
+    /// The brick has its share, or holds nothing any more.
+    #[n(0)]
+    Done,
+    /// An operator took the order back.
+    #[n(1)]
+    Cancelled,
+    /// The brick was silent before it voted in a tablet that moved to it.
+    #[n(2)]
+    Silent,
+    /// Another brick has taken its place.
+    #[n(3)]
+    Replaced,
 }

@@ -4,7 +4,7 @@ use crate::Opcode;
 use crate::brick_status::BrickStatus;
 use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, Label, ServerEntry};
-use crate::obstacle::{Obstacle, Scaling};
+use crate::obstacle::{EndedScaling, Obstacle, Scaling};
 use crate::outage::StandingOutage;
 use crate::recovery::ReplayTimes;
 use crate::replica_placement::ReplicaPlacement;
@@ -453,6 +453,9 @@ pub struct BrickReport {
     #[n(15)]
     #[cbor(default)]
     pub is_removed: bool,
+    /// The end of the last order to add or remove it. Absent: there was none, or it is not over.
+    #[n(16)]
+    pub ended: Option<EndedScaling>,
 }
 
 /// A server that was declared dead and recovered, and whose data directory has not enlisted again.

@@ -10,7 +10,7 @@ use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{DirectoryId, KeyHash, ServerId, TableId};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, Label};
-use ramhold_wire::obstacle::{ScaleWay, Scaling};
+use ramhold_wire::obstacle::{EndedScaling, ScaleWay, Scaling, ScalingEnd};
 use ramhold_wire::quorum::{Joined, QuorumOptions};
 use ramhold_wire::table::TableOptions;
 
@@ -57,6 +57,9 @@ pub struct BrickRecord {
     #[n(12)]
     #[cbor(default)]
     pub is_destroyed: bool,
+    /// The end of the last order; none while one is carried out.
+    #[n(13)]
+    pub ended: Option<EndedScaling>,
 }
 
 impl BrickRecord {
@@ -64,6 +67,13 @@ impl BrickRecord {
     pub fn takes_tablets(&self) -> bool {
         let is_leaving = self.scaling.is_some_and(|it| it.way == ScaleWay::Removing);
         !self.is_replaced && !self.is_removed && !is_leaving
+    }
+
+    /// Its order is over, if it had one. Returns whether it had.
+    pub(crate) fn end_order(&mut self, end: ScalingEnd) -> bool {
+        let order = self.scaling.take();
+        self.ended = order.map(|order| EndedScaling { end, moved: order.moved }).or(self.ended);
+        order.is_some()
     }
 }
 

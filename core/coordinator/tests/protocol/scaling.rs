@@ -6,7 +6,7 @@ use crate::harness::*;
 use ramhold_base::{KeyHash, ServerId, Status, TableId};
 use ramhold_coordinator::GivingRecord;
 use ramhold_wire::bricks::{BrickWelcome, TabletLoad};
-use ramhold_wire::obstacle::ObstacleKind;
+use ramhold_wire::obstacle::{ObstacleKind, ScalingEnd};
 use ramhold_wire::quorum::{BrickReplace, BrickScale, BrickScaled, ScaleOrder};
 use std::time::Duration;
 
@@ -60,6 +60,12 @@ fn pass(world: &mut World, all: &mut [Brick], seconds: u64) {
 fn waits(world: &mut World, brick: u64) -> Option<(ObstacleKind, u64)> {
     let report = world.status().bricks.into_iter().find(|it| it.brick == ServerId(brick));
     report.expect("it is there").waits.map(|it| (it.kind, it.brick.raw()))
+}
+
+/// How the last order for a brick ended, and how many tablets had moved.
+fn ended(world: &mut World, brick: u64) -> Option<(ScalingEnd, u32)> {
+    let report = world.status().bricks.into_iter().find(|it| it.brick == ServerId(brick));
+    report.expect("it is there").ended.map(|it| (it.end, it.moved))
 }
 
 fn held(world: &World, table: TableId) -> Vec<Vec<u64>> {
@@ -225,6 +231,7 @@ fn a_tablet_is_called_back_from_a_brick_that_cannot_take_it() {
     assert_eq!((giving(&world, table), ordered(&world)), (None, 0));
     assert_eq!(held(&world, table), [[1, 2, 3], [1, 2, 3]]);
     assert_eq!(all[3].assignment.tablets, [], "it is told so");
+    assert_eq!(ended(&mut world, 4), Some((ScalingEnd::Cancelled, 0)), "and so is whoever waits for it");
     // The tablet has changed for all its bricks, and another brick may be added.
     let tablet = &world.state().quorum_tables[&table].tablets[1];
     assert_eq!((tablet.joined.len(), tablet.joined[0].brick), (1, ServerId(1)));
@@ -233,8 +240,12 @@ fn a_tablet_is_called_back_from_a_brick_that_cannot_take_it() {
     all[3].message.without_vote = 0;
     pass(&mut world, &mut all, 1);
     assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
+    assert_eq!(ended(&mut world, 4), None, "the next order is not over");
     carry_out(&mut world, &mut all);
     assert_eq!(held(&world, table), [[1, 2, 3], [2, 3, 4]]);
+    assert_eq!(ended(&mut world, 4), Some((ScalingEnd::Done, 1)));
+    world.restart();
+    assert_eq!(ended(&mut world, 4), Some((ScalingEnd::Done, 1)), "it is stored");
 }
 
 // I7: a tablet goes back when nothing would be lost by that, also after a start of the coordinator.
@@ -289,7 +300,7 @@ fn a_tablet_without_an_order_is_called_back() {
     assert_eq!((replaced.tablets, replaced.obstacle), (1, None));
     pass(&mut world, &mut all, 1);
     assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(5))));
-    assert_eq!(ordered(&world), 0);
+    assert_eq!((ordered(&world), ended(&mut world, 4)), (0, Some((ScalingEnd::Replaced, 0))));
     assert_eq!(order(&mut world, 2, ScaleOrder::Cancel), Some(ObstacleKind::NotOrdered));
     assert_eq!(scale(&mut world, 5, ScaleOrder::Cancel), BrickScaled { before: 1, obstacle: None });
     pass(&mut world, &mut all, 1);

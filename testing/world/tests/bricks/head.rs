@@ -117,6 +117,7 @@ impl Rig {
                 scaling: None,
                 is_removed: false,
                 is_destroyed: false,
+                ended: None,
             };
             state.bricks.insert(id, record);
         }

@@ -7,7 +7,7 @@ use ramhold_coordinator::State;
 use ramhold_node::{BrickState, TabletState};
 use ramhold_quorum::Thresholds;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::obstacle::ObstacleKind;
+use ramhold_wire::obstacle::{EndedScaling, ObstacleKind, ScalingEnd};
 use ramhold_wire::quorum::ScaleOrder;
 
 const SECOND: u64 = 1000 * MILLI;
@@ -310,6 +310,8 @@ fn a_tablet_goes_back_when_the_new_brick_dies() {
         });
         rig.run_for(3 * SECOND);
         assert!(bricks(&rig).iter().all(|(_, bricks)| *bricks == [1, 2, 3]), "{:?}", bricks(&rig));
+        let ended = rig.head_state().unwrap().bricks[&ServerId(4)].ended;
+        assert_eq!(ended, Some(EndedScaling { end: ScalingEnd::Silent, moved: 0 }));
         rig.start(SPARES[0]);
         heal(&mut rig);
         assert!(state_of(&rig, SPARES[0]).unwrap().tablets.is_empty(), "it was told so");

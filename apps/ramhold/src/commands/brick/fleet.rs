@@ -161,7 +161,7 @@ fn probe(address: SocketAddr) -> Result<BrickProbed, NoAnswer> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use ramhold_wire::control::{Address, encode_into};
     use ramhold_wire::{Kind, frame};
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    fn report(brick: u64, address: SocketAddr, (assigned, taken): (u64, u64)) -> BrickReport {
+    pub fn report(brick: u64, address: SocketAddr, (assigned, taken): (u64, u64)) -> BrickReport {
         BrickReport {
             brick: ServerId(brick),
             address: Address(address),
@@ -219,6 +219,7 @@ mod tests {
             scaling: None,
             waits: None,
             is_removed: false,
+            ended: None,
         }
     }
 

@@ -12,8 +12,8 @@ use crate::progress::Progress;
 use crate::size::bytes_text;
 use clap::Args;
 use ramhold_client::{
-    BrickReport, BrickScale, BrickScaled, Client, Obstacle, ObstacleKind, ScaleOrder, ScaleWay, ServerId,
-    TableId,
+    BrickReport, BrickScale, BrickScaled, Client, EndedScaling, Obstacle, ObstacleKind, ScaleOrder, ScaleWay,
+    ScalingEnd, ServerId, TableId,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -184,12 +184,7 @@ fn carry_out(
         return output::print(&format!("{brick} {what}{turn}; 'ramhold status' shows how far it is\n"));
     }
     let (moved, report) = watch(client, brick, json)?;
-    let is_done = if is_added { report.tablets > 0 } else { report.tablets == 0 };
-    if !is_done {
-        let text = format!(
-            "{brick} holds {} tablets: the order has ended before; see the coordinator's log",
-            report.tablets
-        );
+    if let Some(text) = undone(&report, is_added) {
         return Err(Failure::new(NOT_FOUND, text));
     }
     if json {
@@ -218,11 +213,39 @@ fn watch(client: &mut Client, brick: ServerId, json: bool) -> Result<(u32, Brick
         };
         let Some(scaling) = report.scaling else {
             progress.finish();
-            return Ok((moved, report));
+            return Ok((report.ended.map_or(moved, |ended| ended.moved), report));
         };
         moved = scaling.moved;
         progress.show_text(|| state_text(&report).unwrap_or_default());
         std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The reason why an order was not carried out, although it is over; none: it was.
+fn undone(report: &BrickReport, is_added: bool) -> Option<String> {
+    let (brick, what) = (report.brick, if is_added { "add" } else { "remove" });
+    let Some(EndedScaling { end, moved }) = report.ended else {
+        // The coordinator is of an earlier version, and does not tell.
+        let is_done = (report.tablets > 0) == is_added;
+        let held = counted(report.tablets);
+        return (!is_done)
+            .then(|| format!("{brick} holds {held}: the order has ended before; see the coordinator's log"));
+    };
+    let had = if moved == 1 { "has" } else { "have" };
+    let so_far = format!("{} {had} moved because of it", counted(moved));
+    match end {
+        ScalingEnd::Done => None,
+        ScalingEnd::Cancelled => Some(format!(
+            "the order to {what} {brick} was cancelled; {so_far}; a tablet on its way goes back, unless it arrives first: \
+             'ramhold table describe' shows it"
+        )),
+        ScalingEnd::Silent => Some(format!(
+            "the order to {what} {brick} is over: the brick was silent, and a tablet on its way to it went back; {so_far}; \
+             look at the brick, then order it again"
+        )),
+        ScalingEnd::Replaced => {
+            Some(format!("the order to {what} {brick} is over: another brick has taken its place; {so_far}"))
+        }
     }
 }
 
@@ -273,6 +296,8 @@ fn counted(tablets: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::brick::fleet::tests as fleet;
+    use std::net::SocketAddr;
 
     // I7
     #[test]
@@ -285,5 +310,31 @@ mod tests {
             stalled.starts_with("s4 has come no further for a minute; 'ramhold brick remove s1 --cancel'")
         );
         assert!(told(ObstacleKind::Stalled, ScaleWay::Adding).contains("brick add s1 --cancel"));
+    }
+
+    // I7: tablets that a brick holds do not say how its order ended. A cancelled removal holds nothing while its last tablet is
+    // on its way, and a cancelled addition holds what has moved before.
+    #[test]
+    fn an_order_that_was_cancelled_is_not_taken_for_one_that_was_carried_out() {
+        let report = |tablets, end: Option<ScalingEnd>| {
+            let ended = end.map(|end| EndedScaling { end, moved: 1 });
+            BrickReport { tablets, ended, ..fleet::report(4, SocketAddr::from(([127, 0, 0, 1], 1)), (1, 1)) }
+        };
+        assert_eq!(undone(&report(1, Some(ScalingEnd::Done)), true), None);
+        assert_eq!(undone(&report(0, Some(ScalingEnd::Done)), false), None);
+        for (is_added, tablets, what) in [(true, 1, "add"), (false, 0, "remove")] {
+            let text = undone(&report(tablets, Some(ScalingEnd::Cancelled)), is_added).unwrap_or_default();
+            let told = format!("the order to {what} s4 was cancelled; 1 tablet has moved because of it");
+            assert!(text.starts_with(&told), "{text}");
+        }
+        for end in [ScalingEnd::Silent, ScalingEnd::Replaced] {
+            assert!(
+                undone(&report(1, Some(end)), true).is_some_and(|text| text.contains("is over")),
+                "{end:?}"
+            );
+        }
+        // An earlier coordinator.
+        assert!(undone(&report(1, None), true).is_none() && undone(&report(0, None), false).is_none());
+        assert!(undone(&report(0, None), true).is_some() && undone(&report(1, None), false).is_some());
     }
 }

@@ -6,6 +6,7 @@ use crate::findings::{Finding, Grade, finding, gravest, listed};
 use crate::output::bytes_for_eyes;
 use ramhold_client::{BrickStatus, ServerId};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 /// The activity of a brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +82,8 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
         let what = format!("no brick that is known is at {address}: {}", bytes_for_eyes(why.as_bytes()));
         finding(Grade::Degraded, what, "check the address that --bricks gives, or start the brick there")
     }));
-    found.extend(survey.bricks.iter().filter_map(of_order));
+    let ordered = survey.bricks.iter().filter_map(|brick| Some((brick, brick.scaling.as_ref()?)));
+    found.extend(ordered.map(|(brick, scaling)| of_order(brick.id, brick.address, scaling)));
     if let Some(why) = &survey.coordinator {
         found.push(finding(
             Grade::Degraded,
@@ -167,15 +169,13 @@ fn of_waiting(name: &str, brick: &Found) -> Finding {
     )
 }
 
-fn of_order(brick: &Found) -> Option<Finding> {
-    let scaling = brick.scaling.as_ref()?;
-    Some(Finding {
-        grade: Grade::Recovering,
-        what: format!("{} at {} is {scaling}", brick.id, brick.address),
-        action:
-            "nothing, tablets move one after the other; 'ramhold brick add|remove BRICK --cancel' ends it"
-                .into(),
-    })
+/// An order to add or remove a brick, with what it waits for: a table of bricks has no room for that.
+pub fn of_order(brick: ServerId, address: SocketAddr, scaling: &str) -> Finding {
+    finding(
+        Grade::Recovering,
+        format!("{brick} at {address} is {scaling}"),
+        "nothing, tablets move one after the other; 'ramhold brick add|remove BRICK --cancel' ends it",
+    )
 }
 
 fn of_device(brick: &Found) -> Option<Finding> {

@@ -5,6 +5,7 @@
 //! server's figures. The verdict is the gravest finding.
 
 use super::picture::{Picture, is_silent};
+use crate::commands::brick::scale::state_text;
 use crate::commands::bricks::{condition, reach};
 use crate::commands::recoveries::reports::away_text;
 use crate::findings::{Finding, Grade, finding, gravest};
@@ -54,6 +55,9 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
     found.extend(of_waiting(picture));
     found.extend(of_tablets(picture).into_iter().take(COUNT_MAX));
     found.extend(cluster.bricks.iter().filter_map(|brick| of_brick(picture, brick)).take(COUNT_MAX));
+    let ordered = cluster.bricks.iter().filter_map(|brick| Some((brick, state_text(brick)?)));
+    let orders = ordered.map(|(brick, text)| condition::of_order(brick.brick, brick.address.0, &text));
+    found.extend(orders.take(COUNT_MAX));
     for server in &cluster.servers {
         match picture.processes.get(&server.id) {
             Some(Err(why)) => found.push(finding(
@@ -290,7 +294,9 @@ mod tests {
     use crate::commands::bricks::reach::tests::{address, status};
     use crate::commands::bricks::survey::Found;
     use ramhold_base::{ClusterId, Term};
-    use ramhold_client::{ClusterStatus, KeyHash, TableId, TabletStatus};
+    use ramhold_client::{
+        ClusterStatus, KeyHash, Obstacle, ObstacleKind, ScaleWay, Scaling, TableId, TabletStatus,
+    };
     use ramhold_wire::control::Address;
 
     fn report(brick: u64, heard_millis: Option<u64>) -> BrickReport {
@@ -311,6 +317,7 @@ mod tests {
             scaling: None,
             waits: None,
             is_removed: false,
+            ended: None,
         }
     }
 
@@ -406,6 +413,18 @@ mod tests {
         let unheard = told(&picture(vec![silent(3), (report(2, Some(9000)), Ok(status(None)))]));
         assert_eq!(unheard.len(), 2, "{unheard:?}");
         assert!(unheard.iter().any(|it| it.contains("s2 at") && it.contains("check its --coordinator")));
+    }
+
+    // I7, J5: the row of the brick has no room for the reason why an order waits.
+    #[test]
+    fn an_order_that_waits_says_for_whom() {
+        let scaling = Scaling { number: 1, way: ScaleWay::Adding, table: None, moved: 0, is_auto: false };
+        let waits = Obstacle { kind: ObstacleKind::Stalled, brick: ServerId(2), table: TableId(7) };
+        let ordered = BrickReport { scaling: Some(scaling), waits: Some(waits), ..report(2, Some(100)) };
+        let told = told(&picture(vec![(ordered, Ok(status(None)))]));
+        assert_eq!(told.len(), 1, "{told:?}");
+        let wanted = "is being added, 0 tablets moved here; s2 has come no further for a minute; 'ramhold brick add s2 --cancel'";
+        assert!(told[0].starts_with("recovering: s2 at") && told[0].contains(wanted), "{told:?}");
     }
 
     #[test]
