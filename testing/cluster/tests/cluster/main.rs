@@ -20,6 +20,7 @@ mod hostile;
 mod links;
 mod listeners;
 mod loading;
+mod moves;
 mod network;
 mod pages;
 mod redis;

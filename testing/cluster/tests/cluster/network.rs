@@ -41,7 +41,7 @@ impl Two {
 }
 
 /// In a thread of its own, which stays in the clients' namespace and ends there.
-fn test(what: fn() -> Result<(), Failure>) {
+pub fn test(what: fn() -> Result<(), Failure>) {
     let _machine = crate::machine();
     if let Err(failure) = is_network_possible() {
         println!("skipped: {failure}");

@@ -26,18 +26,18 @@ fn value(number: usize, round: u64) -> Vec<u8> {
     format!("{number} in round {round} {}", "p".repeat(900)).into_bytes()
 }
 
-fn id_of(bricks: &Bricks, brick: usize) -> Result<ServerId, Failure> {
+pub fn id_of(bricks: &Bricks, brick: usize) -> Result<ServerId, Failure> {
     let known = bricks.cluster.status()?.bricks;
     let found = known.iter().find(|it| it.address.0 == bricks.address(brick)).map(|it| it.brick);
     found.ok_or_else(|| Failure(format!("brick {brick} is not known")))
 }
 
-fn report(client: &mut Client, id: ServerId) -> Result<BrickReport, Failure> {
+pub fn report(client: &mut Client, id: ServerId) -> Result<BrickReport, Failure> {
     let bricks = client.cluster_status()?.bricks;
     bricks.into_iter().find(|report| report.brick == id).ok_or_else(|| Failure(format!("{id} is not there")))
 }
 
-fn tablets(client: &mut Client) -> Result<Vec<Vec<ServerId>>, Failure> {
+pub fn tablets(client: &mut Client) -> Result<Vec<Vec<ServerId>>, Failure> {
     let tablets = client.describe_table("carts")?.quorum.unwrap_or_default();
     Ok(tablets.iter().map(|tablet| tablet.bricks.iter().map(|place| place.brick).collect()).collect())
 }
