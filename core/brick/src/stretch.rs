@@ -8,9 +8,14 @@
 //!            └─────────────────────────────────────────── ready: dropped, stored
 //! ```
 //!
+//! A sibling may tell something newer than what was decided: a write goes on meanwhile. This brick may have had that very
+//! write before it forgot. Then its own record, which was to be dropped, is the one that the sibling has by now, and stays.
+//!
 //! Invariants:
 //! - nothing is asked for while something that came is not stored, so memory holds one page of each sibling at most;
-//! - nothing is stored but what a sibling had when the stretch was decided, or later.
+//! - nothing is stored but what a sibling had when the stretch was decided, or later;
+//! - nobody but the rebuilding changes a key between decision and storing: what is here is what it was decided upon, or is
+//!   dropped.
 //!
 //! Not here: deciding, asking (`rebuild`). Protocol: docs/protocols/quorum.md, rules 16, 82. Catalogue: I6.
 
@@ -90,7 +95,9 @@ impl Stretch {
                 Some(mut it) if it.newest <= record.stamp => {
                     it.newest = record.stamp;
                     let value = record.value.map(|bytes| Value { bytes, expires: record.expires });
-                    self.ready.push((it, value));
+                    // One stamp is one value.
+                    let is_here = it.own == it.newest && !planted(Defect::QuorumRebuiltStoresOwn);
+                    self.ready.extend((!is_here).then_some((it, value)));
                 }
                 other => {
                     is_known = false;
@@ -116,7 +123,7 @@ impl Stretch {
     ) -> bool {
         let mut is_again = false;
         while let Some((decided, value)) = self.ready.last() {
-            let Decided { key, hash, newest, .. } = decided;
+            let Decided { key, hash, own, newest, .. } = decided;
             let found = match store.shard.log.newest(table, *hash, key) {
                 Ok(found) => found,
                 Err(unreadable) => {
@@ -124,14 +131,11 @@ impl Stretch {
                     return false;
                 }
             };
-            // Something else may be here by now than when it was decided.
-            let present = found.map_or(Stamp::NONE, |found| found.stamp);
+            // A brick that does not vote stores nothing else. A write in between could have been acknowledged, and be lost here.
+            let is_own = found.is_none_or(|found| found.stamp == *own);
+            assert!(is_own, "nobody writes to a tablet that is rebuilt");
             let mut replaces = found.map(|found| found.at);
-            if present == *newest {
-                self.ready.pop();
-                continue;
-            }
-            if let Some(at) = replaces.filter(|_| present > *newest) {
+            if let Some(at) = replaces.filter(|_| own > newest) {
                 let (segment, _) = store.shard.log.place_of(at);
                 if !planted(Defect::QuorumDroppedStays) {
                     store.shard.cleaning.must_leave.insert(segment);

@@ -38,3 +38,10 @@ fn a_brick_that_dies_twice_misses_nothing() {
     let report = outcome(215);
     assert_eq!(report.marks.get("brick_rebuilt_with_loss"), None, "{:?}", report.errors);
 }
+
+// I6: a put went on while its first brick was rebuilt, and reached a sibling between its page of stamps and its page of values.
+// The brick had it from before it forgot, was to drop it, and was told it: the log refuses to store a record over itself.
+#[test]
+fn a_rebuilding_is_told_what_it_has_and_was_to_drop() {
+    [3034, 3056, 3069].into_iter().for_each(goes_well);
+}

@@ -7,6 +7,7 @@ use crate::start::tests::{ME, STREAM, TABLE, store};
 use crate::state::{BrickState, SiblingState, StreamState, TableState};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{ClusterId, ClusterTime, Effects, KeyHash};
+use ramhold_log::{Purpose, QuorumRecord, Reference};
 use ramhold_wire::View;
 use ramhold_wire::bricks::PageRecord;
 use ramhold_wire::control::Address;
@@ -72,9 +73,18 @@ struct Harness {
     now: Instant,
     keys: Vec<Key>,
     value_bytes: usize,
+    /// The times of the stamps that siblings have, of keys with another one than all others.
+    times: BTreeMap<Key, u64>,
     /// Values that siblings have told.
     told: usize,
     calls: Vec<Call>,
+}
+
+/// The time of the stamps that siblings have.
+const TIME: u64 = 9;
+
+fn stamp(time: u64) -> Stamp {
+    Stamp { time, session: 2 }
 }
 
 impl Harness {
@@ -91,6 +101,7 @@ impl Harness {
             now: Instant::ZERO,
             keys: (0..keys).map(|key| format!("key{key:03}").into_bytes()).collect(),
             value_bytes,
+            times: BTreeMap::new(),
             told: 0,
             calls: Vec::new(),
         };
@@ -116,7 +127,7 @@ impl Harness {
         let record = |key: &Key| PageRecord {
             position: 0,
             key: key.clone(),
-            stamp: Stamp { time: 9, session: 2 },
+            stamp: stamp(self.times.get(key).copied().unwrap_or(TIME)),
             value: has_values.then(|| vec![7; self.value_bytes]),
             expires: None,
             is_tombstone: false,
@@ -152,13 +163,28 @@ impl Harness {
         self.go_on();
     }
 
-    fn stored(&self) -> usize {
-        let log = &self.store.shard.log;
-        let has = |key: &&Key| {
+    /// This brick had a record before it forgot.
+    fn has(&mut self, key: usize, time: u64) {
+        let (key, value) = (&self.keys[key], vec![7; self.value_bytes]);
+        let hash = self.tables.hash(TABLE, key).expect("the table is known");
+        let record =
+            QuorumRecord { table: TABLE, stamp: stamp(time), expires: None, key, value: Some(&value) };
+        let stored = self.store.shard.log.store(STREAM, Purpose::Ordinary, hash, &record, None);
+        stored.expect("there is room");
+    }
+
+    /// The places and the times of the records that are here now.
+    fn here(&self) -> Vec<(Reference, u64)> {
+        let newest = |key: &Key| {
             let hash = self.tables.hash(TABLE, key).expect("the table is known");
-            log.newest(TABLE, hash, key).expect("intact").is_some()
+            let newest = self.store.shard.log.newest(TABLE, hash, key).expect("intact");
+            newest.map(|newest| (newest.at, newest.stamp.time))
         };
-        self.keys.iter().filter(has).count()
+        self.keys.iter().filter_map(newest).collect()
+    }
+
+    fn stored(&self) -> usize {
+        self.here().len()
     }
 }
 
@@ -223,4 +249,35 @@ fn nothing_is_asked_for_while_there_is_no_room_for_what_has_come() {
     assert!(it.stored() > 20 && it.stored() < 60, "the log is full with {}", it.stored());
     it.wait(100);
     assert!(it.asked().is_none() && !it.rebuilding.is_closing(), "there is no room yet");
+}
+
+// I6: rule 82. This brick had three writes before the others. Their sessions go on: of the first key the sibling gets the same
+// one when the stretch is decided, of the second none, of the third a newer one.
+#[test]
+fn what_a_sibling_gets_meanwhile_may_be_here_already() {
+    let mut it = Harness::new(4, 100);
+    (0..3).for_each(|key| it.has(key, 11));
+    let before = it.here();
+    it.tell_stamps();
+    let (keys, call) = it.asked().expect("the sibling's are missing");
+    assert_eq!(keys, it.keys);
+    it.times.extend([(keys[0].clone(), 11), (keys[2].clone(), 13)]);
+    it.tell_values(&keys, &call);
+    let (here, times): (Vec<Reference>, Vec<u64>) = it.here().into_iter().unzip();
+    assert_eq!(times, [11, TIME, 13, TIME]);
+    assert_eq!(here[0], before[0].0, "it was here, and is not stored again");
+    let dropped = it.store.dropped[&TABLE].keys().expect("they are few");
+    assert!(dropped.iter().eq([&keys[1]]), "{dropped:?}");
+    assert!(it.rebuilding.is_closing());
+}
+
+// I6: rule 82. A write in between may have been acknowledged, and the decision knows nothing of it.
+#[test]
+#[should_panic(expected = "nobody writes to a tablet that is rebuilt")]
+fn a_write_between_decision_and_storing_ends_the_process() {
+    let mut it = Harness::new(1, 100);
+    it.tell_stamps();
+    let (keys, call) = it.asked().expect("it is missing");
+    it.has(0, 11);
+    it.tell_values(&keys, &call);
 }

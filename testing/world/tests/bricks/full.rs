@@ -44,12 +44,28 @@ fn write(rig: &mut Rig, number: u64, key: &str, value: Option<&[u8]>, is_repair:
     ask(rig, number, key, AskWhat::Write(AskedWrite { stamp, begun, is_repair, value }))
 }
 
+/// The stamp of a put that begins now.
+pub fn new_stamp(rig: &Rig, number: u64) -> Stamp {
+    let begun = rig.hosts[1].node.as_ref().unwrap().brick.time(rig.instant());
+    Stamp::new(begun + number, SessionId::of(4).unwrap())
+}
+
 /// One put at some bricks, one after the other, as long as they have room for it.
 pub fn put_at(rig: &mut Rig, hosts: &[usize], number: u64, place: (TableId, &str), bytes: &[u8]) -> bool {
-    let begun = rig.hosts[1].node.as_ref().unwrap().brick.time(rig.instant());
-    let stamp = Stamp::new(begun + number, SessionId::of(4).unwrap());
+    let stamp = new_stamp(rig, number);
+    put_stamped(rig, hosts, (number, stamp), place, bytes)
+}
+
+/// The same, with a stamp that some of the bricks may have already.
+pub fn put_stamped(
+    rig: &mut Rig,
+    hosts: &[usize],
+    (number, stamp): (u64, Stamp),
+    place: (TableId, &str),
+    bytes: &[u8],
+) -> bool {
     let value = Some(StampedValue { bytes, expires: None });
-    let asked = AskedWrite { stamp, begun, is_repair: false, value };
+    let asked = AskedWrite { stamp, begun: stamp.time, is_repair: false, value };
     hosts.iter().all(|host| {
         for _ in 0..100 {
             match ask_at(rig, *host, number, place, AskWhat::Write(asked)) {

@@ -1,8 +1,8 @@
 //! Values that a rebuilding fetches over a slow link, and the bound that it ends with (docs/protocols/quorum.md, rules 82, 83).
 
-use crate::full::put_at;
+use crate::full::{new_stamp, put_at, put_stamped};
 use crate::rig::{MILLI, Rig, Setting, TABLE};
-use crate::runs::{BUFFERED, seeds};
+use crate::runs::{BUFFERED, rebuilding, seeds};
 use ramhold_base::TableId;
 use ramhold_wire::membership::Durability;
 
@@ -33,6 +33,41 @@ fn two_tablets_with_long_stretches_do_not_displace_each_other() {
         let keys = rig.hosts[0].node.as_ref().unwrap().brick.log().unwrap().key_count();
         assert_eq!(keys, 2 * KEYS);
         rig.hosts.iter().for_each(|host| host.node.as_ref().unwrap().check_invariants());
+    }
+}
+
+// I6: rule 82. The first brick stored a put before it lost its power, and no other one did. The put goes on, and reaches them
+// when they have told their stamps, and not yet their values. So the first one is told what it has, and was to drop.
+#[test]
+fn a_write_that_goes_on_while_its_brick_is_rebuilt_stays_there() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, BUFFERED);
+        // The first sweeps are over.
+        rig.run_for(8000 * MILLI);
+        let place = (TABLE, "key0");
+        assert!(put_at(&mut rig, &[0, 1, 2], 1, place, b"before"));
+        let stamp = new_stamp(&rig, 100);
+        assert!(put_stamped(&mut rig, &[0], (2, stamp), place, b"after"));
+        // The device has it.
+        rig.run_for(1000 * MILLI);
+        rig.cut_power(0);
+        assert!((1..3).all(|host| rig.stamps(host)[0].is_some_and(|it| it < stamp)));
+        (rig.far, rig.pages) = (Some((0, 120 * MILLI)), 0);
+        rig.start(0);
+        rig.run_until(|rig| rig.pages == 2);
+        rig.run_for(40 * MILLI);
+        assert!(put_stamped(&mut rig, &[2, 1], (3, stamp), place, b"after"));
+        assert_eq!((rig.pages, rebuilding(&rig.hosts[0])), (2, 1), "they have told their stamps alone");
+        rig.run_until(|rig| rig.votes(0));
+        assert_eq!(rig.pages, 3, "one of them was asked for its value");
+        assert_eq!(rig.stamps(0)[0], Some(stamp));
+        rig.far = None;
+        // Its next life has it, too.
+        rig.restart(0);
+        rig.run_until(Rig::all_vote);
+        assert!((0..3).all(|host| rig.stamps(host)[0] == Some(stamp)));
+        rig.check();
     }
 }
 
