@@ -260,6 +260,8 @@ defects! {
     QuorumRebuiltRefuses;
     /// A brick stores what it is sent while it is rebuilt, and counts it.
     QuorumRebuiltKeepsOwn;
+    /// The index that a start fills again has no more memory than it was full with.
+    IndexFullAtStart;
     /// A brick that is rebuilt stores what a sibling tells over its own record with the same stamp.
     QuorumRebuiltStoresOwn;
     /// A brick answers before what it says is on its device.

@@ -115,8 +115,11 @@ impl Brick {
                 None => return Ok(()),
                 Some(AppendRefusal::HeadFull)
                     if store.roll_for(step, &self.tables, stream, purpose).is_some() => {}
-                Some(AppendRefusal::HeadFull | AppendRefusal::OutOfMemory) => {
-                    store.shard.cleaning.has_refused = !store.clean_for_room(step, &self.tables, purpose);
+                Some(refusal @ (AppendRefusal::HeadFull | AppendRefusal::OutOfMemory)) => {
+                    // With memory left, the index has no place for one more key, and cleaning makes none.
+                    let is_index_full = refusal == AppendRefusal::OutOfMemory && store.shard.has_room();
+                    let has_room = !is_index_full && store.clean_for_room(step, &self.tables, purpose);
+                    store.shard.cleaning.has_refused = !has_room;
                     if store.shard.cleaning.has_refused {
                         return Err(Refusal::OutOfMemory);
                     }
@@ -125,7 +128,8 @@ impl Brick {
                 Some(AppendRefusal::Unreadable(unreadable)) => return Err(self.unreadable(step, unreadable)),
             }
         }
-        Err(Refusal::TooMany)
+        // The log has room, and takes nothing all the same: a digest of its segments would fill half of one.
+        Err(Refusal::OutOfMemory)
     }
 
     /// Advances after a question: only replication can have something new to do.

@@ -199,7 +199,7 @@ impl Log {
                 self.bury(table, hash, &dead);
             }
             None => {
-                self.index.prepare(place).map_err(|_| NotAdopted::IndexFull)?;
+                self.index.prepare_again(place).map_err(|_| NotAdopted::IndexFull)?;
                 self.index.insert(place, What::Object, at);
                 self.note_new_key(table, hash);
             }

@@ -9,9 +9,9 @@
 //! - a chain has no holes: every slot before its last entry is full, links stand only in slot 7, and an overflow
 //!   bucket holds at least two entries, so that the number of buckets follows from the number of entries;
 //! - no chain is longer than `CHAIN_BUCKETS_MAX`, so that every operation is bounded, whatever the hashes are;
-//! - memory stays within its bound: at the bound chains grow longer, then insertions are refused. There is one
-//!   exception: when the first objects with a time to live come into a full index, the eight bytes for each base
-//!   bucket (`ends`) are added to the bound;
+//! - memory stays within its bound: at the bound chains grow longer, then insertions are refused. There are two
+//!   exceptions. When the first objects with a time to live come into a full index, the eight bytes for each base
+//!   bucket (`ends`) are added to the bound. Entries of a log that is taken over may take an eighth more;
 //! - after a successful `prepare` before an append, the `insert` after it cannot fail;
 //! - a walk sees every entry that is in the index from the walk's begin to its end, whatever happens between its steps.
 //!
@@ -33,6 +33,7 @@ use bucket::{
 use ends::Ends;
 use overflow::Overflow;
 use ramhold_base::ClusterTime;
+use ramhold_base::planted::{Defect, planted};
 
 const LEVEL_MIN: u32 = 4;
 /// Steps of shrinking that each removed entry pays for. Merging alone needs one step for seven removals. With one step
@@ -107,6 +108,8 @@ pub(crate) struct Index {
     /// The number of entries that the index is expected to have soon.
     expected_count: u64,
     bytes_max: u64,
+    /// Bytes beyond that, for entries of a log that was taken over.
+    lent_bytes: u64,
     /// The base bucket whose overflow buckets are moved forward next.
     hand: u64,
     /// Steps of shrinking that removed entries have paid for, and that are still to be taken.
@@ -140,6 +143,7 @@ impl Index {
             entry_count: 0,
             expected_count: 0,
             bytes_max,
+            lent_bytes: 0,
             hand: 0,
             steps_owed: 0,
             scratch: Vec::new(),
@@ -252,6 +256,21 @@ impl Index {
             chain_buckets += 1;
         }
         self.room_behind(last, chain_buckets)
+    }
+
+    /// Makes room for one insertion of an entry that was in an index of the same size before. In another order the same
+    /// entries may take somewhat more memory.
+    pub(crate) fn prepare_again(&mut self, hash: u64) -> Result<(), IndexFull> {
+        let prepared = self.prepare(hash);
+        if prepared.is_ok() || planted(Defect::IndexFullAtStart) {
+            return prepared;
+        }
+        let bytes_max = self.bytes_max;
+        self.lent_bytes = (bytes_max / 8).max(self.chunk_bytes());
+        self.bytes_max += self.lent_bytes;
+        let prepared = self.prepare(hash);
+        self.bytes_max = bytes_max;
+        prepared
     }
 
     /// The place at which an insertion of this hash would put its entry, with room made for it. `None` if there is an
@@ -441,7 +460,7 @@ impl Index {
         assert!(linked.windows(2).all(|pair| pair[0] < pair[1]));
         self.overflow.check_invariants(&linked);
         assert!(self.base.count() - self.bucket_count() < 1 << self.base.chunk_shift());
-        assert!(self.bucket_bytes() <= self.bytes_max);
+        assert!(self.bucket_bytes() <= self.bytes_max + self.lent_bytes);
         self.ends.check_invariants(self.bucket_count());
     }
 

@@ -449,3 +449,37 @@ fn repointing_keeps_what_the_reference_leads_to() {
     assert_eq!(entries, [(What::Tombstone, Reference(5))]);
     assert_ne!(index.touch(9), 0);
 }
+
+// C2, I6: a start enters what an index held that was full, segment by segment, and in the order of the segments.
+#[test]
+fn a_full_index_takes_its_entries_again_in_any_order() {
+    let mut lent = 0;
+    for (seed, bytes_max) in [4096, 1 << 14, 1 << 16, 1 << 18, 1 << 20].into_iter().enumerate() {
+        println!("seed {seed}, {bytes_max} bytes");
+        let mut rng = Rng::new(seed as u64);
+        let mut index = Index::new(1 << 28, bytes_max);
+        let (mut hashes, mut refused) = (Vec::new(), 0);
+        while refused < 10_000 {
+            let hash = rng.u64();
+            match try_insert(&mut index, hash, hashes.len() as u64) {
+                Ok(()) => hashes.push(hash),
+                Err(IndexFull) => refused += 1,
+            }
+        }
+        for ahead in [1, 50, 1000] {
+            rng.shuffle(&mut hashes);
+            let mut again = Index::new(1 << 28, bytes_max);
+            for (at, hash) in hashes.iter().enumerate() {
+                if at.is_multiple_of(ahead) {
+                    again.make_way(ahead as u64);
+                }
+                assert_eq!(again.prepare_again(*hash), Ok(()), "after {at} of {}", hashes.len());
+                again.insert(*hash, What::Object, Reference(at as u64));
+            }
+            again.check_invariants();
+            lent += u32::from(again.lent_bytes > 0);
+            println!("{} entries, {} ahead: {} of {bytes_max} bytes", hashes.len(), ahead, again.bytes());
+        }
+    }
+    assert!(lent > 0, "each order takes as little memory");
+}

@@ -1,6 +1,6 @@
 //! A brick whose memory or whose frames are full, and that dies then (docs/protocols/quorum.md, rules 40 and 80).
 
-use crate::host::Slow;
+use crate::host::{SEGMENT_BYTES, Slow};
 use crate::network::{CLUSTER, Party};
 use crate::rig::{MILLI, Rig, Setting, TABLE};
 use crate::runs::{BUFFERED, seeds};
@@ -145,6 +145,54 @@ fn a_full_brick_says_so_and_takes_repairs_and_removals_until_it_has_room_again()
         assert!(!is_full(&rig));
         rig.check();
     }
+}
+
+// I5, C2: keys and values so small that the index is full before the log. Cleaning makes no place there.
+#[test]
+fn a_brick_whose_index_is_full_says_so_and_takes_what_needs_no_place_in_it() {
+    for seed in seeds().take(2) {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, Setting { log_bytes: 1 << 20, ..BUFFERED });
+        rig.kill(0);
+        rig.hosts[0].index_bytes = 1 << 16;
+        rig.start(0);
+        rig.run_until(|rig| rig.votes(0));
+        let mut number = 0;
+        for life in 0..2 {
+            // Some hashes have places longer than others.
+            let mut refused = 0;
+            while refused < 100 {
+                number += 1;
+                assert!(number < 10 * PUTS_MAX, "after {number} puts");
+                match write(&mut rig, number, &format!("small{number}"), Some(b"1"), false) {
+                    Status::Ok => {}
+                    Status::OutOfMemory => refused += 1,
+                    other => panic!("life {life}, put {number}: {other:?}"),
+                }
+            }
+            for (key, value) in [("small1", Some(&b"2"[..])), ("small2", None)] {
+                number += 1;
+                assert_eq!(write(&mut rig, number, key, value, false), Status::Ok, "life {life}, {key}");
+            }
+            die(&mut rig);
+        }
+        rig.check();
+    }
+}
+
+// I5, D9: the digest of a next head may fill half a segment at most. No real log has so many segments.
+#[test]
+fn a_brick_with_too_many_segments_for_a_digest_refuses_puts_as_one_without_memory() {
+    let mut rig = Rig::new(1, Setting { log_bytes: 32 << 20, ..BUFFERED });
+    let put = |rig: &mut Rig, number: u64| {
+        assert!(number < 2 * PUTS_MAX, "after {number} puts");
+        write(rig, number, &format!("fill{number}"), Some(&[5; 7000]), false)
+    };
+    let refused = (1..).map(|number| put(&mut rig, number)).find(|status| *status != Status::Ok);
+    assert_eq!(refused, Some(Status::OutOfMemory), "it does not help to ask for less");
+    let log = rig.hosts[0].node.as_ref().unwrap().brick.log().unwrap();
+    let (segments, digest_max) = (log.segments().count(), SEGMENT_BYTES as usize / 2);
+    assert!(segments * 8 <= digest_max && (segments + 16) * 8 > digest_max, "{segments} segments");
 }
 
 // I6, C6: each life has heads of its own, which take frames, so a brick that dies often runs out of frames before it runs

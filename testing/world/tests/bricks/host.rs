@@ -58,6 +58,7 @@ pub struct Host {
     /// Added to its clock, in milliseconds.
     pub clock_off: i64,
     pub log_bytes: u64,
+    pub index_bytes: u64,
     /// So many frames, instead of enough for its memory.
     pub frames_max: Option<u32>,
     pub reports: Vec<String>,
@@ -83,12 +84,13 @@ pub struct Host {
     pub sent: Vec<(Peer, Vec<u8>)>,
 }
 
+const INDEX_BYTES: u64 = 1 << 20;
 /// Frames beyond those of the log: as few as a brick is started with.
 const FRAMES_SPARE: u32 = 16;
 
 pub fn brick_config(address: SocketAddr, place: u64, log_bytes: u64) -> BrickConfig {
     let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: 1024 };
-    let config = BrickConfig::new(Address(address), geometry, log_bytes, 1 << 20);
+    let config = BrickConfig::new(Address(address), geometry, log_bytes, INDEX_BYTES);
     let disk_bytes_max = log_bytes + u64::from(FRAMES_SPARE / 2 * SEGMENT_BYTES);
     BrickConfig { place, disk_bytes_max, scrub_round_min: Duration::from_secs(1), ..config }
 }
@@ -129,6 +131,7 @@ impl Host {
             life: 0,
             clock_off,
             log_bytes,
+            index_bytes: INDEX_BYTES,
             frames_max: None,
             reports: Vec::new(),
             exit: None,
@@ -143,6 +146,7 @@ impl Host {
         let brick = brick_config(self.address, self.place, self.log_bytes);
         let config = BrickNodeConfig {
             brick: BrickConfig {
+                index_bytes_max: self.index_bytes,
                 supervisor: self.supervisor,
                 restart_load: self.restart_load,
                 restart_threshold: self.restart_threshold,
