@@ -302,6 +302,16 @@ defects! {
     QuorumNoStandIn;
     /// The coordinator takes a brick that is being rebuilt for one that votes when it moves tablets.
     ScalingUnguarded;
+    /// An order that is taken back leaves its tablet on the way.
+    ScalingCancelLeavesMove;
+    /// A tablet goes back although one more of its bricks does not vote.
+    ScalingBackUnguarded;
+    /// A brick that begins a tablet again counts as one that has come further with it.
+    ScalingStallBegunAnew;
+    /// Nobody is told of a move that has come no further for a minute.
+    ScalingStallUntold;
+    /// A brick that gives its last tablet to one that does not vote yet is forgotten.
+    QuorumGiverForgotten;
     /// A brick that joins a tablet reads before enough others have the new epoch.
     QuorumJoinedUnwitnessed;
     /// Bricks that have forgotten something wait for one whose loss was accepted.

@@ -13,6 +13,7 @@ use crate::bricks::Bricks;
 use crate::desk::Desk;
 use crate::records::{GivingRecord, Key, QuorumTabletRecord};
 use crate::state::State;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, ServerId, TableId};
 use ramhold_wire::obstacle::{ScaleWay, ScalingEnd};
 
@@ -48,7 +49,8 @@ pub(crate) fn cancel(desk: &mut Desk, bricks: &mut Bricks, brick: ServerId) -> u
 fn call_back(desk: &mut Desk, table: TableId, first: KeyHash) {
     let Some(record) = desk.state.quorum_tables.get_mut(&table) else { return };
     let tablet = record.tablets.iter_mut().find(|tablet| tablet.first == first);
-    if let Some(giving) = tablet.and_then(|tablet| tablet.giving.as_mut()) {
+    let giving = tablet.and_then(|tablet| tablet.giving.as_mut());
+    if let Some(giving) = giving.filter(|_| !planted(Defect::ScalingCancelLeavesMove)) {
         giving.is_called_back = true;
         desk.outbox.touch(Key::QuorumTable(table));
     }

@@ -13,6 +13,7 @@ use crate::bricks::Bricks;
 use crate::desk::Desk;
 use crate::progress::Progress;
 use crate::records::{Key, QuorumTableRecord, UpdateResult};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, ServerId, Status, TableId};
 use ramhold_wire::obstacle::{Obstacle, ObstacleKind};
 use ramhold_wire::quorum::BrickForget;
@@ -37,8 +38,9 @@ pub(crate) fn forget_brick(
     if bricks.is_heard(now, brick) {
         return kept(ObstacleKind::NotLost, NO_TABLE);
     }
-    let holds =
-        |table: &&QuorumTableRecord| table.bricks().any(|other| other == brick) || table.is_given_by(brick);
+    let gives =
+        |table: &QuorumTableRecord| table.is_given_by(brick) && !planted(Defect::QuorumGiverForgotten);
+    let holds = |table: &&QuorumTableRecord| table.bricks().any(|other| other == brick) || gives(table);
     let held: Vec<&QuorumTableRecord> = desk.state.quorum_tables.values().filter(holds).collect();
     // A dropped table that waits for this brick alone is gone with it.
     let is_last = |table: &QuorumTableRecord| {

@@ -260,7 +260,9 @@ fn settle(
     };
     let reached = reached(&desk.state, bricks, new);
     let kind = match bricks.moves.note(now, (table, first), new, reached) {
-        true if kind == ObstacleKind::Rebuilding => ObstacleKind::Stalled,
+        true if kind == ObstacleKind::Rebuilding && !planted(Defect::ScalingStallUntold) => {
+            ObstacleKind::Stalled
+        }
         _ => kind,
     };
     for brick in [new, old] {
@@ -277,7 +279,7 @@ fn settle(
     let others = tablet.into_iter().flat_map(|tablet| &tablet.bricks).filter(|brick| **brick != new);
     // The one that gave it may have forgotten something since: it is rebuilt all the same.
     let is_hindered = others.copied().any(|brick| seen_hindrance(now, &desk.state, bricks, brick).is_some());
-    if is_hindered || !bricks.is_heard(now, old) {
+    if (is_hindered && !planted(Defect::ScalingBackUnguarded)) || !bricks.is_heard(now, old) {
         return;
     }
     go_back(desk, table, first);

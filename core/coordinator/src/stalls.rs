@@ -8,6 +8,7 @@
 //!
 //! Not here: how a move ends (`scaling`). Protocol: docs/protocols/quorum.md, rule 85. Catalogue: I7.
 
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, ServerId, TableId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -40,7 +41,9 @@ impl Moves {
     /// Notes how far a move is. Returns whether it has come no further for long.
     pub fn note(&mut self, now: Instant, place: (TableId, KeyHash), new: ServerId, reached: Reached) -> bool {
         let watched = self.0.entry(place).or_insert(Watched { new, best: reached, since: now });
-        if watched.new != new || reached > watched.best {
+        let is_further =
+            reached > watched.best || (reached != watched.best && planted(Defect::ScalingStallBegunAnew));
+        if watched.new != new || is_further {
             *watched = Watched { new, best: reached, since: now };
         }
         watched.since + STALLED_AFTER <= now

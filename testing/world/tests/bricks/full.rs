@@ -5,6 +5,7 @@ use crate::network::{CLUSTER, Party};
 use crate::rig::{MILLI, Rig, Setting, TABLE};
 use crate::runs::{BUFFERED, seeds};
 use ramhold_base::{RpcId, SessionId, Stamp, Status, TableId};
+use ramhold_log::PASS_FRAMES;
 use ramhold_wire::ask::{AskRequest, AskWhat, AskedWrite, StampedValue};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::{Header, Opcode, frame};
@@ -248,6 +249,47 @@ fn a_brick_that_dies_again_and_again_with_no_frame_left_starts_each_time() {
         for round in 0..60 {
             write_until_taken(&mut rig, &mut number, &format!("key{round}"), Some(&VALUE));
         }
+        rig.check();
+    }
+}
+
+/// Writes values to new keys at the first brick until it refuses one. Returns the frames that are left when it is at rest.
+fn fill(rig: &mut Rig, number: &mut u64, is_repair: bool) -> u64 {
+    for _ in 0..PUTS_MAX {
+        *number += 1;
+        match write(rig, *number, &format!("fill{number}"), Some(&VALUE), is_repair) {
+            Status::Ok => {}
+            // Too much waits for its device.
+            Status::TooMany => rig.run_for(20 * MILLI),
+            Status::OutOfMemory => {
+                rig.run_for(2000 * MILLI);
+                return frames_left(rig);
+            }
+            other => panic!("write {number}: {other:?}"),
+        }
+    }
+    panic!("it is never full");
+}
+
+// I6, C6: rule 80. Puts leave eight frames, and repairs seven: a pass may need six, and a removal one more head.
+#[test]
+fn writes_leave_the_frames_that_a_pass_may_need() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, Setting { log_bytes: 1 << 20, ..BUFFERED });
+        rig.hosts[0].frames_max = Some(24);
+        die(&mut rig);
+        let mut number = 0;
+        for (is_repair, leaves) in [(false, PASS_FRAMES + 2), (true, PASS_FRAMES + 1)] {
+            let left = fill(&mut rig, &mut number, is_repair);
+            assert!(number > 200, "{number} writes");
+            assert!((leaves..leaves + 4).contains(&left), "{left} are left, repair: {is_repair}");
+        }
+        // So there is a way out.
+        for removed in 1..=number / 2 {
+            write_until_taken(&mut rig, &mut number, &format!("fill{removed}"), None);
+        }
+        write_until_taken(&mut rig, &mut number, "more", Some(&VALUE));
         rig.check();
     }
 }
