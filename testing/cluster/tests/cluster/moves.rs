@@ -90,9 +90,10 @@ impl Stage {
     }
 
     /// Begins a command.
-    fn begin(&self, words: &[&str]) -> Child {
+    fn begin(&self, words: &[&str]) -> Running {
         let mut command = self.bricks.command(words);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be started")
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(Some(command.spawn().expect("the program can be started")))
     }
 
     /// Runs a command that succeeds.
@@ -123,12 +124,26 @@ impl Stage {
     }
 }
 
+/// A command that runs: it ends with the test.
+struct Running(Option<Child>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// Waits until a command has ended.
-fn end(mut child: Child) -> Result<Output, Failure> {
+fn end(mut running: Running) -> Result<Output, Failure> {
     wait_for("the end of a command", WITHIN, || {
-        let ended = child.try_wait().map_err(|error| Failure(error.to_string()))?;
+        let ended = running.0.as_mut().map(Child::try_wait).transpose();
+        let ended = ended.map_err(|error| Failure(error.to_string()))?.flatten();
         Ok(if ended.is_some() { Ok(()) } else { Err("it waits".into()) })
     })?;
+    let child = running.0.take().expect("it was begun");
     child.wait_with_output().map_err(|error| Failure(error.to_string()))
 }
 
