@@ -165,7 +165,7 @@ impl Brick {
                 behind.retain(|_, newer| newer.holder != sibling);
             }
             for mut record in page.records {
-                // What this one was not asked for does not count: nothing has compared it.
+                // A key for which this one was not asked does not count: nothing has compared it.
                 let is_wanted = behind.get(&record.key).is_some_and(|newer| newer.holder == sibling);
                 if let Some(Newer { position, .. }) = is_wanted.then(|| behind.remove(&record.key)).flatten()
                 {

@@ -282,9 +282,9 @@ fn a_tablet_that_is_called_back_too_late_arrives() {
     assert_eq!((giving(&world, table), ordered(&world)), (None, 0));
 }
 
-// I7, I6: the brick that takes a tablet is replaced, and its order goes with it; the new one cannot take the tablet either.
-#[test]
-fn a_tablet_without_an_order_is_called_back() {
+/// A tablet moves from brick 1 to brick 4, which was to be added, and is replaced by brick 5: its order is gone, and brick 5
+/// cannot take the tablet.
+fn moving_without_an_order() -> (World, Vec<Brick>, TableId) {
     let (mut world, mut all, table) = rig(5);
     assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
     for _ in 0..2 {
@@ -298,6 +298,13 @@ fn a_tablet_without_an_order_is_called_back() {
         BrickReplace { old: ServerId(4), new: Some(ServerId(5)), is_destroyed: false, accepts_loss: false };
     let replaced = world.client_anew(&replace).expect("an answer").expect("a word about it");
     assert_eq!((replaced.tablets, replaced.obstacle), (1, None));
+    (world, all, table)
+}
+
+// I7, I6: the brick that takes a tablet is replaced, and its order goes with it; the new one cannot take the tablet either.
+#[test]
+fn a_tablet_without_an_order_is_called_back() {
+    let (mut world, mut all, table) = moving_without_an_order();
     pass(&mut world, &mut all, 1);
     assert_eq!(giving(&world, table), Some(GivingRecord::begin(ServerId(1), ServerId(5))));
     assert_eq!((ordered(&world), ended(&mut world, 4)), (0, Some((ScalingEnd::Replaced, 0))));
@@ -344,23 +351,7 @@ fn a_tablet_that_moves_for_a_removal_is_called_back_with_it() {
 #[test]
 fn a_brick_from_which_a_tablet_without_an_order_was_called_back_is_not_added_by_itself() {
     for cancelled in [5, 1] {
-        let (mut world, mut all, table) = rig(5);
-        assert_eq!(order(&mut world, 4, ScaleOrder::Add), None);
-        for _ in 0..2 {
-            take_all(&mut world, &mut all[..3]);
-            world.run(LOOK);
-        }
-        all[3].message.without_vote = 1;
-        take_all(&mut world, &mut all);
-        all[4].message.without_vote = 1;
-        let replace = BrickReplace {
-            old: ServerId(4),
-            new: Some(ServerId(5)),
-            is_destroyed: false,
-            accepts_loss: false,
-        };
-        let replaced = world.client_anew(&replace).expect("an answer").expect("a word about it");
-        assert_eq!((replaced.tablets, replaced.obstacle), (1, None));
+        let (mut world, mut all, table) = moving_without_an_order();
         world.config.auto_scale = true;
         world.restart();
         pass(&mut world, &mut all, 5);

@@ -147,8 +147,8 @@ fn end(mut running: Running) -> Result<Output, Failure> {
     child.wait_with_output().map_err(|error| Failure(error.to_string()))
 }
 
-// I7, J5: a move that hangs is told after a minute, with the command that ends it. Whoever waits for the order hears that it was
-// not carried out. The table is used all the time, and the brick is added when the network is whole.
+// I7, J5: a move that hangs is told after a minute, with the command that ends it. The command that waits for the order says
+// that it was not carried out. The table is used all the time, and the brick is added when the network is whole.
 #[test]
 fn a_move_that_stalls_is_told_and_called_back() {
     test(|| {
