@@ -440,7 +440,7 @@ impl Quorum {
         let it = self.under_way.get_mut(&id).expect("it asks bricks");
         let clock = self.clock.as_mut().expect("made with the first operation");
         let mut outs = Vec::new();
-        let late: Vec<ServerId> = it.late(now).iter().map(|brick| ServerId(brick.0)).collect();
+        let late = it.late(now);
         if !self.health.may_hedge(now, &late) {
             it.wait_on(now, &mut outs);
             return self.carry_out(id, Next::Wait, outs);

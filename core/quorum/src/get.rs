@@ -12,7 +12,7 @@ use crate::clock::SessionClock;
 use crate::message::{Answer, Ask, BrickId, Out, Said, Write};
 use crate::tally::{Lives, Tally};
 use crate::thresholds::Thresholds;
-use crate::under_way::UnderWay;
+use crate::under_way::{Late, UnderWay};
 use crate::{GET_TRIES, PATIENCE_GROWTH};
 use ramhold_base::Instant;
 use ramhold_base::Stamp;
@@ -195,13 +195,15 @@ impl<V: Clone + PartialEq> Get<V> {
 
     /// The bricks that are late, if it is time to ask others and each of them still has the question. None if others are
     /// to be asked in any case: one has refused, or does not hold the key.
-    pub fn late(&self, now: Instant) -> Vec<BrickId> {
+    pub fn late(&self, now: Instant) -> Vec<Late> {
         if self.phase != Phase::Asking || now < self.wake_at || now >= self.deadline {
             return Vec::new();
         }
-        let awaited = self.awaited();
-        let has_it = |brick: &BrickId| self.under_way.has(*brick, Some(*brick) == self.value_from);
-        if awaited.iter().all(has_it) { awaited } else { Vec::new() }
+        let late = |brick| {
+            let since = self.under_way.since(brick, Some(brick) == self.value_from)?;
+            Some(Late { brick, since })
+        };
+        self.awaited().into_iter().map(late).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Waits on for the bricks that are late, and asks no others yet.

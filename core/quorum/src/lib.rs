@@ -49,6 +49,7 @@ pub use ramhold_base::{SessionId, Stamp};
 pub use rebuild::Rebuild;
 pub use stale::{StaleGet, StaleGot};
 pub use thresholds::{NotAQuorum, Thresholds};
+pub use under_way::Late;
 pub use window::{Class, FULL, Sending, WINDOW_MOST, Window};
 
 use std::time::Duration;

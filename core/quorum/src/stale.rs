@@ -8,6 +8,7 @@
 
 use crate::PATIENCE_GROWTH;
 use crate::message::{Answer, Ask, BrickId, Out, Said};
+use crate::under_way::Late;
 use ramhold_base::{Instant, Stamp};
 use std::time::Duration;
 
@@ -35,8 +36,8 @@ pub struct StaleGet {
     asked: usize,
     /// Bricks that do not hold the key.
     strangers: Vec<BrickId>,
-    /// The brick that was asked last has the question: it has not refused.
-    is_under_way: bool,
+    /// Since when the brick that was asked last has the question. None: it has refused.
+    under_way: Option<Instant>,
     deadline: Instant,
     /// A brick that is silent for longer is left for the next one. The first patience, and the present one.
     patience: (Duration, Duration),
@@ -53,7 +54,7 @@ impl StaleGet {
             bricks: bricks.to_vec(),
             asked: 0,
             strangers: Vec::new(),
-            is_under_way: false,
+            under_way: None,
             deadline,
             patience: (patience, patience),
             wake_at: now,
@@ -62,7 +63,7 @@ impl StaleGet {
     }
 
     pub fn start<V>(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
-        self.ask_next(outs);
+        self.ask_next(now, outs);
         self.wake(now, outs);
     }
 
@@ -74,10 +75,10 @@ impl StaleGet {
     }
 
     /// Asks the next brick. When all were asked, none is until the round begins anew.
-    fn ask_next<V>(&mut self, outs: &mut Vec<Out<V>>) {
+    fn ask_next<V>(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
         if let Some(to) = self.bricks.get(self.asked) {
             self.asked += 1;
-            self.is_under_way = true;
+            self.under_way = Some(now);
             outs.push(Out::Send { to: *to, attempt: ATTEMPT, ask: Ask::Value });
         }
     }
@@ -85,6 +86,7 @@ impl StaleGet {
     /// An answer. Returns the end.
     pub fn on_answer<V>(
         &mut self,
+        now: Instant,
         attempt: u32,
         answer: Answer<V>,
         outs: &mut Vec<Out<V>>,
@@ -101,7 +103,7 @@ impl StaleGet {
             Said::WrongOwner => {
                 if !self.strangers.contains(&from) {
                     self.strangers.push(from);
-                    self.ask_next(outs);
+                    self.ask_next(now, outs);
                 }
                 self.has_ended = self.strangers.len() == self.bricks.len();
                 self.has_ended.then_some(StaleGot::WrongOwner)
@@ -111,19 +113,19 @@ impl StaleGet {
     }
 
     /// A brick refuses to answer, or its connection is gone: the next one is asked at once.
-    pub fn on_silent<V>(&mut self, brick: BrickId, outs: &mut Vec<Out<V>>) {
+    pub fn on_silent<V>(&mut self, now: Instant, brick: BrickId, outs: &mut Vec<Out<V>>) {
         let is_last_asked = self.asked.checked_sub(1).is_some_and(|last| self.bricks[last] == brick);
         if !self.has_ended && is_last_asked {
-            self.is_under_way = false;
-            self.ask_next(outs);
+            self.under_way = None;
+            self.ask_next(now, outs);
         }
     }
 
     /// The brick that is late, if it is time to ask another one and it still has the question.
-    pub fn late(&self, now: Instant) -> Option<BrickId> {
-        let is_due = !self.has_ended && self.is_under_way && now >= self.wake_at && now < self.deadline;
-        let last = self.asked.checked_sub(1).map(|last| self.bricks[last]);
-        last.filter(|last| is_due && !self.strangers.contains(last))
+    pub fn late(&self, now: Instant) -> Option<Late> {
+        let is_due = !self.has_ended && now >= self.wake_at && now < self.deadline;
+        let (brick, since) = (self.bricks[self.asked.checked_sub(1)?], self.under_way?);
+        (is_due && !self.strangers.contains(&brick)).then_some(Late { brick, since })
     }
 
     /// Waits on for the brick that is late, and asks no other one yet.
@@ -143,7 +145,7 @@ impl StaleGet {
         if self.asked == self.bricks.len() {
             self.asked = 0;
         }
-        self.ask_next(outs);
+        self.ask_next(now, outs);
         self.wake(now, outs);
         None
     }
@@ -183,10 +185,14 @@ mod tests {
     fn one_brick_is_asked_and_its_answer_is_told() {
         let (mut get, mut outs) = get();
         assert_eq!(asked(&mut outs), [1]);
-        let told = get.on_answer(1, answer(1, Said::Value(STAMP, Some(7))), &mut outs);
+        let told = get.on_answer(Instant(0), 1, answer(1, Said::Value(STAMP, Some(7))), &mut outs);
         let wanted = StaleGot::Told { from: BrickId(1), stamp: STAMP, value: Some(7), time: 9 };
         assert_eq!((told, asked(&mut outs)), (Some(wanted), vec![]));
-        assert_eq!(get.on_answer(1, answer(2, Said::Value(STAMP, None)), &mut outs), None, "it has ended");
+        assert_eq!(
+            get.on_answer(Instant(0), 1, answer(2, Said::Value(STAMP, None)), &mut outs),
+            None,
+            "it has ended"
+        );
     }
 
     // I1
@@ -194,8 +200,8 @@ mod tests {
     fn a_silent_brick_is_left_after_its_patience_and_a_refusing_one_at_once() {
         let (mut get, mut outs) = get();
         asked(&mut outs);
-        get.on_silent(BrickId(1), &mut outs);
-        get.on_silent(BrickId(1), &mut outs);
+        get.on_silent(Instant(0), BrickId(1), &mut outs);
+        get.on_silent(Instant(0), BrickId(1), &mut outs);
         assert_eq!(asked(&mut outs), [2], "one refusal asks one brick");
         let mut now = Instant(0) + Duration::from_millis(20);
         assert_eq!(get.on_time(now, &mut outs), None);
@@ -212,10 +218,10 @@ mod tests {
     fn only_all_bricks_together_say_that_the_key_is_elsewhere() {
         let (mut get, mut outs) = get();
         for (from, next) in [(1, vec![1, 2]), (2, vec![3])] {
-            assert_eq!(get.on_answer(1, answer(from, Said::WrongOwner), &mut outs), None);
+            assert_eq!(get.on_answer(Instant(0), 1, answer(from, Said::WrongOwner), &mut outs), None);
             assert_eq!(asked(&mut outs), next);
         }
-        let end = get.on_answer(1, answer(3, Said::WrongOwner), &mut outs);
+        let end = get.on_answer(Instant(0), 1, answer(3, Said::WrongOwner), &mut outs);
         assert_eq!(end, Some(StaleGot::WrongOwner));
     }
 }

@@ -16,9 +16,19 @@ use std::time::Duration;
 /// A brick that says nothing at all is asked again after this time at first.
 const REPEAT: Duration = Duration::from_secs(1);
 
+/// A brick that has had a question for longer than the patience with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Late {
+    pub brick: BrickId,
+    /// When it was asked.
+    pub since: Instant,
+}
+
 #[derive(Clone, Debug)]
 struct Question {
     to: BrickId,
+    /// When it was asked first.
+    asked_at: Instant,
     again_at: Instant,
     wait: Duration,
     /// It asks for the value, and so for the stamp, too.
@@ -36,14 +46,15 @@ impl UnderWay {
             return false;
         }
         let wait = before.map_or(REPEAT, |it| 2 * it.wait);
+        let asked_at = before.map_or(now, |it| it.asked_at);
         self.ended(to);
-        self.0.push(Question { to, again_at: now + wait, wait, is_value });
+        self.0.push(Question { to, asked_at, again_at: now + wait, wait, is_value });
         true
     }
 
-    /// Whether the brick has the question, or one whose answer tells as much.
-    pub fn has(&self, brick: BrickId, is_value: bool) -> bool {
-        self.0.iter().any(|it| it.to == brick && (it.is_value || !is_value))
+    /// Since when the brick has the question, or one whose answer tells as much.
+    pub fn since(&self, brick: BrickId, is_value: bool) -> Option<Instant> {
+        self.0.iter().find(|it| it.to == brick && (it.is_value || !is_value)).map(|it| it.asked_at)
     }
 
     /// The brick has answered, or will not answer.
@@ -68,7 +79,13 @@ mod tests {
         assert!(under_way.begin(now + REPEAT * 3 / 2, brick, true), "it says nothing");
         assert!(!under_way.begin(now + REPEAT * 3, brick, true));
         assert!(under_way.begin(now + REPEAT * 7 / 2, brick, true), "nor for twice as long");
+        assert_eq!(
+            under_way.since(brick, false),
+            Some(now + REPEAT / 2),
+            "it has had the question for so long"
+        );
         under_way.ended(brick);
+        assert_eq!(under_way.since(brick, false), None);
         assert!(under_way.begin(now + REPEAT * 7 / 2, brick, true));
     }
 }

@@ -6,7 +6,7 @@
 use super::hedges::Hedges;
 use super::patience::Patience;
 use ramhold_base::{Instant, ServerId};
-use ramhold_quorum::Class;
+use ramhold_quorum::{Class, Late};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use std::time::Duration;
 const LAST_FOR: Duration = Duration::from_secs(1);
 /// A brick from which nothing has come for this time, and for twice the patience with it, is away.
 const THERE_FOR: Duration = Duration::from_millis(200);
+/// A question without an answer for this time, and for twice the patience, is not in its brick's queue any more.
+const QUEUED_FOR: Duration = Duration::from_secs(1);
 /// An `adaptive` put takes two phases until this long after a brick was silent.
 const TWO_PHASES_FOR: Duration = Duration::from_secs(5);
 
@@ -53,26 +55,43 @@ impl Health {
         self.bricks.entry(brick).or_default().hedges.asked();
     }
 
-    /// Whether an operation may ask others although these are only late. Those that have answered nothing lately are away,
-    /// and need no budget: only one whose question is in its queue does.
-    pub fn may_hedge(&self, now: Instant, late: &[ServerId]) -> bool {
-        let are_there = !late.is_empty() && late.iter().all(|brick| self.is_there(now, *brick));
-        !are_there || late.iter().any(|brick| self.bricks[brick].hedges.may(now))
+    /// Whether an operation may ask others although these are only late. The budget is for questions that wait in the queues
+    /// of their bricks; if one of them does not, asking others needs none.
+    pub fn may_hedge(&self, now: Instant, late: &[Late]) -> bool {
+        !self.are_queued(now, late) || self.payer(now, late).is_some()
     }
 
     /// The operation has asked others.
-    pub fn hedged(&mut self, now: Instant, late: &[ServerId]) {
-        let payer = late.iter().find(|brick| self.bricks.get(brick).is_some_and(|seen| seen.hedges.may(now)));
-        if let Some(seen) = payer.and_then(|payer| self.bricks.get_mut(payer)) {
+    pub fn hedged(&mut self, now: Instant, late: &[Late]) {
+        if self.are_queued(now, late)
+            && let Some(seen) = self.payer(now, late).and_then(|payer| self.bricks.get_mut(&payer))
+        {
             seen.hedges.pay(now);
         }
     }
 
-    /// Whether a brick has answered anything lately: if another answer of it is late, the question is in its queue. One that
-    /// takes long answers seldom.
-    fn is_there(&self, now: Instant, brick: ServerId) -> bool {
-        let heard = self.bricks.get(&brick).and_then(|seen| seen.heard);
-        heard.is_some_and(|at| now.since(at) < THERE_FOR.max(2 * self.patience(brick)))
+    /// The first of these whose budget has something left.
+    fn payer(&self, now: Instant, late: &[Late]) -> Option<ServerId> {
+        let bricks = late.iter().map(|it| ServerId(it.brick.0));
+        bricks.into_iter().find(|brick| self.bricks.get(brick).is_some_and(|seen| seen.hedges.may(now)))
+    }
+
+    fn are_queued(&self, now: Instant, late: &[Late]) -> bool {
+        !late.is_empty() && late.iter().all(|it| self.is_queued(now, *it))
+    }
+
+    /// Whether this question is taken to be in its brick's queue: the brick has answered others lately, and has had this one
+    /// for no longer than a queue lasts. A brick that takes long answers seldom. One that keeps an answer back, for a device
+    /// that does not take the write before, answers all others.
+    fn is_queued(&self, now: Instant, late: Late) -> bool {
+        let brick = ServerId(late.brick.0);
+        let patience = self.patience(brick);
+        let is_there = self
+            .bricks
+            .get(&brick)
+            .and_then(|seen| seen.heard)
+            .is_some_and(|at| now.since(at) < THERE_FOR.max(2 * patience));
+        is_there && now.since(late.since) < QUEUED_FOR.max(2 * patience)
     }
 
     /// How long to wait for a brick.
@@ -146,6 +165,28 @@ mod tests {
         health.silent(at(7200), BRICK);
         health.not_ready(at(7201), BRICK);
         assert!(health.goes_last(at(8200), BRICK, Class::Get), "it may have started again since");
+    }
+
+    // I5: rule 21.
+    #[test]
+    fn only_questions_that_are_all_in_queues_spend_the_budget_of_a_brick() {
+        let late = |brick: u64, since: u64| Late { brick: ramhold_quorum::BrickId(brick), since: at(since) };
+        let mut health = Health::default();
+        health.heard(at(6000), ServerId(1));
+        let hedged = |health: &mut Health, all: &[Late]| {
+            let may = health.may_hedge(at(6050), all);
+            if may {
+                health.hedged(at(6050), all);
+            }
+            may
+        };
+        for _ in 0..20 {
+            assert!(hedged(&mut health, &[late(1, 6000), late(3, 6000)]), "the other one is away");
+            assert!(hedged(&mut health, &[late(1, 5000)]), "it has had that question for too long");
+            assert!(hedged(&mut health, &[]), "others are to be asked for another reason");
+        }
+        let count = (0..20).filter(|_| hedged(&mut health, &[late(1, 6000)])).count();
+        assert_eq!(count, 4, "three are saved, and one is free");
     }
 
     // I5

@@ -20,8 +20,8 @@ use crate::trouble::{Trouble, What as Problem, Who};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, ServerId, Stamp};
 use ramhold_quorum::{
-    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Out, Phases, Put, Said, SessionClock, StaleGet,
-    StaleGot, Write, Written,
+    AHEAD_REPAIR, Answer, Ask, BrickId, Get, Got, HORIZON, Late, Out, Phases, Put, Said, SessionClock,
+    StaleGet, StaleGot, Write, Written,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -320,7 +320,7 @@ impl UnderWay {
             Machine::Get(get) | Machine::Settling(get) => {
                 get.on_answer(now, attempt, answer, clock, outs).map(End::Got)
             }
-            Machine::Stale(get) => get.on_answer(attempt, answer, outs).map(End::Stale),
+            Machine::Stale(get) => get.on_answer(now, attempt, answer, outs).map(End::Stale),
         };
         end.map_or(Next::Wait, |end| self.end(now, end, clock))
     }
@@ -340,7 +340,7 @@ impl UnderWay {
             Machine::Get(get) | Machine::Settling(get) if problem != Problem::Silent => {
                 get.on_silent(now, brick, outs);
             }
-            Machine::Stale(get) if problem != Problem::Silent => get.on_silent(brick, outs),
+            Machine::Stale(get) if problem != Problem::Silent => get.on_silent(now, brick, outs),
             Machine::Get(_)
             | Machine::Stale(_)
             | Machine::Settling(_)
@@ -409,7 +409,7 @@ impl UnderWay {
     }
 
     /// The bricks that are late, if the operation would ask others now for no other reason.
-    pub fn late(&self, now: Instant) -> Vec<BrickId> {
+    pub fn late(&self, now: Instant) -> Vec<Late> {
         match &self.machine {
             Machine::Get(get) | Machine::Settling(get) => get.late(now),
             Machine::Stale(get) => get.late(now).into_iter().collect(),

@@ -3,6 +3,7 @@
 use crate::bricks::*;
 use crate::fake::*;
 use ramhold_base::{Input, Machine};
+use ramhold_client_core::{Outcome, Reply};
 use ramhold_wire::quorum::WriteProtocol::Adaptive;
 
 /// Lets time pass until the session's next timer, which is a get's patience, and a little more.
@@ -78,4 +79,38 @@ fn a_question_without_an_answer_for_a_tenth_of_a_second_is_lost_for_its_window_h
     (0..12).for_each(|_| _ = fake.start(read(KEY)));
     let values = fake.asked().into_iter().filter(|it| it.what == Asks::Value).count();
     assert_eq!(values, 3);
+}
+
+// I5: rule 21. With `synced`, a brick whose device takes no writes keeps back its answers about the keys that were to be
+// written, and answers for all others.
+#[test]
+fn gets_of_keys_that_a_brick_never_answers_end_soon_however_many_there_are() {
+    let mut fake = Fake::with_bricks(Adaptive);
+    let kept_back = 3;
+    let answer = |fake: &mut Fake| {
+        for asked in fake.asked() {
+            if asked.brick != kept_back || asked.key != KEY {
+                fake.say_stored(&asked, OLD, Some(b"old"));
+            }
+        }
+    };
+    for turn in 0..60 {
+        let began = fake.now;
+        let get = fake.start(read(KEY));
+        let ended = (0..200).find_map(|_| {
+            answer(&mut fake);
+            fake.start(read(b"other"));
+            answer(&mut fake);
+            while let Some((id, outcome)) = fake.session.take_outcome() {
+                if id == get {
+                    return Some(outcome);
+                }
+            }
+            fake.wait(millis(10));
+            None
+        });
+        let took = fake.now.since(began);
+        assert!(matches!(ended, Some(Outcome::Done(Reply::Read { .. }))), "{turn}: {ended:?} after {took:?}");
+        assert!(took <= millis(1300), "{turn}: {took:?}");
+    }
 }

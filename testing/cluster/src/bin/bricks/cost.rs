@@ -3,7 +3,7 @@
 //! One client, one operation at a time, in turns, so that both tables meet the same state of the machine. All processes
 //! run all the time. An operation is charged with the processor time of its own side, bricks or servers, and the client's.
 
-use crate::figures::{Figures, Times, millis};
+use crate::figures::{Figures, Times};
 use crate::stage::PATIENCE;
 use ramhold_base::Rng;
 use ramhold_client::{Client, Durability, TableId, TableOptions};
@@ -17,6 +17,9 @@ const KEYS: u64 = 10_000;
 const VALUE_BYTES: usize = 100;
 const ROUND: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 3;
+const NAMES: [&str; 2] = ["get", "put"];
+/// The median of a get, and of a put, by that of the ordinary table.
+const RATIOS_MOST: [f64; 2] = [1.5, 1.0];
 
 #[derive(Default)]
 struct Measured {
@@ -27,8 +30,8 @@ struct Measured {
     lasted: Duration,
 }
 
-pub fn measure() -> Result<(), Failure> {
-    let figures = Figures::new("cost", false);
+pub fn measure() -> Result<bool, Failure> {
+    let mut figures = Figures::new("cost", true);
     let options = Options { servers: SERVERS, memory_bytes: 256 << 20, ..Options::default() };
     let bricks = Bricks::start_beside(options, BRICKS, BRICK_MEMORY_MIN)?;
     let mut client = bricks.cluster.client(PATIENCE)?;
@@ -63,16 +66,27 @@ pub fn measure() -> Result<(), Failure> {
         }
     }
     figures.tell("one client, one operation at a time", &format!("{KEYS} keys, values of {VALUE_BYTES} B"));
+    let mut medians = [[Duration::ZERO; 2]; 2];
     for (at, (title, _)) in tables.into_iter().enumerate() {
         figures.tell(
             &format!("{title}: its processes without clients"),
             &format!("{:.1} % of a processor, in the figures below", idle_shares[at]),
         );
         for (is_put, measured) in std::mem::take(&mut measured[at]).into_iter().enumerate() {
-            tell(&figures, &format!("{title}: {}", ["get", "put"][is_put]), measured);
+            medians[at][is_put] = tell(&figures, &format!("{title}: {}", NAMES[is_put]), measured);
         }
     }
-    Ok(())
+    for (is_put, name) in NAMES.into_iter().enumerate() {
+        let ratio = medians[0][is_put].as_secs_f64() / medians[1][is_put].as_secs_f64();
+        let most = RATIOS_MOST[is_put];
+        figures.check(
+            &format!("{name}: p50 by that with R = 3"),
+            &format!("{ratio:.2}"),
+            &format!("{most}"),
+            ratio <= most,
+        );
+    }
+    Ok(figures.is_good)
 }
 
 fn name(key: u64) -> Vec<u8> {
@@ -116,19 +130,23 @@ fn one_round(
     Ok(())
 }
 
-fn tell(figures: &Figures, what: &str, measured: Measured) {
+/// Returns the median.
+fn tell(figures: &Figures, what: &str, measured: Measured) -> Duration {
     let Measured { times, process_cpu, client_cpu, lasted } = measured;
     let count = times.count().max(1) as f64;
     let rate = count / lasted.as_secs_f64();
     let sorted = times.sorted();
-    let (middle, high) = (millis(sorted.quantile(500)), millis(sorted.quantile(990)));
+    let (middle, high) = (sorted.quantile(500), sorted.quantile(990));
     let each = |time: Duration| 1e6 * time.as_secs_f64() / count;
     figures.tell(
         what,
         &format!(
-            "p50 {middle}, p99 {high}, {rate:.0}/s; processor {:.1} µs in its processes, {:.1} µs in the client",
+            "p50 {} µs, p99 {} µs, {rate:.0}/s; processor {:.1} µs in its processes, {:.1} µs in the client",
+            middle.as_micros(),
+            high.as_micros(),
             each(process_cpu),
             each(client_cpu)
         ),
     );
+    middle
 }

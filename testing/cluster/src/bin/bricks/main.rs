@@ -142,7 +142,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
                 continue;
             }
             Part::Cost => {
-                cost::measure()?;
+                is_good &= cost::measure()?;
                 continue;
             }
             Part::Rolling => {
