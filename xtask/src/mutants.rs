@@ -123,6 +123,8 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumNoConsent", "there are no quorum tables"),
     ("QuorumCureUnlimited", "there are no quorum tables"),
     ("QuorumLostIsSilent", "there are no quorum tables"),
+    ("QuorumUnopenedHoldsAll", "there are no quorum tables"),
+    ("QuorumPutsRepeated", "there are no quorum tables"),
 ];
 
 /// A test that is run with a defect planted: crate, its feature, test binary (none: the library's own), filter.
@@ -314,6 +316,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumNoConsent", "ramhold-world", "bricks", "anomalies::at_most_one"),
     ("QuorumCureUnlimited", "ramhold-supervisor", "supervisor", "anomalies::an_anomalous_brick_is_spared"),
     ("QuorumLostIsSilent", "ramhold-supervisor", "supervisor", "orders::lost_connections"),
+    ("QuorumUnopenedHoldsAll", "ramhold-world", "bricks", "streams::"),
+    ("QuorumPutsRepeated", "ramhold-quorum", "quorum", "schedules::a_put_does_not_repeat"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 

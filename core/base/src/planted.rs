@@ -376,6 +376,10 @@ defects! {
     QuorumCureUnlimited;
     /// A lost connection counts as much as half a second of silence.
     QuorumLostIsSilent;
+    /// A brick enters no change of its tablets while there is no room for the stream of one of them.
+    QuorumUnopenedHoldsAll;
+    /// A put repeats its questions although they are under way.
+    QuorumPutsRepeated;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

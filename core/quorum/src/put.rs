@@ -6,12 +6,16 @@
 //! forward (`Put::resume`), with the same stamp and never with another. A put ends unknown before its deadline when all
 //! bricks have answered, and those that have something newer cannot tell whether they had its stamp before.
 //!
-//! Source: docs/protocols/quorum.md, rules 5, 6 and 8.
+//! A brick that has refused, or whose connection is gone, is asked again soon: it may have started again. One that is silent
+//! has the question, and is asked again seldom (`under_way`).
+//!
+//! Source: docs/protocols/quorum.md, rules 5, 6, 8 and 96.
 
 use crate::clock::SessionClock;
 use crate::message::{Answer, Ask, BrickId, Out, Said, Write};
 use crate::tally::{Lives, Tally};
 use crate::thresholds::Thresholds;
+use crate::under_way::UnderWay;
 use ramhold_base::Instant;
 use ramhold_base::Stamp;
 use ramhold_base::planted::{Defect, planted};
@@ -60,13 +64,15 @@ pub struct Put<V> {
     is_resumed: bool,
     begun: u64,
     deadline: Instant,
-    /// Bricks that are silent are asked again after this time.
+    /// Bricks that have refused are asked again after this time.
     again: Duration,
     again_at: Instant,
     attempt: u32,
     phase: Phase,
     tally: Tally<Said<V>>,
     lives: Lives,
+    /// The questions of this attempt that have no answer yet.
+    under_way: UnderWay,
     /// Whether a write of this put was sent.
     has_sent: bool,
 }
@@ -96,6 +102,7 @@ impl<V: Clone + PartialEq> Put<V> {
             phase: Phase::Asking,
             tally: Tally::default(),
             lives: Lives::default(),
+            under_way: UnderWay::default(),
             has_sent: false,
         })
     }
@@ -121,6 +128,7 @@ impl<V: Clone + PartialEq> Put<V> {
             phase: Phase::Writing(stamp),
             tally: Tally::default(),
             lives: Lives::default(),
+            under_way: UnderWay::default(),
             has_sent: true,
         }
     }
@@ -161,10 +169,11 @@ impl<V: Clone + PartialEq> Put<V> {
             return None;
         }
         clock.hear(now, answer.from, answer.clock);
+        self.under_way.ended(answer.from);
         let epoch = self.lives.epoch();
         self.tally.add(answer, &mut self.lives);
         if self.lives.epoch() > epoch {
-            self.ask_outdated(outs);
+            self.ask_outdated(now, outs);
         }
         if self.tally.count(&self.lives, |said| *said == Said::WrongOwner) > self.bricks.len() - self.needed()
         {
@@ -208,6 +217,12 @@ impl<V: Clone + PartialEq> Put<V> {
         None
     }
 
+    /// A brick has refused to answer, or its connection is gone: it does not have the question any more. It is asked again
+    /// in time, and not at the pace of its refusals.
+    pub fn on_silent(&mut self, brick: BrickId) {
+        self.under_way.ended(brick);
+    }
+
     /// The number of the present attempt: answers to others mean nothing.
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -243,29 +258,39 @@ impl<V: Clone + PartialEq> Put<V> {
         let stamp = clock.stamp(now, floor).expect("the clock was known when the put began");
         self.phase = Phase::Writing(stamp);
         self.attempt += 1;
-        self.tally = Tally::default();
+        (self.tally, self.under_way) = (Tally::default(), UnderWay::default());
     }
 
-    /// Asks every brick that has not answered.
+    /// Asks every brick that has not answered, and has no question.
     fn send(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
         let Some(ask) = self.question() else { return };
         self.has_sent |= matches!(ask, Ask::Write(_));
-        let attempt = self.attempt;
-        outs.extend(self.silent().into_iter().map(|to| Out::Send { to, attempt, ask: ask.clone() }));
+        if planted(Defect::QuorumPutsRepeated) {
+            self.under_way = UnderWay::default();
+        }
+        self.ask(now, self.silent(), &ask, outs);
         self.again_at = self.again_at.max(now);
         outs.push(Out::WakeAt(self.again_at.min(self.deadline)));
     }
 
+    /// Nobody is asked what he is asked already.
+    fn ask(&mut self, now: Instant, those: Vec<BrickId>, ask: &Ask<V>, outs: &mut Vec<Out<V>>) {
+        for to in those {
+            if self.under_way.begin(now, to, true) {
+                outs.push(Out::Send { to, attempt: self.attempt, ask: ask.clone() });
+            }
+        }
+    }
+
     /// The epoch has risen: bricks that answered under an earlier one are asked again at once, and not after the time of
-    /// those that are silent.
-    fn ask_outdated(&self, outs: &mut Vec<Out<V>>) {
+    /// those that refuse.
+    fn ask_outdated(&mut self, now: Instant, outs: &mut Vec<Out<V>>) {
         let Some(ask) = self.question() else { return };
-        let attempt = self.attempt;
         let is_outdated = |brick: &BrickId| {
             self.tally.last(*brick).is_some_and(|answer| (1..self.lives.epoch()).contains(&answer.epoch))
         };
-        let outdated = self.bricks.iter().copied().filter(is_outdated);
-        outs.extend(outdated.map(|to| Out::Send { to, attempt, ask: ask.clone() }));
+        let outdated: Vec<BrickId> = self.bricks.iter().copied().filter(is_outdated).collect();
+        self.ask(now, outdated, &ask, outs);
     }
 
     /// The question of the present phase.

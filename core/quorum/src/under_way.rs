@@ -1,13 +1,13 @@
-//! The questions of a get that have no answer yet.
+//! The questions of a get or a put that have no answer yet.
 //!
 //! A brick that is slow has the question in its queue. To ask it again only makes the queue longer: with sessions that repeat
 //! all they ask, a brick that was behind once never catches up. A connection loses nothing without being lost itself, and
 //! then the question has ended. So a question is repeated seldom, for the cases in which a brick drops one: `REPEAT` after it
 //! was asked, and each further time after twice as long.
 //!
-//! Invariant: a brick that has said nothing is asked for the same a few times at most before the get ends.
+//! Invariant: a brick that has said nothing is asked for the same a few times at most before the operation ends.
 //!
-//! Not here: who is asked (`get`). Protocol: docs/protocols/quorum.md, rule 21. Catalogue: I5.
+//! Not here: who is asked (`get`, `put`). Protocol: docs/protocols/quorum.md, rules 21 and 96. Catalogue: I5.
 
 use crate::message::BrickId;
 use ramhold_base::Instant;

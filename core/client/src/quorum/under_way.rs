@@ -29,9 +29,9 @@ use std::time::Duration;
 /// How long a get waits for a brick before it asks another one, at first, while bricks answer as they should. A brick that
 /// is being started is silent for longer than users want to wait.
 pub const PATIENCE: Duration = Duration::from_millis(20);
-/// A brick that is silent for this long is asked again by a put, and by whoever asks for its time; a page asks another one,
-/// too. The question is lost for the brick's window. A get has a pace of its own (core/quorum, `under_way`). Some ten times
-/// as long as a brick needs to write to its device.
+/// A brick that refuses is asked again by a put after this time, and so is one that is silent by whoever asks for its time; a
+/// page asks another one, too. The question is lost for the brick's window. Questions of gets and puts to silent bricks have
+/// a pace of their own (core/quorum, `under_way`). Some ten times as long as a brick needs to write to its device.
 pub const AGAIN: Duration = Duration::from_millis(100);
 /// How long a get that needs fewer bricks than a put tries to settle a put of its session first. Bricks that serve answer
 /// sooner.
@@ -336,7 +336,8 @@ impl UnderWay {
         let brick = BrickId(brick.raw());
         self.silence.note(brick, problem);
         match &mut self.machine {
-            // A brick that is late has a timer, and a put has asked all.
+            // A brick that is late has a timer.
+            Machine::Put { put, .. } if problem != Problem::Silent => put.on_silent(brick),
             Machine::Get(get) | Machine::Settling(get) if problem != Problem::Silent => {
                 get.on_silent(now, brick, outs);
             }

@@ -413,19 +413,35 @@ fn too_few_bricks_until_the_deadline_are_no_quorum_and_the_silent_ones_are_named
 }
 
 #[test]
-fn a_silent_brick_is_asked_again_ten_times_a_second() {
-    // I1
+fn a_brick_that_refuses_a_put_is_asked_again_ten_times_a_second_and_a_silent_one_seldom() {
+    // I1, I5: rule 96.
     let mut fake = Fake::with_bricks(Single);
     fake.start(write(KEY, b"1"));
     let asked = fake.asked();
     let stamp = written_stamp(&asked);
     fake.say(&asked[0], AskSaid::Applied);
-    for _ in 0..5 {
-        assert_eq!(fake.wait(millis(5000)), millis(100));
-        let again = fake.asked();
-        assert_eq!(bricks_of(&again), [2, 3]);
-        assert_eq!(written_stamp(&again), stamp);
+    let (begin, mut silent_asked) = (fake.now, Vec::new());
+    let mut refusing = asked[2].clone();
+    while fake.now.since(begin) < millis(3500) {
+        match fake.now.since(begin) < millis(1750) {
+            true => fake.refuse(&refusing, Status::NotReady),
+            false => fake.lose(server(3), Lost::Refused),
+        }
+        let before = fake.now;
+        let again = loop {
+            fake.wait(millis(5000));
+            let again = fake.asked();
+            fake.sent.clear();
+            silent_asked.extend(again.iter().filter(|it| it.brick == 2).map(|_| fake.now.since(begin)));
+            if let Some(again) = again.into_iter().find(|it| it.brick == 3) {
+                break again;
+            }
+        };
+        assert!(fake.now.since(before) <= millis(100), "it may have started again");
+        assert_eq!(written_stamp(std::slice::from_ref(&again)), stamp);
+        refusing = again;
     }
+    assert_eq!(silent_asked, [1000, 3000].map(millis), "it has the question");
     // An answer to the first question counts as well.
     fake.say(&asked[1], AskSaid::Applied);
     fake.expect_written(stamp.time);

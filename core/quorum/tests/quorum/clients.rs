@@ -197,6 +197,22 @@ impl Model {
         end.into_iter().for_each(|end| self.end(client, end));
     }
 
+    /// A brick does not have this session's question any more: it is away, or refuses. A session hears that of its connection.
+    pub(crate) fn refused(&mut self, brick: usize, (client, number): (usize, u32)) {
+        let it = &mut self.clients[client];
+        match &mut it.doing {
+            Doing::Put { put, .. } | Doing::Settle { put, .. } if it.number == number => {
+                put.on_silent(BrickId(brick as u64));
+            }
+            Doing::Put { .. } | Doing::Settle { .. } | Doing::Get(_) | Doing::Nothing => {}
+        }
+    }
+
+    /// The sessions, with the numbers of their operations.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.clients.iter().map(|it| it.number).enumerate()
+    }
+
     pub(crate) fn wake(&mut self, client: usize, number: u32) {
         let now = instant(self.now);
         let it = &mut self.clients[client];

@@ -262,7 +262,7 @@ impl Model {
             Event::Ask { to, from, attempt, ask } if !self.is_away(to) => {
                 self.arrive(to, (from.0, from.1, attempt), ask);
             }
-            Event::Ask { .. } => {}
+            Event::Ask { to, from, .. } => self.refused(to, from),
             Event::Answer { to, attempt, answer } => self.answered(to, attempt, answer),
             Event::Durable { brick, life, ticket } => {
                 if self.hosts[brick].brick.life() == life && !self.is_away(brick) {
@@ -275,6 +275,8 @@ impl Model {
                 let kept = self.now.saturating_sub(lost);
                 self.hosts[brick].memory.lose_after(kept);
                 self.hosts[brick].rebuilding = None;
+                let under_way: Vec<(usize, u32)> = self.numbers().collect();
+                under_way.into_iter().for_each(|from| self.refused(brick, from));
             }
             Event::Boot { brick } => self.boot(brick),
             Event::RebuildAsk { from, to, life, stage } => self.rebuild_asked(from, to, life, stage),
@@ -300,8 +302,12 @@ impl Model {
         let before = host.memory.count();
         let answers = host.brick.ask(DATE + now, (&KEY, ask), asker, &mut host.memory);
         let (after, life) = (host.memory.count(), host.brick.life());
+        let is_refused = answers.is_empty() && !host.brick.votes();
         if is_synced && after > before {
             self.at(now + SYNC, Event::Durable { brick: to, life, ticket: Ticket(after) });
+        }
+        if is_refused {
+            self.refused(to, (asker.0, asker.1));
         }
         self.send_answers(answers);
     }

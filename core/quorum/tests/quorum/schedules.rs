@@ -279,6 +279,36 @@ fn q7_two_phases_need_no_third_brick() {
     assert_eq!(bricks.put(&mut again, &mut clock, outs).0, Some(Written::Never), "two have newer ones");
 }
 
+// I5: rule 96. A brick that is silent has the question. One that has refused does not, and may have started again.
+#[test]
+fn a_put_does_not_repeat_questions_that_are_under_way() {
+    let within = (NOW + Duration::from_secs(60), Duration::from_millis(100));
+    for phases in [Phases::One, Phases::Two] {
+        let (order, mut clock) = ([1, 2, 3].map(BrickId), session(4, 50));
+        let mut put = Put::new(NOW, (&order, thresholds()), (Some(2), phases), &clock, within)
+            .expect("the time is known");
+        let asked = |outs: &[Out<u64>]| -> Vec<u64> {
+            let sent = outs.iter().filter_map(|out| match out {
+                Out::Send { to, .. } => Some(to.0),
+                Out::WakeAt(_) => None,
+            });
+            sent.collect()
+        };
+        let mut outs = Vec::new();
+        put.start(NOW, &mut clock, &mut outs);
+        assert_eq!(asked(&outs), [1, 2, 3]);
+        for tenth in 1..=80_u64 {
+            outs.clear();
+            put.on_silent(BrickId(2));
+            let now = NOW + Duration::from_millis(100 * tenth);
+            assert_eq!(put.on_time(now, &mut clock, &mut outs), None);
+            let wanted = if [10, 30, 70].contains(&tenth) { vec![1, 2, 3] } else { vec![2] };
+            assert_eq!(asked(&outs), wanted, "after {tenth} tenths of a second");
+            assert!(outs.contains(&Out::WakeAt(now + within.1)), "it wakes again");
+        }
+    }
+}
+
 // I3: to ask again would change nothing, so nobody waits for the deadline.
 #[test]
 fn a_put_is_unknown_as_soon_as_all_bricks_have_told_what_they_know() {

@@ -98,6 +98,9 @@ impl Rig {
         match to {
             Party::Host(host) if self.deaf.contains(&host) && matches!(from, Party::Host(_)) => {}
             Party::Host(host) => {
+                if let (None, Party::Client(client)) = (&self.hosts[host].node, from) {
+                    self.refused_by(client, BrickId(self.hosts[host].id.raw()));
+                }
                 let is_page =
                     frame::peek(&bytes).is_some_and(|(_, opcode)| opcode == Some(Opcode::TabletPage));
                 self.pages += u32::from(is_page);
@@ -265,7 +268,10 @@ impl Rig {
             | Status::TooMany
             | Status::OutOfMemory
             | Status::Retry
-            | Status::UnknownTable => self.refused += 1,
+            | Status::UnknownTable => {
+                self.refused += 1;
+                self.refused_by(client, BrickId(header.sender.raw()));
+            }
             status => panic!("{status}"),
         }
     }

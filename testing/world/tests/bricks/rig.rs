@@ -8,7 +8,7 @@ use crate::sessions::{Client, Doing};
 use crate::supervised::Supervision;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{Instant, Rng, ServerId, Stamp, TableId};
-use ramhold_node::{BrickState, TabletState};
+use ramhold_node::{BrickState, RestartLoad, TabletState};
 use ramhold_quorum::Thresholds;
 use ramhold_wire::Header;
 use ramhold_wire::bricks::{BrickAssignment, BrickHello, PageRecord};
@@ -293,6 +293,7 @@ impl Rig {
     pub fn kill(&mut self, host: usize) {
         let pending = self.take_pending(host);
         self.hosts[host].kill(pending, &mut self.rng);
+        self.lost(host);
     }
 
     /// The operator stops the process.
@@ -305,6 +306,7 @@ impl Rig {
     pub fn cut_power(&mut self, host: usize) {
         let pending = self.take_pending(host);
         self.hosts[host].cut_power(pending, &mut self.rng);
+        self.lost(host);
     }
 
     pub fn run_until(&mut self, is_reached: impl Fn(&Rig) -> bool) {
@@ -397,7 +399,10 @@ impl Rig {
     pub fn restart(&mut self, host: usize) {
         let before = self.stamps(host);
         self.kill(host);
+        // When it serves, all that it has is there to be compared.
+        let restart_load = std::mem::replace(&mut self.hosts[host].restart_load, RestartLoad::Preload);
         self.start(host);
+        self.hosts[host].restart_load = restart_load;
         self.run_until(|rig| rig.hosts[host].node.as_ref().is_some_and(|node| node.brick.is_serving()));
         // It has not heard its siblings' clocks yet, so nobody can have written to it.
         for (key, (after, before)) in self.stamps(host).iter().zip(&before).enumerate() {

@@ -166,6 +166,19 @@ impl Rig {
         end.into_iter().for_each(|end| self.end(client, end));
     }
 
+    /// A brick does not have the questions of a client's put any more: it has refused, or its process is gone.
+    pub(crate) fn refused_by(&mut self, client: usize, brick: BrickId) {
+        if let Doing::Put(put) = &mut self.clients[client].doing {
+            put.on_silent(brick);
+        }
+    }
+
+    /// The process of a host is gone, and its connections with it.
+    pub(crate) fn lost(&mut self, host: usize) {
+        let brick = BrickId(self.hosts[host].id.raw());
+        (0..self.clients.len()).for_each(|client| self.refused_by(client, brick));
+    }
+
     pub(crate) fn wake(&mut self, client: usize, number: u64) {
         let now = self.instant();
         let it = &mut self.clients[client];
