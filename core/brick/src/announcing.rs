@@ -98,7 +98,8 @@ impl Brick {
     }
 
     pub(crate) fn announcing_deadline(&self) -> Option<Instant> {
-        let has_siblings = self.tables.all().any(|tablet| !tablet.siblings.is_empty());
+        let has_siblings = self.tables.all().any(|tablet| !tablet.siblings.is_empty())
+            || !self.siblings_of_waiting().is_empty();
         has_siblings.then_some(self.siblings.announce_at)
     }
 
@@ -115,7 +116,8 @@ impl Brick {
         let wants_restart = self.consents.is_wanted(step.now);
         let Some(state) = self.state_file.durable() else { return };
         let here = BrickPlace { brick: state.brick, address: self.config.address };
-        for sibling in self.siblings() {
+        // Others have tablets that wait here, and would take it for silent.
+        for sibling in self.siblings().union(&self.siblings_of_waiting()).copied() {
             let Some(address) = self.address(sibling) else { continue };
             let is_agreed = self.siblings.agreed.get(&sibling) == Some(&fingerprint(state, sibling));
             let shared = (!is_agreed).then(|| shared(state, sibling, here));

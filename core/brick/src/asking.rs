@@ -80,8 +80,8 @@ impl Brick {
             tablet.load.asked += u64::from(asker != Asker::NOBODY);
             let stream = tablet.stream;
             let stored_before = store.stored_count();
-            let mut shelf =
-                LogShelf { store, table, stream, hash, purpose: Purpose::Ordinary, refusal: None };
+            let purpose = Purpose::Ordinary;
+            let mut shelf = LogShelf { store, table, stream, hash, purpose, refusal: None, is_new: false };
             if let Err(unreadable) = shelf.check(key) {
                 return Err(self.unreadable(step, unreadable));
             }
@@ -101,7 +101,7 @@ impl Brick {
             }
             let waiting = tablet.register.waiting_count();
             let answers = tablet.register.ask(time, (key, ask.clone()), asker, &mut shelf);
-            let refusal = shelf.refusal;
+            let (refusal, is_new) = (shelf.refusal, shelf.is_new);
             if tablet.register.waiting_count() > waiting {
                 self.queues.waits(asker.load);
             }
@@ -111,15 +111,18 @@ impl Brick {
             if is_ordinary && store.stored_count() > stored_before {
                 store.shard.cleaning.has_refused = false;
             }
+            if is_new {
+                store.has_placed(step.now);
+            }
             match refusal {
                 None => return Ok(()),
                 Some(AppendRefusal::HeadFull)
                     if store.roll_for(step, &self.tables, stream, purpose).is_some() => {}
                 Some(refusal @ (AppendRefusal::HeadFull | AppendRefusal::OutOfMemory)) => {
-                    // With memory left, the index has no place for one more key, and cleaning makes none.
-                    let is_index_full = refusal == AppendRefusal::OutOfMemory && store.shard.has_room();
-                    let has_room = !is_index_full && store.clean_for_room(step, &self.tables, purpose);
-                    store.shard.cleaning.has_refused = !has_room;
+                    if store.lacks_place(step.now, refusal) {
+                        return Err(Refusal::OutOfMemory);
+                    }
+                    store.shard.cleaning.has_refused = !store.clean_for_room(step, &self.tables, purpose);
                     if store.shard.cleaning.has_refused {
                         return Err(Refusal::OutOfMemory);
                     }

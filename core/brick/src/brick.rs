@@ -27,6 +27,7 @@ use crate::state::BrickState;
 use crate::state_file::StateFile;
 use crate::store::Store;
 use crate::tables::{Tables, Tablet};
+use crate::unopened::Unopened;
 use crate::{BrickConfig, BrickStatistics};
 use ramhold_base::time::earliest;
 use ramhold_base::{Effects, Instant, Rng, SegmentId};
@@ -58,8 +59,10 @@ pub struct Brick {
     pub(crate) events: Events,
     /// Tables that were dropped, and whose keys still leave the index.
     pub(crate) droppings: Vec<Dropping>,
-    /// The number of the durable state whose tablets are served.
+    /// The number of the durable state whose tablets are all served, and the version of its assignment.
     pub(crate) entered: u64,
+    pub(crate) served: u64,
+    pub(crate) unopened: Unopened,
     /// A sibling knows a later life: the reason with which this one ends, when the device knows that nothing here votes.
     pub(crate) outlived: Option<String>,
     /// When the load of tablets was last averaged.
@@ -96,6 +99,8 @@ impl Brick {
             events: Events::default(),
             droppings: Vec::new(),
             entered: 0,
+            served: 0,
+            unopened: Unopened::default(),
             outlived: None,
             sampled_at: Instant::ZERO,
             forget_at: Instant::ZERO,
@@ -143,7 +148,8 @@ impl Brick {
     /// Whether every tablet votes, and this brick knows the time.
     pub fn votes(&self) -> bool {
         let votes = |tablet: &Tablet| tablet.register.votes() && self.clock.is_known(&tablet.siblings);
-        self.is_serving() && !self.is_loading() && self.tables.all().all(votes)
+        let is_whole = self.is_serving() && !self.is_loading() && self.unopened.count() == 0;
+        is_whole && self.tables.all().all(votes)
     }
 
     pub fn log(&self) -> Option<&Log> {
@@ -193,6 +199,7 @@ impl Brick {
             self.calls.deadline(),
             self.announcing_deadline(),
             self.dropping_deadline(),
+            self.unopened.deadline(),
             Some(self.forget_at),
             self.queues.is_due().then_some(Instant::ZERO),
         ];

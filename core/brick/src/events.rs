@@ -33,6 +33,7 @@ pub(crate) enum EventKind {
     TabletsTaken,
     TabletsChanged,
     TabletsDropped,
+    RoomAwaited,
     SweepBehind,
     Outlived,
 }
@@ -58,6 +59,7 @@ impl EventKind {
             EventKind::TabletsTaken => ("tablets-taken", "assignment"),
             EventKind::TabletsChanged => ("tablets-changed", "assignment"),
             EventKind::TabletsDropped => ("tablets-dropped", "assignment"),
+            EventKind::RoomAwaited => ("room-awaited", "assignment"),
             EventKind::SweepBehind => ("sweep-behind", "sweep"),
             EventKind::Outlived => ("outlived", "announcements"),
         }

@@ -48,6 +48,7 @@ mod load;
 mod load_report;
 mod loading;
 mod measuring;
+mod opening;
 mod orders;
 mod pages;
 mod phase;
@@ -75,6 +76,7 @@ mod tables;
 mod tablet_load;
 mod taking;
 mod telling;
+mod unopened;
 mod words;
 
 pub use brick::Brick;

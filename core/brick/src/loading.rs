@@ -224,6 +224,7 @@ mod tests {
                 hash: KeyHash(9),
                 purpose: Purpose::Ordinary,
                 refusal: None,
+                is_new: false,
             }
         }
 

@@ -6,6 +6,7 @@ use crate::events::{EventKind, counted};
 use crate::phase::Phase;
 use crate::rebuild::{Rebuilding, STUCK_AFTER};
 use crate::state::{BrickState, TabletState};
+use crate::store::Store;
 use crate::{Brick, ClassStatistics};
 use ramhold_base::{Instant, ServerId};
 use ramhold_quorum::Class;
@@ -73,6 +74,8 @@ impl Brick {
             reporting: u32::try_from(self.reporting_count()).unwrap_or(u32::MAX),
             rebuild_read: self.counts.rebuild_read,
             rebuild_stored: self.store.as_ref().map_or(0, |store| store.rebuild_stored),
+            full: self.store.as_ref().and_then(Store::full),
+            waits_for_room: u32::try_from(self.unopened.count()).unwrap_or(u32::MAX),
         }
     }
 
@@ -85,6 +88,7 @@ impl Brick {
             bricks.sort_unstable();
             let votes = self.votes_in(tablet);
             let waits_for = if votes { Vec::new() } else { self.waits_for(now, tablet) };
+            let giving = tablet.giving.filter(|giving| !votes && giving.new == state.brick);
             Some(TabletStatus {
                 table: tablet.table,
                 name: table.name.clone(),
@@ -95,6 +99,7 @@ impl Brick {
                 needed: table.write_quorum.max(table.read_quorum),
                 votes,
                 waits_for,
+                giver: giving.map(|giving| giving.old.brick),
             })
         };
         state.tablets.iter().filter_map(status).collect()

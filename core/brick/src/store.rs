@@ -19,15 +19,17 @@ use crate::state::{BrickState, StreamState};
 use crate::tables::Tables;
 use crate::{BrickConfig, Value};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{KeyHash, LogId, Position, Rng, ShardId, Stamp, StreamId, TableId, Version};
+use ramhold_base::{Instant, KeyHash, LogId, Position, Rng, ShardId, Stamp, StreamId, TableId, Version};
 use ramhold_log::{AppendRefusal, HashRange, Log, LogConfig, Purpose, QuorumRecord, Unreadable};
 use ramhold_quorum::{Applied, HORIZON, NoRoom, Shelf, Stored, Ticket};
 use ramhold_replication::{FlushWish, ReplicationConfig, Replicator};
 use ramhold_shard::{CleaningConfig, Owner, ScrubConfig, Shard, ShardConfig};
 use ramhold_wire::Step;
+use ramhold_wire::brick_status::BrickLimit;
 use ramhold_wire::class::StreamClass;
 use ramhold_wire::membership::Durability;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// The only shard of a brick.
 pub(crate) const SHARD: ShardId = ShardId(0);
@@ -53,7 +55,13 @@ pub(crate) struct Store {
     wanted: Vec<FlushWish>,
     /// Replicas of streams that were not whole and that no head names. They stay until everything is rebuilt.
     pub left_over: Vec<FoundReplica>,
+    /// When a write was last refused for want of a place in the index. `None`: further keys have been stored since.
+    index_refused: Option<Instant>,
 }
+
+/// After a refusal for want of a place in the index, the next key that is stored after this time says that there are places
+/// again: some hashes have places longer than others.
+const INDEX_FULL_FOR: Duration = Duration::from_secs(10);
 
 /// The class of the streams of a durability.
 fn class(durability: Durability) -> StreamClass {
@@ -110,6 +118,7 @@ impl Store {
             tracked: BTreeSet::new(),
             wanted: Vec::new(),
             left_over: Vec::new(),
+            index_refused: None,
         };
         state.streams.iter().for_each(|stream| store.open_stream(stream));
         for tablet in &state.tablets {
@@ -138,6 +147,30 @@ impl Store {
         if let Unreadable::Damaged(at) = unreadable {
             let (segment, offset) = self.shard.log.place_of(at);
             self.shard.note_damage(step, segment, offset);
+        }
+    }
+
+    /// Whether a write was refused for want of a place in the index: with room in the log, there is no other reason.
+    /// Cleaning makes none.
+    pub fn lacks_place(&mut self, now: Instant, refusal: AppendRefusal) -> bool {
+        let is_full = refusal == AppendRefusal::OutOfMemory && self.shard.has_room();
+        if is_full {
+            self.index_refused = Some(now);
+        }
+        is_full
+    }
+
+    /// One more key was stored.
+    pub fn has_placed(&mut self, now: Instant) {
+        self.index_refused.take_if(|refused| now.since(*refused) >= INDEX_FULL_FOR);
+    }
+
+    /// The limit for which puts are refused.
+    pub fn full(&self) -> Option<BrickLimit> {
+        match self.shard.has_memory() && self.shard.lacks_frames() {
+            _ if !self.shard.cleaning_status().is_full => self.index_refused.map(|_| BrickLimit::Index),
+            true => Some(BrickLimit::Frames),
+            false => Some(BrickLimit::Memory),
         }
     }
 
@@ -237,6 +270,8 @@ pub(crate) struct LogShelf<'a> {
     pub purpose: Purpose,
     /// Why the last value was not stored.
     pub refusal: Option<AppendRefusal>,
+    /// The value was stored, and is the first of its key.
+    pub is_new: bool,
 }
 
 impl LogShelf<'_> {
@@ -295,6 +330,7 @@ impl Shelf<Key, Value> for LogShelf<'_> {
                 return Err(NoRoom);
             }
         };
+        self.is_new = before.is_none();
         if let Some((_, stamp)) = before {
             self.store.applied.note(&(self.table, self.hash), stamp);
         }

@@ -163,6 +163,9 @@ impl Stretch {
                     // Room for a value is not all that may be missing: so each key is tried once more, and later then.
                     Err(_) if is_again => return false,
                     Err(refusal) => {
+                        if store.lacks_place(step.now, refusal) {
+                            return false;
+                        }
                         let is_full = refusal == AppendRefusal::HeadFull;
                         let rolled =
                             is_full.then(|| store.roll_sparing(step, tables, stream, REBUILDING_SPARES));

@@ -61,6 +61,8 @@ pub(crate) struct Entered {
     pub new: Vec<HashRange>,
     /// They have other bricks than before.
     pub changed: Vec<HashRange>,
+    /// The number of those that were left out, since their stream is not open.
+    pub waiting: usize,
 }
 
 fn siblings_of(tablet: &TabletState) -> Vec<ServerId> {
@@ -79,16 +81,24 @@ fn register_of(state: &BrickState, tablet: &TabletState) -> Register<Key, Value,
     register
 }
 
+/// The stream of a tablet's records.
+fn stream_of(state: &BrickState, tablet: &TabletState) -> StreamId {
+    let table = state.tables.iter().find(|table| table.table == tablet.table);
+    let durability = table.expect("a tablet has a table").durability;
+    let stream = state.streams.iter().find(|stream| stream.durability == durability);
+    stream.expect("a durability of a table has a stream").stream
+}
+
 /// A brick's number in the register.
 pub(crate) fn number(brick: ServerId) -> BrickId {
     BrickId(brick.raw())
 }
 
 impl Tables {
-    /// Enters the tablets of a state that is durable. The streams of all durabilities must be in it.
+    /// Enters the tablets of a state that is durable, all of whose streams are open. Those of all durabilities must be in it.
     pub fn of(state: &BrickState) -> Tables {
         let mut tables = Tables::default();
-        tables.enter(state);
+        tables.enter(state, |_| true);
         tables
     }
 
@@ -149,8 +159,8 @@ impl Tables {
         }
     }
 
-    /// Enters the tablets of a state that are not here yet, and those whose bricks have changed.
-    pub fn enter(&mut self, state: &BrickState) -> Entered {
+    /// Enters the tablets of a state that are not here yet, if their streams are open, and those whose bricks have changed.
+    pub fn enter(&mut self, state: &BrickState, is_open: impl Fn(StreamId) -> bool) -> Entered {
         for table in &state.tables {
             self.hashers.entry(table.table).or_insert_with(|| PlacementHasher::new(table.placement()));
         }
@@ -159,6 +169,7 @@ impl Tables {
         let mut entered = Entered::default();
         for tablet in &state.tablets {
             match here.get(&place(tablet.range())) {
+                None if !is_open(stream_of(state, tablet)) => entered.waiting += 1,
                 None => {
                     self.add(state, tablet);
                     entered.new.push(tablet.range());
@@ -174,10 +185,7 @@ impl Tables {
     }
 
     fn add(&mut self, state: &BrickState, tablet: &TabletState) {
-        let table = state.tables.iter().find(|table| table.table == tablet.table);
-        let durability = table.expect("a tablet has a table").durability;
-        let stream = state.streams.iter().find(|stream| stream.durability == durability);
-        let stream = stream.expect("a durability of a table has a stream").stream;
+        let stream = stream_of(state, tablet);
         let register = register_of(state, tablet);
         let (range, epoch, siblings) = (tablet.range(), tablet.epoch, siblings_of(tablet));
         self.tablets.push(Tablet { range, epoch, stream, siblings, register, load: Load::default() });

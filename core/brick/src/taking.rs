@@ -15,6 +15,7 @@ use crate::phase::Phase;
 use crate::state::{BrickState, StreamState, TableState, TabletState};
 use crate::tables::{Entered, Tablet, check, meets, number};
 use ramhold_base::limits::BRICK_TABLET_COUNT_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Level, ServerId, StreamId};
 use ramhold_log::{HashRange, Purpose};
 use ramhold_quorum::Life;
@@ -42,8 +43,7 @@ pub enum NotTaken {
 impl Brick {
     /// The version of the newest assignment that is on the device and is served; 0: none.
     pub fn taken(&self) -> u64 {
-        let state = self.state_file.durable().filter(|_| self.phase == Phase::Serving);
-        state.filter(|_| self.entered == self.state_file.durable_count()).map_or(0, |state| state.taken)
+        if self.phase == Phase::Serving { self.served } else { 0 }
     }
 
     /// The number of tablets that are being rebuilt.
@@ -173,9 +173,10 @@ impl Brick {
     /// Serves what has been added to the state and is on the device, and stops serving what is gone from it.
     pub(crate) fn enter_new(&mut self, step: &mut Step<'_>) {
         let count = self.state_file.durable_count();
-        if self.entered == count {
+        if self.entered == count || self.unopened.rests(count, step.now) {
             return;
         }
+        self.unopened.try_again(step.now);
         let former = self.siblings();
         let Brick {
             state_file, store: Some(store), tables, siblings, droppings, queues, events, clock, ..
@@ -206,19 +207,12 @@ impl Brick {
         if state.tablets.iter().any(is_leaving) {
             return;
         }
-        for stream in &state.streams {
-            if store.shard.class_of(stream.stream).is_none() {
-                if !store.shard.log.may_open() || !store.shard.may_take_frame(Purpose::Recovery) {
-                    // Memory or frames are short now: its tablets wait.
-                    store.clean_for_room(step, tables, Purpose::Ordinary);
-                    return;
-                }
-                store.open_stream(stream);
-                let rolled = store.roll_for(step, tables, stream.stream, Purpose::Recovery);
-                rolled.expect("there is room for its opening");
-            }
+        if !store.open_streams(step, tables, state) && planted(Defect::QuorumUnopenedHoldsAll) {
+            store.clean_for_room(step, tables, Purpose::Ordinary);
+            return;
         }
-        let Entered { new, changed } = tables.enter(state);
+        let is_open = |stream| store.shard.class_of(stream).is_some();
+        let Entered { new, changed, waiting } = tables.enter(state, is_open);
         clock.keep(|brick| tables.all().any(|tablet| tablet.siblings.contains(&brick)));
         queues.recount(tables.all().flat_map(|tablet| tablet.register.waiting()));
         if !new.is_empty() || !changed.is_empty() {
@@ -248,7 +242,10 @@ impl Brick {
         for tablet in state.tablets.iter().filter(|tablet| tablet.votes) {
             tables.rebuilt(tablet.range());
         }
-        self.entered = count;
+        if waiting == 0 {
+            (self.entered, self.served) = (count, state.taken);
+        }
+        self.note_unopened(step, count, waiting);
     }
 
     /// The table of this name, as an assignment describes it, and its tablets here, with all their bricks.

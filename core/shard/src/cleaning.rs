@@ -226,11 +226,16 @@ impl Shard {
 
     /// Whether there is room above the reserve for objects of any size, and a frame for a head.
     pub fn has_room(&self) -> bool {
+        self.has_memory() && self.may_take_frame(Purpose::Ordinary)
+    }
+
+    /// Whether there is memory above the reserve for objects of any size.
+    pub fn has_memory(&self) -> bool {
         let usage = self.log.usage();
         let segment = u64::from(self.log.config().geometry.segment_bytes);
         let seglet = u64::from(self.log.config().geometry.seglet_bytes);
         let largest = ((KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + seglet).min(segment);
-        usage.free_bytes > usage.reserve_bytes + largest + seglet && self.may_take_frame(Purpose::Ordinary)
+        usage.free_bytes > usage.reserve_bytes + largest + seglet
     }
 
     /// The price of a write of `bytes`. Returns the work to be done now, if it is worth a slice.

@@ -81,6 +81,41 @@ pub struct BrickStatus {
     #[n(20)]
     #[cbor(default)]
     pub rebuild_stored: u64,
+    /// The limit for which it refuses puts. Absent: none, or it does not tell.
+    #[n(21)]
+    pub full: Option<BrickLimit>,
+    /// Tablets that are not served, since there is no room for the first head of their stream.
+    #[n(22)]
+    #[cbor(default)]
+    pub waits_for_room: u32,
+}
+
+/// A limit that a brick has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum BrickLimit {
+    /// The memory of its log: all puts are refused.
+    #[n(0)]
+    Memory,
+    /// The frames of its device, each of which holds a segment: all puts are refused.
+    #[n(1)]
+    Frames,
+    /// The memory of its index: writes of keys that it does not have are refused.
+    #[n(2)]
+    Index,
+}
+
+impl BrickLimit {
+    pub const ALL: [BrickLimit; 3] = [BrickLimit::Memory, BrickLimit::Frames, BrickLimit::Index];
+
+    /// For programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BrickLimit::Memory => "memory",
+            BrickLimit::Frames => "frames",
+            BrickLimit::Index => "index",
+        }
+    }
 }
 
 /// A tablet of a quorum table, as one of its bricks has it.
@@ -110,6 +145,9 @@ pub struct TabletStatus {
     /// Bricks without which it does not vote here: nothing was decided for some seconds, and these do not answer.
     #[n(8)]
     pub waits_for: Vec<ServerId>,
+    /// The brick that gives this one the tablet. Absent: it votes here, or does not move here.
+    #[n(9)]
+    pub giver: Option<ServerId>,
 }
 
 /// The questions of one class that wait, and the time that they take. Counts are since the start.

@@ -11,7 +11,7 @@ use ramhold_resp::RespStats;
 use ramhold_runtime::{LoopSeen, Stats};
 use ramhold_wire::Opcode;
 use ramhold_wire::brick_status::{
-    AsksStatus, BrickStatus, QueueStatus, RebuildStatus, SiblingStatus, SweepStatus,
+    AsksStatus, BrickLimit, BrickStatus, QueueStatus, RebuildStatus, SiblingStatus, SweepStatus,
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
@@ -151,6 +151,8 @@ fn brick() -> BrickSeen {
         reporting: 6,
         rebuild_read: 21,
         rebuild_stored: 22,
+        full: None,
+        waits_for_room: 0,
     };
     BrickSeen {
         trouble: None,
@@ -436,8 +438,21 @@ fn a_brick_is_ready_when_a_tablet_votes_and_tells_who_is_silent() {
     let mut full = brick();
     let cleaning = full.status.cleaning.unwrap_or_default();
     full.status.cleaning = Some(CleaningStatus { is_full: true, ..cleaning });
-    assert!(full.degraded().is_some_and(|why| why.contains("memory is full")));
     assert!(self::page(&full).contains("ramhold_memory_full 1\n"));
+    let limits =
+        [("log memory is full", "--memory"), ("no frames left", "--disk"), ("index is full", "--memory")];
+    for (limit, (what, way_out)) in BrickLimit::ALL.into_iter().zip(limits) {
+        full.status.brick = brick().status.brick.map(|brick| BrickStatus { full: Some(limit), ..brick });
+        let why = full.degraded().expect("it refuses puts");
+        assert!(why.contains(what) && why.contains("remove objects") && why.contains(way_out), "{why}");
+        let sample = format!("\nramhold_brick_full{{kind=\"{}\"}} 1\n", limit.name());
+        assert!(self::page(&full).contains(&sample), "{sample}");
+    }
+    let mut waiting = brick();
+    waiting.status.brick = brick().status.brick.map(|brick| BrickStatus { waits_for_room: 1, ..brick });
+    let why = waiting.degraded().expect("a tablet is not served");
+    assert!(why.starts_with("1 of 2 tablets are not served: their stream has no room"), "{why}");
+    assert!(self::page(&waiting).contains("\nramhold_brick_tablets_without_room 1\n"));
     let rebuilt = BrickSeen { trouble: Some(("rebuilding", "42 % are rebuilt".into())), ..brick() };
     assert!(page(&rebuilt).contains("\nramhold_serving 0\n"));
     let page = page(&brick());

@@ -69,8 +69,13 @@ impl BrickNode {
         if !awaited.is_empty() {
             let names: Vec<String> = awaited.iter().map(ServerId::to_string).collect();
             let answer = if names.len() == 1 { "does not answer" } else { "do not answer" };
-            let way = "start it again, or see 'ramhold brick accept-loss --help'";
+            let way = "check the network, or start them again; if their data is destroyed, see 'ramhold brick accept-loss \
+                       --help'";
             return Some(("waiting", format!("{count}: {} {answer}; {way}", names.join(", "))));
+        }
+        if brick.waits_for_room > 0 && brick.rebuilding.is_none() {
+            let way = "remove objects, or start it again with more --disk or --memory";
+            return Some(("waiting", format!("{count}: a stream has no room for its first head; {way}")));
         }
         Some(match brick.rebuilding {
             Some(rebuilding) => {

@@ -4,7 +4,7 @@ use super::Role;
 use super::parts::{write_backup, write_cleaning, write_memory, write_process, write_scrub};
 use crate::page::Page;
 use ramhold_node::BrickSeen;
-use ramhold_wire::brick_status::{BrickStatus, SweepStatus};
+use ramhold_wire::brick_status::{BrickLimit, BrickStatus, SweepStatus};
 use ramhold_wire::statistics::{Queue, Statistic};
 use std::time::Duration;
 
@@ -23,11 +23,18 @@ impl Role for BrickSeen {
         if let Some(full) = backup.and_then(|backup| backup.full.as_ref()) {
             return Some(format!("disk full: {full}"));
         }
-        if self.status.cleaning.is_some_and(|cleaning| cleaning.is_full) {
-            return Some("log memory is full: puts are refused, reads and removals go on".to_owned());
+        let brick = self.status.brick.as_ref();
+        if let Some(limit) = brick.and_then(|brick| brick.full) {
+            return Some(full_text(limit).to_owned());
         }
-        let without_vote = self.status.brick.as_ref().map_or(0, |brick| brick.without_vote);
         let all = self.status.tablets;
+        if let Some(waiting) = brick.map(|brick| brick.waits_for_room).filter(|waiting| *waiting > 0) {
+            return Some(format!(
+                "{waiting} of {all} tablets are not served: their stream has no room for its first head; remove objects, or start \
+                 it again with more --disk or --memory"
+            ));
+        }
+        let without_vote = brick.map_or(0, |brick| brick.without_vote);
         (without_vote > 0).then(|| format!("{without_vote} of {all} tablets do not vote yet"))
     }
 
@@ -66,12 +73,43 @@ impl Role for BrickSeen {
     }
 }
 
+/// What is refused at a limit, and the way out.
+fn full_text(limit: BrickLimit) -> &'static str {
+    match limit {
+        BrickLimit::Memory => {
+            "log memory is full: puts are refused, reads and removals go on; remove objects, or give it more --memory"
+        }
+        BrickLimit::Frames => {
+            "the device has no frames left: puts are refused, reads and removals go on; remove objects, or give it more \
+             --disk"
+        }
+        BrickLimit::Index => {
+            "the index is full: puts of new keys are refused, all else goes on; remove objects, or give it more --memory"
+        }
+    }
+}
+
 fn write_brick(page: &mut Page, brick: &BrickStatus) {
     page.gauge("ramhold_brick_life", "The number of the brick's starts.", brick.life);
     page.gauge(
         "ramhold_brick_tablets_without_vote",
         "Tablets that do not vote, or not for all keys: they are being rebuilt or loaded, or too few siblings have told their clocks.",
         u64::from(brick.without_vote),
+    );
+    page.gauge(
+        "ramhold_brick_tablets_without_room",
+        "Tablets of them that are not served, because there is no room for the first head of their stream.",
+        u64::from(brick.waits_for_room),
+    );
+    page.by_label(
+        (
+            "ramhold_brick_full",
+            "gauge",
+            "1: puts are refused because of this limit: the log's memory, the device's frames, or the index's memory (then \
+             only those of new keys).",
+        ),
+        "kind",
+        BrickLimit::ALL.map(|limit| (limit.name(), u64::from(brick.full == Some(limit)))),
     );
     page.gauge(
         "ramhold_brick_rebuilt_permille",

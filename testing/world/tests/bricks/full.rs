@@ -7,15 +7,16 @@ use crate::runs::{BUFFERED, seeds};
 use ramhold_base::{RpcId, SessionId, Stamp, Status, TableId};
 use ramhold_log::PASS_FRAMES;
 use ramhold_wire::ask::{AskRequest, AskWhat, AskedWrite, StampedValue};
+use ramhold_wire::brick_status::BrickLimit;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::{Header, Opcode, frame};
 
-const VALUE: [u8; 700] = [5; 700];
+pub const VALUE: [u8; 700] = [5; 700];
 /// More values than the log has room for.
-const PUTS_MAX: u64 = 1000;
+pub const PUTS_MAX: u64 = 1000;
 
 /// Asks a brick about a key of a table, and waits for its answer.
-fn ask_at(
+pub fn ask_at(
     rig: &mut Rig,
     host: usize,
     number: u64,
@@ -82,7 +83,7 @@ pub fn put_stamped(
 }
 
 /// Writes again until the brick takes it: cleaning waits for the device.
-fn write_until_taken(rig: &mut Rig, number: &mut u64, key: &str, value: Option<&[u8]>) {
+pub fn write_until_taken(rig: &mut Rig, number: &mut u64, key: &str, value: Option<&[u8]>) {
     for _ in 0..100 {
         *number += 1;
         match write(rig, *number, key, value, false) {
@@ -95,18 +96,23 @@ fn write_until_taken(rig: &mut Rig, number: &mut u64, key: &str, value: Option<&
 }
 
 /// The first brick dies, starts again and votes.
-fn die(rig: &mut Rig) {
+pub fn die(rig: &mut Rig) {
     rig.kill(0);
     rig.start(0);
     rig.run_until(|rig| rig.votes(0));
 }
 
-fn frames_left(rig: &Rig) -> u64 {
+pub fn frames_left(rig: &Rig) -> u64 {
     rig.hosts[0].node.as_ref().unwrap().backup.frames_left()
 }
 
 fn is_full(rig: &Rig) -> bool {
     rig.hosts[0].node.as_ref().unwrap().seen(rig.instant()).status.cleaning.unwrap().is_full
+}
+
+/// The limit that the first brick names.
+fn limit(rig: &Rig) -> Option<BrickLimit> {
+    rig.hosts[0].node.as_ref().unwrap().seen(rig.instant()).status.brick.unwrap().full
 }
 
 // I5, C6: it says so, and what ends the shortage goes on: reads with their repairs, and removals.
@@ -125,7 +131,7 @@ fn a_full_brick_says_so_and_takes_repairs_and_removals_until_it_has_room_again()
         assert!(stored > 100, "{stored} puts were stored");
         number += 1;
         assert_eq!(write(&mut rig, number, "more", Some(&VALUE), false), Status::OutOfMemory);
-        assert!(is_full(&rig));
+        assert!(is_full(&rig) && limit(&rig) == Some(BrickLimit::Memory));
         number += 1;
         assert_eq!(ask(&mut rig, number, &key(1), AskWhat::Value), Status::Ok);
         // Others have stored these, and a get waits for one more brick.
@@ -143,7 +149,7 @@ fn a_full_brick_says_so_and_takes_repairs_and_removals_until_it_has_room_again()
         for again in 1..=stored / 3 {
             write_until_taken(&mut rig, &mut number, &key(again), Some(&VALUE));
         }
-        assert!(!is_full(&rig));
+        assert!(!is_full(&rig) && limit(&rig).is_none());
         rig.check();
     }
 }
@@ -162,6 +168,7 @@ fn a_brick_whose_index_is_full_says_so_and_takes_what_needs_no_place_in_it() {
         for life in 0..2 {
             // Some hashes have places longer than others.
             let mut refused = 0;
+            assert_eq!(limit(&rig), None);
             while refused < 100 {
                 number += 1;
                 assert!(number < 10 * PUTS_MAX, "after {number} puts");
@@ -175,6 +182,9 @@ fn a_brick_whose_index_is_full_says_so_and_takes_what_needs_no_place_in_it() {
                 number += 1;
                 assert_eq!(write(&mut rig, number, key, value, false), Status::Ok, "life {life}, {key}");
             }
+            // Nothing else is full, and it says so as long as further keys may be refused.
+            rig.run_for(20_000 * MILLI);
+            assert!(!is_full(&rig) && limit(&rig) == Some(BrickLimit::Index));
             die(&mut rig);
         }
         rig.check();
@@ -284,6 +294,7 @@ fn writes_leave_the_frames_that_a_pass_may_need() {
             let left = fill(&mut rig, &mut number, is_repair);
             assert!(number > 200, "{number} writes");
             assert!((leaves..leaves + 4).contains(&left), "{left} are left, repair: {is_repair}");
+            assert_eq!(limit(&rig), Some(BrickLimit::Frames));
         }
         // So there is a way out.
         for removed in 1..=number / 2 {

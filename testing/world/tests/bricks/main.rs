@@ -29,5 +29,6 @@ mod scans;
 mod seen;
 mod sessions;
 mod stalled;
+mod streams;
 mod supervised;
 mod values;
