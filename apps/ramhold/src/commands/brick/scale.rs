@@ -249,6 +249,18 @@ fn undone(report: &BrickReport, is_added: bool) -> Option<String> {
     }
 }
 
+/// An order that is carried out for a brick.
+#[derive(Clone, Debug)]
+pub struct Ordered {
+    /// How far it is, and what it waits for.
+    pub text: String,
+    pub waits: Option<ObstacleKind>,
+}
+
+pub fn ordered(report: &BrickReport) -> Option<Ordered> {
+    Some(Ordered { text: state_text(report)?, waits: report.waits.map(|waits| waits.kind) })
+}
+
 /// The order that is carried out for a brick, in words; none: there is none.
 pub fn state_text(report: &BrickReport) -> Option<String> {
     let scaling = report.scaling?;

@@ -2,9 +2,10 @@
 
 use super::reach;
 use super::survey::{Found, Survey};
+use crate::commands::brick::scale::Ordered;
 use crate::findings::{Finding, Grade, finding, gravest, listed};
 use crate::output::bytes_for_eyes;
-use ramhold_client::{BrickStatus, ServerId};
+use ramhold_client::{BrickStatus, ObstacleKind, ServerId};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -72,9 +73,10 @@ fn awaited(brick: &BrickStatus) -> BTreeSet<ServerId> {
 
 /// The gravest first.
 pub fn findings(survey: &Survey) -> Vec<Finding> {
-    let mut found: Vec<Finding> = survey.bricks.iter().filter_map(of_brick).collect();
+    let status_of = |id: ServerId| survey.bricks.iter().find(|brick| brick.id == id)?.told.as_ref().ok();
+    let is_up = |brick: ServerId| status_of(brick).is_some();
+    let mut found: Vec<Finding> = survey.bricks.iter().filter_map(|brick| of_brick(brick, &is_up)).collect();
     found.extend(survey.bricks.iter().filter_map(of_device));
-    let status_of = |id| survey.bricks.iter().find(|brick| brick.id == id)?.told.as_ref().ok();
     found.extend(reach::findings(&survey.tablets, |brick, tablet| {
         status_of(brick).is_some_and(|status| reach::votes(status, tablet))
     }));
@@ -83,7 +85,7 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
         finding(Grade::Degraded, what, "check the address that --bricks gives, or start the brick there")
     }));
     let ordered = survey.bricks.iter().filter_map(|brick| Some((brick, brick.scaling.as_ref()?)));
-    found.extend(ordered.map(|(brick, scaling)| of_order(brick.id, brick.address, scaling)));
+    found.extend(ordered.map(|(brick, order)| of_order(brick.id, brick.address, order)));
     if let Some(why) = &survey.coordinator {
         found.push(finding(
             Grade::Degraded,
@@ -95,14 +97,11 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
     found
 }
 
-/// A brick without tablets is missed by nobody.
-pub fn of_brick(brick: &Found) -> Option<Finding> {
+/// A brick without tablets is missed by nobody. `is_up`: whether another brick answers whoever else asks it.
+pub fn of_brick(brick: &Found, is_up: &dyn Fn(ServerId) -> bool) -> Option<Finding> {
     let name = format!("{} at {}", brick.id, brick.address);
     let (grade, what, action) = match Condition::of(brick) {
-        Condition::Serving => {
-            let (what, action) = super::memory::shortage(brick)?;
-            (Grade::Critical, what, action)
-        }
+        Condition::Serving => return super::memory::shortage(brick),
         Condition::Starting => {
             (Grade::Recovering, format!("{name} takes over its log"), "nothing, it serves when it has")
         }
@@ -126,15 +125,21 @@ pub fn of_brick(brick: &Found) -> Option<Finding> {
             let action = format!("find out why in its log, then run 'ramhold brick restart {}'", brick.id);
             return Some(Finding { grade: Grade::Degraded, what, action });
         }
-        Condition::Rebuilding(percent) => {
-            let what = format!("{name} is rebuilt from the others, {percent} % so far");
-            (Grade::Recovering, what, "nothing, it votes when it has everything")
-        }
+        Condition::Rebuilding(percent) => match givers(brick) {
+            Some(givers) => {
+                let what = format!("{name} takes tablets from {}, {percent} % so far", listed(givers));
+                (Grade::Note, what, "nothing, each has one vote less until it votes here")
+            }
+            None => {
+                let what = format!("{name} is rebuilt from the others, {percent} % so far");
+                (Grade::Recovering, what, "nothing, it votes when it has everything")
+            }
+        },
         Condition::Loading(percent) => {
             let what = format!("{name} loads its log, {percent} % so far, and answers for what is loaded");
             (Grade::Recovering, what, "nothing, other bricks answer for the rest")
         }
-        Condition::Waiting => return Some(of_waiting(&name, brick)),
+        Condition::Waiting => return Some(of_waiting(&name, brick, is_up)),
         Condition::Unnamed => {
             let what =
                 format!("a brick at {} has no id yet: the coordinator has not answered it", brick.address);
@@ -144,21 +149,52 @@ pub fn of_brick(brick: &Found) -> Option<Finding> {
     Some(finding(grade, what, action))
 }
 
+/// The bricks that give this one its tablets, if all that do not vote here move here.
+fn givers(brick: &Found) -> Option<BTreeSet<ServerId>> {
+    let own = brick.told.as_ref().ok()?.brick.as_ref()?;
+    let voteless = own.tablets.iter().filter(|tablet| !tablet.votes);
+    voteless.map(|tablet| tablet.giver).collect::<Option<BTreeSet<ServerId>>>().filter(|it| !it.is_empty())
+}
+
 /// A brick whose tablets do not vote, and are not rebuilt now.
-fn of_waiting(name: &str, brick: &Found) -> Finding {
+fn of_waiting(name: &str, brick: &Found, is_up: &dyn Fn(ServerId) -> bool) -> Finding {
     let status = brick.told.as_ref().ok().and_then(|status| status.brick.as_ref());
     let awaited = status.map(awaited).unwrap_or_default();
     let tablets = match status.map_or(0, |status| status.without_vote) {
         1 => "1 tablet that does not vote".to_owned(),
         count => format!("{count} tablets that do not vote"),
     };
-    let (answer, it) = if awaited.len() == 1 { ("does not answer", "it") } else { ("do not answer", "them") };
     if awaited.is_empty() {
+        if let Some(shortage) = super::memory::shortage(brick) {
+            return shortage;
+        }
         let what = format!("{name} has {tablets}: too few of their other bricks have told their clocks");
         let action = "nothing, if it or they have just been started; else start those that are silent";
         return finding(Grade::Degraded, what, action);
     }
-    let names = listed(awaited);
+    let (up, down): (BTreeSet<ServerId>, BTreeSet<ServerId>) = awaited.into_iter().partition(|it| is_up(*it));
+    let unreached = listed(&up);
+    if down.is_empty() {
+        // Nothing is lost, whatever this one has: the others answer.
+        let back = match givers(brick) {
+            Some(_) => "; the tablet is called back by 'ramhold brick add|remove BRICK --cancel'",
+            None => "",
+        };
+        return finding(
+            Grade::Degraded,
+            format!("{name} has {tablets}: it is cut off from {unreached}, which others hear"),
+            format!("check the network between {} and {unreached}{back}", brick.id),
+        );
+    }
+    let (answer, it) = if down.len() == 1 { ("does not answer", "it") } else { ("do not answer", "them") };
+    let names = listed(down);
+    if !up.is_empty() {
+        return finding(
+            Grade::Degraded,
+            format!("{name} has {tablets}: {names} {answer}, and it is cut off from {unreached}"),
+            format!("check the network between {} and {unreached}, then start {names} again", brick.id),
+        );
+    }
     finding(
         Grade::Degraded,
         format!("{name} has {tablets}: {names} {answer}, and may have what is newer"),
@@ -169,13 +205,18 @@ fn of_waiting(name: &str, brick: &Found) -> Finding {
     )
 }
 
-/// An order to add or remove a brick, with what it waits for: a table of bricks has no room for that.
-pub fn of_order(brick: ServerId, address: SocketAddr, scaling: &str) -> Finding {
-    finding(
-        Grade::Recovering,
-        format!("{brick} at {address} is {scaling}"),
-        "nothing, tablets move one after the other; 'ramhold brick add|remove BRICK --cancel' ends it",
-    )
+/// An order to add or remove a brick, with what it waits for: a table of bricks has no room for that. Nothing is wrong while
+/// tablets move, or wait for a brick that votes soon.
+pub fn of_order(brick: ServerId, address: SocketAddr, order: &Ordered) -> Finding {
+    let what = format!("{brick} at {address} is {}", order.text);
+    let (grade, action) = match order.waits {
+        None | Some(ObstacleKind::Rebuilding) => (Grade::Note, "nothing, tablets move one after the other"),
+        Some(ObstacleKind::Silent | ObstacleKind::NotHeard) => {
+            (Grade::Degraded, "start that one, or check the network to it")
+        }
+        Some(_) => (Grade::Degraded, "see what it waits for"),
+    };
+    finding(grade, what, format!("{action}; 'ramhold brick add|remove BRICK --cancel' ends the order"))
 }
 
 fn of_device(brick: &Found) -> Option<Finding> {

@@ -2,7 +2,7 @@
 
 use super::condition::{Condition, findings, verdict};
 use super::survey::{Found, Survey};
-use ramhold_client::{AsksStatus, BrickStatus, SiblingStatus};
+use ramhold_client::{AsksStatus, BrickLimit, BrickStatus, SiblingStatus};
 use ramhold_wire::brick_status::QueueStatus;
 use ramhold_wire::statistics::{Queue, Statistic};
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ fn brick(brick: &Found) -> Value {
         "rebuilt_percent": rebuilt,
         "heard_millis": brick.heard_millis,
         "tablets": brick.tablets,
-        "scaling": brick.scaling,
+        "scaling": brick.scaling.as_ref().map(|order| &order.text),
         "error": brick.told.as_ref().err(),
     });
     if let (Some(status), Some(own), Value::Object(fields)) = (status, own, &mut value) {
@@ -93,6 +93,8 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
         "bricks_reporting": own.reporting,
         "rebuild_read_bytes": own.rebuild_read,
         "rebuild_stored_bytes": own.rebuild_stored,
+        "full": own.full.map(BrickLimit::name),
+        "tablets_without_room": own.waits_for_room,
     });
     fields.as_object().cloned().unwrap_or_default()
 }

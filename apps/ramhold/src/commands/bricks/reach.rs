@@ -156,6 +156,8 @@ pub mod tests {
             reporting: 3,
             rebuild_read: 0,
             rebuild_stored: 0,
+            full: None,
+            waits_for_room: 0,
         };
         ProcessStatus {
             server: ServerId(4),
@@ -217,6 +219,7 @@ pub mod tests {
             needed: 2,
             votes,
             waits_for: Vec::new(),
+            giver: None,
         };
         let with = |tablets: Vec<TabletStatus>| {
             let mut status = status(None);

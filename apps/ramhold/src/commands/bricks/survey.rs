@@ -4,7 +4,7 @@
 //! the bricks that are known: each tells the addresses of those that share a tablet with it.
 
 use super::reach::{self, Tablet};
-use crate::commands::brick::scale::state_text;
+use crate::commands::brick::scale::{Ordered, ordered};
 use crate::failure::{Failure, UNREACHABLE};
 use crate::global::Global;
 use ramhold_client::{
@@ -61,8 +61,8 @@ pub struct Found {
     pub heard_millis: Option<u64>,
     /// Another brick has heard of its supervisor that it stays offline.
     pub is_offline: bool,
-    /// It is being added or removed, in words.
-    pub scaling: Option<String>,
+    /// It is being added or removed.
+    pub scaling: Option<Ordered>,
     /// Its own words, or the reason why there are none.
     pub told: Result<Box<ProcessStatus>, String>,
 }
@@ -79,7 +79,7 @@ impl Found {
             tablets: told.as_ref().map_or(Some(u64::from(report.tablets)), |status| Some(status.tablets)),
             heard_millis: report.heard_millis,
             is_offline: false,
-            scaling: state_text(report),
+            scaling: ordered(report),
             told,
         }
     }
@@ -266,7 +266,7 @@ fn together(
             tablets: answer.as_ref().ok().map(|it| it.tablets).or(report.map(|it| u64::from(it.tablets))),
             heard_millis: heard.into_iter().flatten().min(),
             is_offline: sibling.is_some_and(|sibling| sibling.is_offline),
-            scaling: report.and_then(state_text),
+            scaling: report.and_then(ordered),
             told: answer,
         });
     }

@@ -269,6 +269,7 @@ mod tests {
             needed: 2,
             votes: false,
             waits_for: vec![ServerId(5)],
+            giver: None,
         }];
         let told = text(vec![found(4, Ok(waiting))], None);
         let joined = told.split_whitespace().collect::<Vec<_>>().join(" ");

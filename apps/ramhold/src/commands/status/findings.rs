@@ -5,7 +5,7 @@
 //! server's figures. The verdict is the gravest finding.
 
 use super::picture::{Picture, is_silent};
-use crate::commands::brick::scale::state_text;
+use crate::commands::brick::scale::ordered;
 use crate::commands::bricks::{condition, reach};
 use crate::commands::recoveries::reports::away_text;
 use crate::findings::{Finding, Grade, finding, gravest};
@@ -55,8 +55,8 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
     found.extend(of_waiting(picture));
     found.extend(of_tablets(picture).into_iter().take(COUNT_MAX));
     found.extend(cluster.bricks.iter().filter_map(|brick| of_brick(picture, brick)).take(COUNT_MAX));
-    let ordered = cluster.bricks.iter().filter_map(|brick| Some((brick, state_text(brick)?)));
-    let orders = ordered.map(|(brick, text)| condition::of_order(brick.brick, brick.address.0, &text));
+    let orders = cluster.bricks.iter().filter_map(|brick| Some((brick, ordered(brick)?)));
+    let orders = orders.map(|(brick, order)| condition::of_order(brick.brick, brick.address.0, &order));
     found.extend(orders.take(COUNT_MAX));
     for server in &cluster.servers {
         match picture.processes.get(&server.id) {
@@ -89,7 +89,12 @@ pub fn findings(picture: &Picture) -> Vec<Finding> {
 /// A brick that the coordinator does not hear, or that does not vote: it was asked itself.
 fn of_brick(picture: &Picture, report: &BrickReport) -> Option<Finding> {
     let brick = picture.bricks.get(&report.brick)?;
-    condition::of_brick(brick).or_else(|| {
+    let is_up = |other: ServerId| {
+        let has_answered = picture.bricks.get(&other).is_some_and(|found| found.told.is_ok());
+        let reports = picture.cluster.bricks.iter();
+        has_answered || reports.filter(|report| report.brick == other).any(|report| !is_silent(report))
+    };
+    condition::of_brick(brick, &is_up).or_else(|| {
         let since = match report.heard_millis {
             None => "since its start".to_owned(),
             Some(millis) => format!("for {} s", millis / 1000),
@@ -333,6 +338,7 @@ mod tests {
             needed: 2,
             votes: true,
             waits_for: Vec::new(),
+            giver: None,
         };
         let mut bricks = BTreeMap::new();
         let mut reports: Vec<BrickReport> = (1..=3).map(|brick| report(brick, Some(100))).collect();
@@ -424,7 +430,50 @@ mod tests {
         let told = told(&picture(vec![(ordered, Ok(status(None)))]));
         assert_eq!(told.len(), 1, "{told:?}");
         let wanted = "is being added, 0 tablets moved here; s2 has come no further for a minute; 'ramhold brick add s2 --cancel'";
-        assert!(told[0].starts_with("recovering: s2 at") && told[0].contains(wanted), "{told:?}");
+        assert!(told[0].starts_with("degraded: s2 at") && told[0].contains(wanted), "{told:?}");
+    }
+
+    fn adding(brick: u64) -> BrickReport {
+        let scaling = Scaling { number: 1, way: ScaleWay::Adding, table: None, moved: 0, is_auto: false };
+        BrickReport { scaling: Some(scaling), ..report(brick, Some(100)) }
+    }
+
+    // I7, J5: an order is no fault, and neither is the tablet that moves because of it.
+    #[test]
+    fn an_order_that_is_carried_out_leaves_the_cluster_healthy() {
+        let taking = BrickReport { rebuilding: 1, ..adding(2) };
+        let mut picture = picture(vec![(taking, Ok(status(Some(420))))]);
+        let found = picture.bricks.get_mut(&ServerId(2)).and_then(|it| it.told.as_mut().ok()).unwrap();
+        let tablet = &mut found.brick.as_mut().unwrap().tablets[0];
+        (tablet.votes, tablet.giver) = (false, Some(ServerId(4)));
+        assert_eq!(told(&picture), [""; 0]);
+        let findings = findings(&picture);
+        let notes: Vec<&str> = findings.iter().map(|it| it.what.as_str()).collect();
+        assert!(notes.iter().any(|it| it.contains("takes tablets from s4, 42 % so far")), "{notes:?}");
+        assert!(notes.iter().any(|it| it.contains("s2 at") && it.contains("is being added")), "{notes:?}");
+        assert!(verdict(&picture, &findings).1.starts_with("healthy"));
+    }
+
+    // I7, J5: the others answer, so nothing is lost, and nothing is to be given up.
+    #[test]
+    fn a_brick_that_is_cut_off_while_it_takes_a_tablet_is_not_to_be_given_up() {
+        let stalled = Obstacle { kind: ObstacleKind::Stalled, brick: ServerId(2), table: TableId(7) };
+        let taking = BrickReport { rebuilding: 1, waits: Some(stalled), ..adding(2) };
+        let mut picture = picture(vec![(taking, Ok(status(Some(0))))]);
+        let found = picture.bricks.get_mut(&ServerId(2)).and_then(|it| it.told.as_mut().ok()).unwrap();
+        let tablet = &mut found.brick.as_mut().unwrap().tablets[0];
+        (tablet.votes, tablet.giver) = (false, Some(ServerId(4)));
+        tablet.waits_for = vec![ServerId(1), ServerId(3)];
+        let told = told(&picture);
+        let of_brick = told.iter().find(|it| it.contains("does not vote")).expect("it takes a tablet");
+        assert!(of_brick.contains("it is cut off from s1 and s3, which others hear"), "{of_brick}");
+        assert!(of_brick.contains("check the network between s2 and s1 and s3"), "{of_brick}");
+        assert!(of_brick.contains("--cancel") && !told.iter().any(|it| it.contains("accept-loss")), "{told:?}");
+        // One of them is dead: nobody says yet that its data is.
+        picture.cluster.bricks[2].heard_millis = Some(9000);
+        let told = self::told(&picture);
+        assert!(told.iter().any(|it| it.contains("s3 does not answer, and it is cut off from s1")), "{told:?}");
+        assert!(!told.iter().any(|it| it.contains("accept-loss")), "{told:?}");
     }
 
     #[test]
