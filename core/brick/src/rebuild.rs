@@ -25,23 +25,24 @@
 //!   was dropped: a later start would take it for the newest;
 //! - nothing is stored but what a sibling had when the stretch was decided.
 //!
-//! Not here: what was decided and is fetched (`stretch`), the end (`closing`), telling pages (`pages`), the register.
-//! Catalogue: I6.
+//! Not here: who is asked for what (`asking`), the decision (`deciding`), what was decided and is fetched (`stretch`), the end
+//! (`closing`), telling pages (`pages`), the register. Catalogue: I6.
+
+mod asking;
+mod deciding;
 
 use crate::closing::{Closed, Closing};
-use crate::pages::{first_keys, walk};
-use crate::question::Key;
 use crate::stand_in::StandIn;
 use crate::state::{SiblingState, TabletState};
 use crate::store::Store;
-use crate::stretch::{Decided, Stretch};
-use crate::tables::{Tables, number};
+use crate::stretch::Stretch;
+use crate::tables::Tables;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, ServerId, Stamp, StreamId};
-use ramhold_log::{HashRange, Unreadable};
-use ramhold_quorum::{Rebuild, Thresholds};
+use ramhold_base::{Instant, ServerId, StreamId};
+use ramhold_log::HashRange;
+use ramhold_quorum::Thresholds;
 use ramhold_wire::Step;
-use ramhold_wire::bricks::{PageWanted, TabletPage, TabletPageTold};
+use ramhold_wire::bricks::{TabletPage, TabletPageTold};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -367,116 +368,6 @@ impl Rebuilding {
             self.patience = (self.patience * 2).min(PAGE_TIMEOUT_MAX);
             self.again();
         }
-    }
-
-    fn stands_in(&self, brick: ServerId) -> bool {
-        self.stand_in.is_some_and(|it| it.giver == brick)
-    }
-
-    /// Whether the brick that stands in counts: the one that takes the tablet has never voted.
-    fn may_stand_in(&self) -> bool {
-        let is_new =
-            |taker: ServerId| self.pages.get(&taker).is_some_and(|page| !page.votes && page.is_joining);
-        let is_new = |taker| is_new(taker) || planted(Defect::QuorumStandInAlways);
-        self.stand_in.is_some_and(|it| it.taker.is_none_or(is_new))
-    }
-
-    /// The brick that stands in, if too few siblings vote, or are silent.
-    fn wanted_stand_in(&self, now: Instant) -> Option<ServerId> {
-        let is_for_stamps = matches!(self.phase, Phase::Asking { .. });
-        let voteless = self.pages.values().filter(|page| !page.votes).count();
-        let is_late = self.moved_at.is_some_and(|moved| moved + PAGE_TIMEOUT <= now);
-        let is_short = is_late || self.siblings.len() - voteless.min(self.siblings.len()) < self.reads;
-        self.stand_in.filter(|_| is_for_stamps && is_short && self.may_stand_in()).map(|it| it.giver)
-    }
-
-    fn ask_stamps(&mut self, step: &Step<'_>, from: u64, me: Me, calls: &mut Vec<Call>) {
-        let asked: Vec<ServerId> =
-            self.siblings.iter().copied().chain(self.wanted_stand_in(step.now)).collect();
-        for sibling in asked {
-            if !self.asked.contains_key(&sibling) && !self.pages.contains_key(&sibling) {
-                self.send(step.now, sibling, PageWanted::Stamps { from, on_device: false }, me, calls);
-            }
-        }
-    }
-
-    fn ask_values(&mut self, step: &Step<'_>, me: Me, calls: &mut Vec<Call>) {
-        let Phase::Fetching { stretch, .. } = &self.phase else { return };
-        let by_holder = stretch.missing();
-        for (holder, keys) in by_holder {
-            if !self.asked.contains_key(&holder) {
-                let keys = first_keys(keys);
-                self.send(step.now, holder, PageWanted::Values { keys }, me, calls);
-            }
-        }
-    }
-
-    fn send(&mut self, now: Instant, to: ServerId, wanted: PageWanted, me: Me, calls: &mut Vec<Call>) {
-        self.number += 1;
-        let is_for_values = matches!(wanted, PageWanted::Values { .. });
-        let until = now + self.patience;
-        self.asked.insert(to, Asked { number: self.number, until, is_for_values });
-        let HashRange { table, first, last } = self.range;
-        let epoch = self.epoch;
-        let stands_in = self.stands_in(to);
-        let ask = TabletPage { table, first, last, epoch, life: me.life, mark: me.mark, wanted, stands_in };
-        calls.push(Call { to, number: self.number, ask });
-    }
-
-    /// Decides the keys of the stretch that enough pages cover. `None`: too few have told. `Err`: this is in the way, and
-    /// its repair is to begin.
-    fn decide(
-        &mut self,
-        store: &mut Store,
-        tables: &Tables,
-        from: u64,
-    ) -> Result<Option<Stretch>, Unreadable> {
-        let may_stand_in = self.may_stand_in();
-        let stand_in = self.stand_in.filter(|_| may_stand_in).map(|it| it.giver);
-        let counts = |sibling: ServerId| !self.stands_in(sibling) || may_stand_in;
-        let voting = self.pages.iter().filter(|(sibling, page)| page.votes && counts(**sibling));
-        let voting: Vec<ServerId> = voting.map(|(sibling, _)| *sibling).collect();
-        let is_by_quorum = voting.len() >= self.reads;
-        let told: Vec<ServerId> = if is_by_quorum {
-            voting
-        } else if self.awaited.iter().chain(&stand_in).all(|sibling| self.pages.contains_key(sibling)) {
-            self.pages.keys().copied().collect()
-        } else {
-            return Ok(None);
-        };
-        let end = told.iter().filter_map(|sibling| self.pages[sibling].next).min();
-        let (own, next) = walk(store, tables, self.range, from, end)?;
-        let is_in = |position: u64| next.is_none_or(|next| position < next);
-        let mut keys = BTreeMap::<Key, (Stamp, Rebuild<ServerId>)>::new();
-        let reads = told.len();
-        for scanned in own {
-            let stamp = store.shard.log.stamp_at(scanned.at).ok_or(Unreadable::Damaged(scanned.at))?;
-            let key = store.shard.log.show(&scanned).key.to_vec();
-            keys.entry(key).or_insert((stamp, Rebuild::new(reads)));
-        }
-        for sibling in &told {
-            for record in self.pages[sibling].records.iter().filter(|record| is_in(record.position)) {
-                keys.entry(record.key.clone()).or_insert((Stamp::NONE, Rebuild::new(reads)));
-            }
-        }
-        for sibling in &told {
-            let has: BTreeMap<&Key, Stamp> =
-                self.pages[sibling].records.iter().map(|record| (&record.key, record.stamp)).collect();
-            for (key, (_, rebuild)) in &mut keys {
-                let stamp = has.get(key).copied().unwrap_or(Stamp::NONE);
-                rebuild.hear(number(*sibling), stamp, Some(*sibling));
-            }
-        }
-        let decided = keys.into_iter().filter_map(|(key, (own, rebuild))| {
-            // Nothing that a sibling tells here is about another tablet.
-            let hash = tables.hash(self.range.table, &key);
-            let hash = hash.filter(|hash| self.range.contains(self.range.table, *hash))?;
-            let told = rebuild.newest((own, None))?;
-            let (newest, holder) = if !is_by_quorum && own > told.0 { (own, None) } else { told };
-            Some(Decided { key, hash, own, newest, holder })
-        });
-        self.is_complete &= is_by_quorum;
-        Ok(Some(Stretch::new(decided, next)))
     }
 }
 

@@ -3,13 +3,14 @@
 mod stretches;
 
 use super::*;
+use crate::question::Key;
 use crate::start::tests::{ME, STREAM, TABLE, store};
 use crate::state::{BrickState, SiblingState, StreamState, TableState};
 use ramhold_base::hash::PlacementSeed;
-use ramhold_base::{ClusterId, ClusterTime, Effects, KeyHash};
+use ramhold_base::{ClusterId, ClusterTime, Effects, KeyHash, Stamp};
 use ramhold_log::{Purpose, QuorumRecord, Reference};
 use ramhold_wire::View;
-use ramhold_wire::bricks::PageRecord;
+use ramhold_wire::bricks::{PageRecord, PageWanted};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::quorum::WriteProtocol;

@@ -3,6 +3,10 @@
 //!
 //! Every problem becomes a finding here, whatever its source: the coordinator's warnings and reports, or a
 //! server's figures. The verdict is the gravest finding.
+//!
+//! Not here: what servers say of themselves (`servers`), single bricks (`commands::bricks::condition`).
+
+mod servers;
 
 use super::picture::{Picture, is_silent};
 use crate::commands::brick::scale::ordered;
@@ -10,14 +14,9 @@ use crate::commands::bricks::{condition, reach};
 use crate::commands::recoveries::reports::away_text;
 use crate::findings::{Finding, Grade, finding, gravest};
 use crate::output::bytes_for_eyes;
-use crate::size::bytes_text;
-use ramhold_client::{
-    BrickReport, ClusterTime, CopyingStatus, GoneReport, ProcessStatus, RecoveryReport, ServerEntry,
-    ServerId, ServerState, SilentLink,
-};
+use ramhold_client::{BrickReport, ClusterTime, GoneReport, RecoveryReport, ServerId, ServerState};
 use ramhold_wire::outage::{OutageKind, StandingOutage};
-
-use std::collections::{BTreeMap, BTreeSet};
+use servers::{of_server, of_silent_links, of_waiting};
 
 /// Findings of one kind that are told one by one.
 const COUNT_MAX: usize = 8;
@@ -141,29 +140,6 @@ fn of_recovery(report: &RecoveryReport) -> Finding {
     finding(Grade::Critical, format!("{recovery} of {crashed} waits for: {missing}{more}"), action)
 }
 
-/// Servers whose writes wait, by what they wait for: mostly it is the same for all.
-fn of_waiting(picture: &Picture) -> impl Iterator<Item = Finding> {
-    let mut waiting: BTreeMap<String, (BTreeSet<ServerId>, u64)> = BTreeMap::new();
-    for (server, process) in &picture.processes {
-        for stream in process.iter().flat_map(|process| &process.streams) {
-            if let Some(why) = &stream.waits_for {
-                let (servers, bytes) = waiting.entry(bytes_for_eyes(why.as_bytes())).or_default();
-                servers.insert(*server);
-                *bytes += stream.unreplicated_bytes;
-            }
-        }
-    }
-    waiting.into_iter().map(|(why, (servers, bytes))| {
-        let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
-        let (servers, bytes) = (servers.join(", "), bytes_text(bytes));
-        let (why, action) = match why.contains("disk full") {
-            true => (why.as_str(), "free space there, or start a server with another --dir"),
-            false => why.split_once("; ").unwrap_or((&why, "start servers, on hosts where none is")),
-        };
-        finding(Grade::Critical, format!("writes on {servers} wait: {why} ({bytes} not replicated)"), action)
-    })
-}
-
 fn of_gone(gone: &GoneReport, now: ClusterTime) -> Finding {
     let server = gone.server;
     finding(
@@ -187,9 +163,6 @@ pub fn since_text(since: ClusterTime, now: ClusterTime) -> String {
     format!("{minute} UTC ({ago})")
 }
 
-/// The most silent links that are named for one server.
-const SILENT_TOLD_MAX: usize = 3;
-
 fn of_outage(standing: &StandingOutage) -> Finding {
     let seconds = standing.millis / 1000;
     let text = bytes_for_eyes(standing.outage.to_string().as_bytes());
@@ -198,78 +171,6 @@ fn of_outage(standing: &StandingOutage) -> Finding {
         _ => "look at its cables and its power; servers use other ways, and nobody is recovered for it",
     };
     finding(Grade::Degraded, format!("{text}, for {seconds} s"), action)
-}
-
-/// Links on which a server hears nothing.
-fn of_silent_links(id: ServerId, process: &ProcessStatus) -> Option<Finding> {
-    let silent = process.silent_links.as_ref().filter(|silent| !silent.is_empty())?;
-    let of = |silent: &SilentLink| format!("{} to {}", silent.link.escape_debug(), silent.server);
-    let some: Vec<String> = silent.iter().take(SILENT_TOLD_MAX).map(of).collect();
-    let more = silent.len() - some.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text = format!("{id} hears nothing on links {}{more}", some.join(", "));
-    let action = "look at the cables and switches; 'ramhold topology links' shows all";
-    Some(finding(Grade::Degraded, text, action))
-}
-
-/// Findings of one server: why it does not acknowledge, or is not safe.
-fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Finding>) {
-    let id = server.id;
-    if let Some(copying) = process.copying.filter(|copying| copying.segments > 0) {
-        let action = "nothing, it goes on by itself";
-        found.push(finding(Grade::Recovering, format!("{id} {}", copying_text(&copying)), action));
-    }
-    let unspread: u64 = process.streams.iter().map(|stream| stream.unspread_segments).sum();
-    if unspread > 0 {
-        found.push(finding(
-            Grade::Recovering,
-            format!("{id} has {unspread} segments with all copies in one zone or rack"),
-            "nothing, a replica of each moves to another zone or rack by itself",
-        ));
-    }
-    if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
-        let action = "remove objects, let them expire, or start more servers";
-        found.push(finding(Grade::Critical, format!("{id} is full: it refuses writes"), action));
-    }
-    if let Some(scrub) = process.scrub.as_ref().filter(|scrub| scrub.damaged > 0) {
-        found.push(finding(
-            Grade::Degraded,
-            format!(
-                "{id} had damaged memory in {} segments: {} repaired, {} damaged now, {} objects lost",
-                scrub.damaged, scrub.repaired, scrub.waiting, scrub.lost
-            ),
-            "check its DRAM",
-        ));
-    }
-    if let Some(results) = process.results.filter(|results| results.dropped > 0) {
-        found.push(finding(
-            Grade::Degraded,
-            format!(
-                "{id} left {} writes unanswered, because it had no room for more results; it remembers those of {} clients",
-                results.dropped, results.leases
-            ),
-            "stop clients that are not needed",
-        ));
-    }
-    if let Some(failed) = process.backup.as_ref().and_then(|backup| backup.failed.as_ref()) {
-        let failed = bytes_for_eyes(failed.as_bytes());
-        let action = "replace its device, then start it again on an empty directory";
-        found.push(finding(Grade::Degraded, format!("the backup of {id} has failed: {failed}"), action));
-    }
-}
-
-/// How far a server is with what it copies again.
-fn copying_text(copying: &CopyingStatus) -> String {
-    let limit = match copying.limit {
-        0 => String::new(),
-        limit => format!(" of at most {}", bytes_text(limit)),
-    };
-    format!(
-        "copies {} segments again that lost a replica: {} to go, at {}{limit} per second",
-        copying.segments,
-        bytes_text(copying.left_bytes),
-        bytes_text(copying.bytes_per_second)
-    )
 }
 
 /// The word for the state of all, and the reason.
@@ -300,9 +201,11 @@ mod tests {
     use crate::commands::bricks::survey::Found;
     use ramhold_base::{ClusterId, Term};
     use ramhold_client::{
-        ClusterStatus, KeyHash, Obstacle, ObstacleKind, ScaleWay, Scaling, TableId, TabletStatus,
+        ClusterStatus, KeyHash, Obstacle, ObstacleKind, ProcessStatus, ScaleWay, Scaling, TableId,
+        TabletStatus,
     };
     use ramhold_wire::control::Address;
+    use std::collections::BTreeMap;
 
     fn report(brick: u64, heard_millis: Option<u64>) -> BrickReport {
         BrickReport {
@@ -468,11 +371,17 @@ mod tests {
         let of_brick = told.iter().find(|it| it.contains("does not vote")).expect("it takes a tablet");
         assert!(of_brick.contains("it is cut off from s1 and s3, which others hear"), "{of_brick}");
         assert!(of_brick.contains("check the network between s2 and s1 and s3"), "{of_brick}");
-        assert!(of_brick.contains("--cancel") && !told.iter().any(|it| it.contains("accept-loss")), "{told:?}");
+        assert!(
+            of_brick.contains("--cancel") && !told.iter().any(|it| it.contains("accept-loss")),
+            "{told:?}"
+        );
         // One of them is dead: nobody says yet that its data is.
         picture.cluster.bricks[2].heard_millis = Some(9000);
         let told = self::told(&picture);
-        assert!(told.iter().any(|it| it.contains("s3 does not answer, and it is cut off from s1")), "{told:?}");
+        assert!(
+            told.iter().any(|it| it.contains("s3 does not answer, and it is cut off from s1")),
+            "{told:?}"
+        );
         assert!(!told.iter().any(|it| it.contains("accept-loss")), "{told:?}");
     }
 
