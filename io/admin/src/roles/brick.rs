@@ -73,7 +73,7 @@ impl Role for BrickSeen {
     }
 }
 
-/// What is refused at a limit, and the way out.
+/// Tells which writes a limit refuses, and the way out.
 fn full_text(limit: BrickLimit) -> &'static str {
     match limit {
         BrickLimit::Memory => {
