@@ -72,8 +72,8 @@ impl Health {
 
     /// The first of these whose budget has something left.
     fn payer(&self, now: Instant, late: &[Late]) -> Option<ServerId> {
-        let bricks = late.iter().map(|it| ServerId(it.brick.0));
-        bricks.into_iter().find(|brick| self.bricks.get(brick).is_some_and(|seen| seen.hedges.may(now)))
+        let mut bricks = late.iter().map(|it| ServerId(it.brick.0));
+        bricks.find(|brick| self.bricks.get(brick).is_some_and(|seen| seen.hedges.may(now)))
     }
 
     fn are_queued(&self, now: Instant, late: &[Late]) -> bool {
