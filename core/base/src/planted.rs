@@ -328,6 +328,8 @@ defects! {
     QuorumOutlivedVotes;
     /// A get takes the time of its try from the brick that told its own first.
     QuorumBegunByFirst;
+    /// A session takes a brick's time from the answer that came last, however long that was under way.
+    QuorumLateClockCounts;
     /// A get that asks half of the bricks at most takes the time of one.
     QuorumTimeOfOne;
     /// A brick on a copy of a directory goes on beside the one that runs on the original.

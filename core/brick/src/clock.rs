@@ -9,18 +9,14 @@
 
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, ServerId};
-use ramhold_quorum::Moment;
+use ramhold_quorum::{Life, Moment, ToldClock};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct BrickClock {
     /// Microseconds since 1970, and when the clock showed them.
     own: (u64, Instant),
-    told: BTreeMap<ServerId, (u64, Instant)>,
-}
-
-fn at(told: (u64, Instant), now: Instant) -> u64 {
-    told.0.saturating_add(u64::try_from(now.since(told.1).as_micros()).unwrap_or(u64::MAX))
+    told: BTreeMap<ServerId, ToldClock>,
 }
 
 impl BrickClock {
@@ -28,9 +24,10 @@ impl BrickClock {
         self.own = (wall_millis.saturating_mul(1000), now);
     }
 
-    /// A sibling's own clock showed this time just now.
-    pub fn hear(&mut self, now: Instant, sibling: ServerId, micros: u64) {
-        self.told.insert(sibling, (micros, now));
+    /// A sibling's own clock showed this time when its answer left.
+    pub fn hear(&mut self, now: Instant, (sibling, life): (ServerId, Life), micros: u64) {
+        let told = self.told.entry(sibling).or_insert_with(|| ToldClock::new(now, life, micros));
+        told.hear(now, life, micros);
     }
 
     /// Only these are siblings now.
@@ -50,7 +47,8 @@ impl BrickClock {
 
     /// The own clock, in microseconds: this is what siblings are told.
     pub fn own(&self, now: Instant) -> u64 {
-        at(self.own, now)
+        let since = u64::try_from(now.since(self.own.1).as_micros()).unwrap_or(u64::MAX);
+        self.own.0.saturating_add(since)
     }
 
     /// The same in milliseconds, for operators.
@@ -65,7 +63,7 @@ impl BrickClock {
 
     /// The brick's time, in microseconds.
     pub fn now(&self, now: Instant) -> Moment {
-        Moment::of(self.told.values().map(|told| at(*told, now)).chain([self.own(now)]).collect())
+        Moment::of(self.told.values().map(|told| told.at(now)).chain([self.own(now)]).collect())
     }
 }
 
@@ -84,9 +82,9 @@ mod tests {
         let siblings = [2, 3].map(ServerId);
         assert!(!clock.is_known(&siblings) && clock.is_known(&[]));
         let later = start + Duration::from_millis(2);
-        clock.hear(start, ServerId(2), 5_000_000);
+        clock.hear(start, (ServerId(2), Life(1)), 5_000_000);
         assert!(clock.is_known(&siblings) && !clock.is_known(&[3, 4].map(ServerId)));
-        clock.hear(later, ServerId(3), 1_002_007);
+        clock.hear(later, (ServerId(3), Life(1)), 1_002_007);
         assert_eq!((clock.own(later), clock.now(later)), (1_002_000, Moment::from(1_002_007)));
     }
 }

@@ -2,17 +2,64 @@
 //!
 //! A host's own clock may be an hour off. With the median of N bricks one wrong clock changes nothing. Between two
 //! answers the time goes on by the host's monotonic clock, which need not be right about the date.
+//!
+//! An answer shows what a clock was when the answer left, so what is worked out from it is never too much, and too little by
+//! the time that the answer was under way. Out of the answers of the last minute the one that shows most therefore counts,
+//! and an answer that comes seconds late sets nothing back.
+//!
+//! Protocol: docs/protocols/quorum.md, rules 2 and 3. Catalogue: I2.
 
-use crate::message::BrickId;
+use crate::message::{BrickId, Life};
 use ramhold_base::Instant;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{SessionId, Stamp};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The lower one of the two in the middle, if their number is even. `None` of nothing.
 pub fn median(mut times: Vec<u64>) -> Option<u64> {
     times.sort_unstable();
     times.get(times.len().checked_sub(1)? / 2).copied()
+}
+
+/// An answer that showed most counts for so long at most: then a clock that went slower, as that of a machine that was
+/// suspended, is believed.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+/// Two monotonic clocks differ in rate by at most one part in so many.
+const RATE_PARTS: u32 = 5_000;
+
+/// The clock of a process elsewhere, as far as its answers show it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToldClock {
+    life: Life,
+    /// Microseconds, and when they were read here.
+    told: (u64, Instant),
+}
+
+impl ToldClock {
+    pub fn new(now: Instant, life: Life, micros: u64) -> ToldClock {
+        ToldClock { life, told: (micros, now) }
+    }
+
+    /// A life after another one has a clock of its own; an answer of the life before says nothing any more.
+    pub fn hear(&mut self, now: Instant, life: Life, micros: u64) {
+        let age = now.since(self.told.1);
+        let least = self.told.0.saturating_add(micros_of(age - age / RATE_PARTS));
+        let is_late = life == self.life && age < KEPT_FOR && micros < least;
+        if life < self.life || is_late && !planted(Defect::QuorumLateClockCounts) {
+            return;
+        }
+        *self = ToldClock::new(now, life, micros);
+    }
+
+    /// The time that the clock shows, in microseconds.
+    pub fn at(&self, now: Instant) -> u64 {
+        self.told.0.saturating_add(micros_of(now.since(self.told.1)))
+    }
+}
+
+fn micros_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A brick's time. While an even number of clocks is known, the two in the middle may differ: a write is too old by the
@@ -42,8 +89,7 @@ impl Moment {
 #[derive(Clone, Debug)]
 pub struct SessionClock {
     session: SessionId,
-    /// The last time that each brick told, and when.
-    told: BTreeMap<BrickId, (u64, Instant)>,
+    told: BTreeMap<BrickId, ToldClock>,
     /// All further stamps have a later time.
     last: u64,
 }
@@ -53,8 +99,9 @@ impl SessionClock {
         SessionClock { session, told: BTreeMap::new(), last: 0 }
     }
 
-    pub fn hear(&mut self, now: Instant, from: BrickId, clock: u64) {
-        self.told.insert(from, (clock, now));
+    pub fn hear(&mut self, now: Instant, (from, life): (BrickId, Life), clock: u64) {
+        let told = self.told.entry(from).or_insert_with(|| ToldClock::new(now, life, clock));
+        told.hear(now, life, clock);
     }
 
     /// Whether more than half of these bricks have told their time. The first one to tell may be the one that is wrong, and
@@ -70,8 +117,7 @@ impl SessionClock {
 
     /// Microseconds. `None` before any brick has told its time.
     pub fn now(&self, now: Instant) -> Option<u64> {
-        let since = |at: Instant| u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
-        median(self.told.values().map(|(clock, at)| clock.saturating_add(since(*at))).collect())
+        median(self.told.values().map(|told| told.at(now)).collect())
     }
 
     /// A stamp above all that this session has given out, and above `floor`. `None` before any brick has told its time.
@@ -99,7 +145,7 @@ mod tests {
         assert_eq!(clock.stamp(at, Stamp::NONE), None, "nobody has told the time");
         let hour = 3_600_000_000;
         for (brick, time) in [(1, 10 * hour), (2, 9 * hour), (3, 10 * hour + 7)] {
-            clock.hear(at, BrickId(brick), time);
+            clock.hear(at, (BrickId(brick), Life(1)), time);
         }
         assert_eq!(clock.now(at), Some(10 * hour));
         assert_eq!(clock.now(at + Duration::from_millis(3)), Some(10 * hour + 3000));
@@ -108,7 +154,7 @@ mod tests {
         assert_eq!(clock.stamp(at, Stamp::NONE), Some(Stamp::new(10 * hour + 1, session)));
         let told = Stamp { time: 10 * hour + 50, session: 1 << 40 };
         assert!(clock.stamp(at, told).expect("known") > told);
-        (1..=3).for_each(|brick| clock.hear(at, BrickId(brick), 1));
+        (1..=3).for_each(|brick| clock.hear(at, (BrickId(brick), Life(2)), 1));
         assert!(clock.stamp(at, Stamp::NONE).expect("known").time > 10 * hour + 50, "never back");
         assert_eq!(median(vec![4, 1]), Some(1));
         assert_eq!(Moment::of(vec![4, 1]), Moment { earlier: 1, later: 4 });

@@ -40,7 +40,7 @@ mod window;
 
 pub use applied::Applied;
 pub use brick::{Brick, NoRoom, Shelf, Stored, Ticket};
-pub use clock::{Moment, SessionClock, median};
+pub use clock::{Moment, SessionClock, ToldClock, median};
 pub use get::{Get, Got};
 pub use message::{Answer, Ask, BrickId, Heard, Life, Out, Said, Write};
 pub use page::{PageGet, PageGot, PageKey, PageOut, PageRecord, PageSaid, RecordSaid};

@@ -33,7 +33,7 @@ const SKEW: u64 = 40;
 const HOUR: i64 = 3_600_000;
 /// How far two sessions' times may be apart, in nanoseconds: an answer that tells the time may come as late as an operation
 /// lasts, after the process that told it, or the session, stood still.
-pub(super) const TIME_SPREAD: u64 = 14_000_000_000;
+pub(super) const TIME_SPREAD: u64 = 2_000_000_000;
 /// A status walks over all segments.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
 
