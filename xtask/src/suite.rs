@@ -6,7 +6,7 @@ use crate::{clients, histories, imports, single_place};
 
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
-const TEST_SEEDS: &str = "600..900";
+const TEST_SEEDS: &str = "600..800";
 /// At most this many further seeds run, until each crash point is met. Any change of the drawn values moves
 /// the rarest points to other seeds.
 const FURTHER_SEEDS: &str = "300";
