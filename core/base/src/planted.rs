@@ -330,6 +330,8 @@ defects! {
     QuorumBegunByFirst;
     /// A session takes a brick's time from the answer that came last, however long that was under way.
     QuorumLateClockCounts;
+    /// A brick that knows its own clock and a wrong one tells sessions the wrong one.
+    QuorumWrongClockPassedOn;
     /// A get that asks half of the bricks at most takes the time of one.
     QuorumTimeOfOne;
     /// A brick on a copy of a directory goes on beside the one that runs on the original.

@@ -321,7 +321,7 @@ impl Brick {
             return self.end_as_old(step.now, sibling, step.effects);
         }
         if let (Status::Ok, Ok(told)) = (header.status(), decode::<Announced>(body)) {
-            self.clock.hear(step.now, (sibling, Life(told.life)), told.clock);
+            self.clock.hear(step.now, sibling, told.clock);
             self.siblings.answered.insert(sibling, step.now);
             self.siblings.agreed.insert(sibling, told.shared);
             if told.consents {

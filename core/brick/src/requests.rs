@@ -93,7 +93,9 @@ impl Brick {
     /// Sends the answers that have become due.
     pub fn send_answers(&mut self, step: &mut Step<'_>) {
         let is_wanted = |answered: &Answered| answered.asker != Asker::NOBODY;
-        for answered in std::mem::take(&mut self.answers).into_iter().filter(is_wanted) {
+        let clock = self.clock.told(step.now);
+        for mut answered in std::mem::take(&mut self.answers).into_iter().filter(is_wanted) {
+            answered.answer.clock = clock;
             self.queues.answered(step.now, answered.asker);
             self.counts.said(answered.asker.load.class, &answered.answer.said);
             answer_asked(step, &answered);

@@ -61,7 +61,7 @@ impl Brick {
         if self.phase != Phase::Serving || self.is_loading() {
             return Err(Refusal::NotReady);
         }
-        let time = self.clock.now(step.now).earlier;
+        let time = self.clock.told(step.now);
         let range = HashRange { table: request.table, first: request.first, last: request.last };
         let hasher = self.tables.hasher(range.table).ok_or(Refusal::UnknownTable)?;
         let held = self.tables.find(range.table, range.first);

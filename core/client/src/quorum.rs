@@ -365,7 +365,7 @@ impl Quorum {
         }
         let clock = self.clock.as_mut().expect("made with the first operation");
         let answer = answer(call.brick, reply);
-        clock.hear(now, (answer.from, answer.life), answer.clock);
+        clock.hear(now, answer.from, answer.clock);
         let says_nothing = matches!(answer.said, Said::WrongOwner | Said::Rejected(_));
         self.end_sending(now, &mut call, if says_nothing { End::Other } else { End::Succeeded });
         self.flow.hear_life(call.brick, answer.life.0);

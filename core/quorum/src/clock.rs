@@ -9,7 +9,7 @@
 //!
 //! Protocol: docs/protocols/quorum.md, rules 2 and 3. Catalogue: I2.
 
-use crate::message::{BrickId, Life};
+use crate::message::BrickId;
 use ramhold_base::Instant;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{SessionId, Stamp};
@@ -22,39 +22,36 @@ pub fn median(mut times: Vec<u64>) -> Option<u64> {
     times.get(times.len().checked_sub(1)? / 2).copied()
 }
 
-/// An answer that showed most counts for so long at most: then a clock that went slower, as that of a machine that was
-/// suspended, is believed.
+/// An answer that showed most counts for so long at most: then a clock that was set back, or stood still with its machine,
+/// is believed.
 const KEPT_FOR: Duration = Duration::from_secs(60);
+/// It is believed at once if it shows less by so much: no answer is under way for that long, longer than operations last.
+const LATE_MAX: Duration = Duration::from_secs(20);
 /// Two monotonic clocks differ in rate by at most one part in so many.
 const RATE_PARTS: u32 = 5_000;
 
-/// The clock of a process elsewhere, as far as its answers show it.
+/// The clock of a process elsewhere, as far as its answers show it: microseconds, and when they were read here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ToldClock {
-    life: Life,
-    /// Microseconds, and when they were read here.
-    told: (u64, Instant),
-}
+pub struct ToldClock(u64, Instant);
 
 impl ToldClock {
-    pub fn new(now: Instant, life: Life, micros: u64) -> ToldClock {
-        ToldClock { life, told: (micros, now) }
+    pub fn new(now: Instant, micros: u64) -> ToldClock {
+        ToldClock(micros, now)
     }
 
-    /// A life after another one has a clock of its own; an answer of the life before says nothing any more.
-    pub fn hear(&mut self, now: Instant, life: Life, micros: u64) {
-        let age = now.since(self.told.1);
-        let least = self.told.0.saturating_add(micros_of(age - age / RATE_PARTS));
-        let is_late = life == self.life && age < KEPT_FOR && micros < least;
-        if life < self.life || is_late && !planted(Defect::QuorumLateClockCounts) {
-            return;
+    pub fn hear(&mut self, now: Instant, micros: u64) {
+        let age = now.since(self.1);
+        let least = self.0.saturating_add(micros_of(age - age / RATE_PARTS));
+        let late = least.saturating_sub(micros);
+        let is_late = age < KEPT_FOR && late > 0 && late < micros_of(LATE_MAX);
+        if !is_late || planted(Defect::QuorumLateClockCounts) {
+            *self = ToldClock(micros, now);
         }
-        *self = ToldClock::new(now, life, micros);
     }
 
     /// The time that the clock shows, in microseconds.
     pub fn at(&self, now: Instant) -> u64 {
-        self.told.0.saturating_add(micros_of(now.since(self.told.1)))
+        self.0.saturating_add(micros_of(now.since(self.1)))
     }
 }
 
@@ -99,9 +96,8 @@ impl SessionClock {
         SessionClock { session, told: BTreeMap::new(), last: 0 }
     }
 
-    pub fn hear(&mut self, now: Instant, (from, life): (BrickId, Life), clock: u64) {
-        let told = self.told.entry(from).or_insert_with(|| ToldClock::new(now, life, clock));
-        told.hear(now, life, clock);
+    pub fn hear(&mut self, now: Instant, from: BrickId, clock: u64) {
+        self.told.entry(from).or_insert_with(|| ToldClock::new(now, clock)).hear(now, clock);
     }
 
     /// Whether more than half of these bricks have told their time. The first one to tell may be the one that is wrong, and
@@ -145,7 +141,7 @@ mod tests {
         assert_eq!(clock.stamp(at, Stamp::NONE), None, "nobody has told the time");
         let hour = 3_600_000_000;
         for (brick, time) in [(1, 10 * hour), (2, 9 * hour), (3, 10 * hour + 7)] {
-            clock.hear(at, (BrickId(brick), Life(1)), time);
+            clock.hear(at, BrickId(brick), time);
         }
         assert_eq!(clock.now(at), Some(10 * hour));
         assert_eq!(clock.now(at + Duration::from_millis(3)), Some(10 * hour + 3000));
@@ -154,7 +150,7 @@ mod tests {
         assert_eq!(clock.stamp(at, Stamp::NONE), Some(Stamp::new(10 * hour + 1, session)));
         let told = Stamp { time: 10 * hour + 50, session: 1 << 40 };
         assert!(clock.stamp(at, told).expect("known") > told);
-        (1..=3).for_each(|brick| clock.hear(at, (BrickId(brick), Life(2)), 1));
+        (1..=3).for_each(|brick| clock.hear(at, BrickId(brick), 1));
         assert!(clock.stamp(at, Stamp::NONE).expect("known").time > 10 * hour + 50, "never back");
         assert_eq!(median(vec![4, 1]), Some(1));
         assert_eq!(Moment::of(vec![4, 1]), Moment { earlier: 1, later: 4 });

@@ -136,7 +136,7 @@ impl<V: Clone + PartialEq> Get<V> {
         if self.phase == Phase::Ended || attempt != self.attempt || !self.bricks.contains(&answer.from) {
             return None;
         }
-        clock.hear(now, (answer.from, answer.life), answer.clock);
+        clock.hear(now, answer.from, answer.clock);
         self.note_time(now, clock);
         self.under_way.ended(answer.from);
         let answer = self.misplaced(answer);

@@ -168,7 +168,7 @@ impl<V: Clone + PartialEq> Put<V> {
         if self.phase == Phase::Ended || attempt != self.attempt || !self.bricks.contains(&answer.from) {
             return None;
         }
-        clock.hear(now, (answer.from, answer.life), answer.clock);
+        clock.hear(now, answer.from, answer.clock);
         self.under_way.ended(answer.from);
         let epoch = self.lives.epoch();
         self.tally.add(answer, &mut self.lives);

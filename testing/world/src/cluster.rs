@@ -297,7 +297,7 @@ impl System for Cluster {
         let told = most.saturating_sub(least).max(0).unsigned_abs() * MILLI;
         let drift = world.now() / 1_000_000 * u64::from(RATE_PPM_MAX);
         let told = told + 2 * drift + 2 * (TIME_SLACK + MILLI);
-        if self.bricks.is_some() { told.max(bricks::TIME_SPREAD) } else { told }
+        self.bricks.map_or(told, |setup| told.max(setup.time_spread()))
     }
 
     fn is_broken(&self, process: &Process) -> bool {

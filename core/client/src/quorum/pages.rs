@@ -55,7 +55,7 @@ impl Quorum {
         let Some(heard) = read else { return self.on_trouble(now, call, What::Unreadable) };
         self.health.heard(now, call.brick);
         let clock = self.clock.as_mut().expect("made with the first operation");
-        clock.hear(now, (heard.from, heard.life), heard.clock);
+        clock.hear(now, heard.from, heard.clock);
         let page = self.pages.get_mut(&call.operation).filter(|page| page.round == call.round)?;
         page.silence.heard(heard.from);
         let has_changed = heard.epoch > page.bricks.epoch;

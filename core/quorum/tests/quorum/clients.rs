@@ -5,9 +5,7 @@
 
 use crate::history::Operation;
 use crate::model::{DATE, END_AT, Event, MILLI, Model, Time, ends, instant};
-use ramhold_quorum::{
-    Answer, BrickId, Get, Got, Life, Out, Phases, Put, SessionClock, SessionId, Stamp, Written,
-};
+use ramhold_quorum::{Answer, BrickId, Get, Got, Out, Phases, Put, SessionClock, SessionId, Stamp, Written};
 use std::time::Duration;
 
 const PUT_WITHIN: Duration = Duration::from_millis(120);
@@ -57,7 +55,7 @@ impl Model {
         let offset = (self.rng.below(3) as i64 - 1) * self.setting.skew as i64;
         let mut clock = SessionClock::new(session);
         (0..self.setting.bricks).for_each(|brick| {
-            clock.hear(instant(0), (BrickId(u64::from(brick)), Life(0)), DATE.saturating_add_signed(offset));
+            clock.hear(instant(0), BrickId(u64::from(brick)), DATE.saturating_add_signed(offset));
         });
         let count = self.rng.between(2, 5);
         let plan = (0..count).map(|_| self.rng.chance(1, 2)).collect();

@@ -3,7 +3,7 @@
 
 use crate::schedules::{Bricks, NOW, WITHIN, stamp, thresholds};
 use ramhold_base::{Instant, SessionId};
-use ramhold_quorum::{Answer, Ask, BrickId, Get, Got, Life, Out, SessionClock, Thresholds, ToldClock, Write};
+use ramhold_quorum::{Answer, Ask, BrickId, Get, Got, Out, SessionClock, Thresholds, ToldClock, Write};
 use std::time::Duration;
 
 const HOUR: u64 = 3_600_000_000;
@@ -13,7 +13,7 @@ const RIGHT: u64 = 10 * HOUR;
 /// A session that has heard the time of brick 3 alone.
 fn fresh(time: u64) -> SessionClock {
     let mut clock = SessionClock::new(SessionId::of(6).expect("even"));
-    clock.hear(NOW, (BrickId(3), Life(0)), time);
+    clock.hear(NOW, BrickId(3), time);
     clock
 }
 
@@ -75,18 +75,17 @@ fn an_end_is_never_judged_by_the_clock_of_one_brick() {
 fn an_answer_that_comes_late_sets_the_time_back_by_nothing() {
     let second = 1_000_000;
     let at = |seconds| Instant(0) + Duration::from_secs(seconds);
-    let mut clock = ToldClock::new(at(1), Life(1), 101 * second);
-    clock.hear(at(12), Life(1), 102 * second);
+    let mut clock = ToldClock::new(at(1), 101 * second);
+    clock.hear(at(12), 102 * second);
     assert_eq!(clock.at(at(12)), 112 * second, "it was ten seconds under way");
-    clock.hear(at(13), Life(1), 113 * second - 2_000);
+    clock.hear(at(13), 113 * second - 2_000);
     assert_eq!(clock.at(at(13)), 113 * second - 2_000, "the rates differ by as much");
-    clock.hear(at(14), Life(1), 115 * second);
+    clock.hear(at(14), 115 * second);
     assert_eq!(clock.at(at(15)), 116 * second, "nothing under way is too much");
-    clock.hear(at(16), Life(2), 16 * second);
-    clock.hear(at(17), Life(1), 118 * second);
-    assert_eq!(clock.at(at(17)), 17 * second, "the next life has set its clock right");
-    clock.hear(at(75), Life(2), 16 * second);
-    assert_eq!(clock.at(at(75)), 75 * second);
-    clock.hear(at(76), Life(2), 16 * second);
-    assert_eq!(clock.at(at(76)), 16 * second, "its machine was suspended");
+    clock.hear(at(16), 95 * second);
+    assert_eq!(clock.at(at(16)), 95 * second, "it was set right, or its machine was suspended");
+    clock.hear(at(75), 150 * second);
+    assert_eq!(clock.at(at(75)), 154 * second);
+    clock.hear(at(76), 151 * second);
+    assert_eq!(clock.at(at(76)), 151 * second, "it was set right by less");
 }

@@ -25,7 +25,7 @@ fn a_put_asks_again_at_once_when_the_epoch_rises() {
     let session = SessionId::of(8).expect("even");
     let mut clock = SessionClock::new(session);
     let bricks = [1, 2, 3].map(BrickId);
-    bricks.iter().for_each(|brick| clock.hear(NOW, (*brick, Life(0)), DATE));
+    bricks.iter().for_each(|brick| clock.hear(NOW, *brick, DATE));
     let of = (&bricks[..], Thresholds::majority(3).expect("a quorum"));
     let mut put = Put::new(NOW, of, (Some(7), Phases::One), &clock, WITHIN).expect("the time is known");
     let mut outs = Vec::new();

@@ -105,7 +105,7 @@ pub fn thresholds() -> Thresholds {
 /// A session whose clock is at this time.
 pub fn session(number: u64, time: u64) -> SessionClock {
     let mut clock = SessionClock::new(SessionId::of(number).expect("even"));
-    (1..=3).for_each(|brick| clock.hear(NOW, (BrickId(brick), Life(0)), DATE + time));
+    (1..=3).for_each(|brick| clock.hear(NOW, BrickId(brick), DATE + time));
     clock
 }
 

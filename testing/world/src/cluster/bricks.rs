@@ -31,9 +31,8 @@ const LONG_AT: u64 = 9;
 /// How far clocks of hosts are off that are set as they should be, in milliseconds.
 const SKEW: u64 = 40;
 const HOUR: i64 = 3_600_000;
-/// How far two sessions' times may be apart, in nanoseconds: an answer that tells the time may come as late as an operation
-/// lasts, after the process that told it, or the session, stood still.
-pub(super) const TIME_SPREAD: u64 = 2_000_000_000;
+/// How far two sessions' times may be apart, in nanoseconds: a session that begins may hear late answers first.
+const TIME_SPREAD: u64 = 2_000_000_000;
 /// A status walks over all segments.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
 
@@ -44,13 +43,20 @@ pub struct BrickSetup {
     pub quorum: QuorumOptions,
     pub synced: bool,
     pub log_bytes: u64,
-    /// The brick whose clock is an hour off, by its index from 0, and the error.
+    /// The brick whose clock is an hour off, by its index from 0, and the error in milliseconds.
     pub wrong: Option<(u8, i64)>,
     /// The clocks of all clients' hosts are off by this, in milliseconds.
     pub client_skew: i64,
 }
 
 impl BrickSetup {
+    /// How far two sessions' times may be apart, in nanoseconds. When a brick is down since before the others, and sessions,
+    /// began, one wrong clock of two may be taken: the earlier one.
+    pub(super) fn time_spread(&self) -> u64 {
+        let behind = self.wrong.map_or(0, |(_, error)| error.min(0).unsigned_abs());
+        TIME_SPREAD + behind * 1_000_000
+    }
+
     /// Whether a seed runs for minutes.
     pub fn is_long(seed: u64) -> bool {
         seed % LONG_ONE_IN == LONG_AT

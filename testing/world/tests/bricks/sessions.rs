@@ -3,8 +3,8 @@
 use crate::history::Operation;
 use crate::rig::{Event, MILLI, Rig};
 use ramhold_quorum::{
-    Answer, BrickId, Get, Got, Heard, Life, Out, PageGet, PageGot, PageSaid, Phases, Put, SessionClock,
-    SessionId, Written,
+    Answer, BrickId, Get, Got, Heard, Out, PageGet, PageGot, PageSaid, Phases, Put, SessionClock, SessionId,
+    Written,
 };
 use std::time::Duration;
 
@@ -51,11 +51,7 @@ impl Rig {
             let mut clock = SessionClock::new(session);
             for host in &self.hosts {
                 let millis = crate::host::DATE_MILLIS.saturating_add_signed(host.clock_off);
-                clock.hear(
-                    self.instant(),
-                    (BrickId(host.id.raw()), Life(0)),
-                    millis * 1000 + self.now / 1000,
-                );
+                clock.hear(self.instant(), BrickId(host.id.raw()), millis * 1000 + self.now / 1000);
             }
             let (doing, number, key, operation, goes_on) = (Doing::Nothing, 0, 0, 0, operations > 0);
             self.clients.push(Client { clock, doing, number, key, operation, goes_on });
