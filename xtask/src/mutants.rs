@@ -126,6 +126,7 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumCureUnlimited", "there are no quorum tables"),
     ("QuorumLostIsSilent", "there are no quorum tables"),
     ("QuorumUnopenedHoldsAll", "there are no quorum tables"),
+    ("QuorumWalkUnbounded", "there are no quorum tables"),
     ("QuorumPutsRepeated", "there are no quorum tables"),
 ];
 
@@ -321,6 +322,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumCureUnlimited", "ramhold-supervisor", "supervisor", "anomalies::an_anomalous_brick_is_spared"),
     ("QuorumLostIsSilent", "ramhold-supervisor", "supervisor", "orders::lost_connections"),
     ("QuorumUnopenedHoldsAll", "ramhold-world", "bricks", "streams::"),
+    ("QuorumWalkUnbounded", "ramhold-brick", "", "pages::"),
     ("QuorumPutsRepeated", "ramhold-quorum", "quorum", "schedules::a_put_does_not_repeat"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];

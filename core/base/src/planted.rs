@@ -382,6 +382,8 @@ defects! {
     QuorumLostIsSilent;
     /// A brick enters no change of its tablets while there is no room for the stream of one of them.
     QuorumUnopenedHoldsAll;
+    /// A page ends by its keys alone, however large the values are that it walks over.
+    QuorumWalkUnbounded;
     /// A put repeats its questions although they are under way.
     QuorumPutsRepeated;
 

@@ -4,10 +4,12 @@
 //! on its way then meets somebody who knows that life to be over (docs/protocols/quorum.md, rule 10).
 //!
 //! All tables share the index. So the keys of a small tablet may lie far apart in it, and a page ends after a piece of the
-//! index, however few keys it has by then.
+//! index, however few keys it has by then. A walk verifies each entry that it meets, values included, so it ends after some
+//! bytes of entries, too.
 //!
 //! Invariants:
-//! - a page, and a brick's own part of a stretch, cost a bounded piece of the index, whatever else the brick holds;
+//! - a page, and a brick's own part of a stretch, cost a bounded piece of the index and of the log, whatever else the brick
+//!   holds;
 //! - every walk goes on by at least one bucket, so pages come to an end.
 //!
 //! Not here: deciding what counts (`rebuild`). Protocol: docs/protocols/quorum.md, rules 87, 88, 89. Catalogue: I6.
@@ -15,6 +17,7 @@
 use crate::store::Store;
 use crate::tables::Tables;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_log::{HashRange, QuorumRecord, Scanned, Unreadable};
 use ramhold_wire::bricks::{PAGE_KEYS_MAX, PageKey, PageRecord, PageWanted, TabletPageTold};
 
@@ -27,6 +30,10 @@ const SCAN_BUCKETS: u64 = 1;
 /// Pieces of the index that one step walks over, whoever its entries belong to: some 10,000 entries, whose checksums take a
 /// few milliseconds.
 const WALKS_MAX: u32 = 2048;
+/// A walk ends when the entries that it has verified have more bytes than this: whoever they belong to, and with their values,
+/// which a page of stamps does not tell. That takes a millisecond or two. The entries of the last piece come on top, some
+/// six, which have a megabyte each at most.
+const WALK_BYTES_MAX: u64 = 4 << 20;
 
 /// The first of these keys that one question may name.
 pub(crate) fn first_keys(mut keys: Vec<PageKey>) -> Vec<PageKey> {
@@ -80,14 +87,18 @@ pub(crate) fn walk(
     let hash_of = |key: &[u8]| tables.hash(range.table, key).unwrap_or_default();
     let is_in = |position: u64| end.is_none_or(|end| position < end);
     let (mut found, mut bucket) = (Vec::new(), Vec::new());
-    let (mut bytes, mut walks) = (0, 0);
+    let (mut bytes, mut walks, mut verified) = (0, 0, 0);
     let mut at = Some(from);
     while let Some(position) = at.filter(|position| is_in(*position)) {
-        if found.len() >= PAGE_KEYS_MAX || bytes >= PAGE_BYTES_MAX || walks >= WALKS_MAX {
+        let is_long =
+            walks >= WALKS_MAX || (verified >= WALK_BYTES_MAX && !planted(Defect::QuorumWalkUnbounded));
+        if found.len() >= PAGE_KEYS_MAX || bytes >= PAGE_BYTES_MAX || is_long {
             return Ok((found, at));
         }
-        let next = store.shard.log.scan_step(range, position, SCAN_BUCKETS, &hash_of, &mut bucket);
-        at = next.map_err(Unreadable::Damaged)?;
+        let walked = store.shard.log.scan_step(range, position, SCAN_BUCKETS, &hash_of, &mut bucket);
+        let walked = walked.map_err(Unreadable::Damaged)?;
+        at = walked.next;
+        verified += walked.bytes;
         bytes += bucket.iter().map(|scanned| scanned.key_bytes + RECORD_BYTES).sum::<usize>();
         found.extend(bucket.drain(..).filter(|scanned| is_in(scanned.position)));
         walks += 1;

@@ -80,7 +80,7 @@ impl Brick {
             let hash_of = |key: &[u8]| hasher.hash(key);
             let after = store.shard.log.scan_step(range, from, BUCKETS_AT_ONCE, &hash_of, &mut found);
             let after = match after {
-                Ok(after) => after,
+                Ok(walked) => walked.next,
                 Err(at) => return Err(self.unreadable(step, Unreadable::Damaged(at))),
             };
             if let Some(end) = filling.take_all(store, tablet, request, &found)? {

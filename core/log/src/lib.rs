@@ -92,7 +92,7 @@ pub use reclass::{CopyStop, GATHER_COUNT_MAX};
 pub use repair::Repaired;
 pub use replay::Replayed;
 pub use results::{LEASE_COUNT_MAX, Recalled, Remembered};
-pub use scan::{Scanned, Shown};
+pub use scan::{Scanned, Shown, Walked};
 pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::SegmentInfo;
 pub use stamped::Newest;

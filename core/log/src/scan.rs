@@ -27,6 +27,15 @@ pub struct Scanned {
     pub expires: Option<ClusterTime>,
 }
 
+/// A step of a walk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// Where to go on. `None`: these were all.
+    pub next: Option<u64>,
+    /// The bytes of all entries that were met, and verified, whoever they belong to.
+    pub bytes: u64,
+}
+
 /// The fields of an object that a walk has met.
 pub struct Shown<'a> {
     pub version: Version,
@@ -37,8 +46,7 @@ pub struct Shown<'a> {
 
 impl Log {
     /// Adds the objects of a range at positions from `from` on that the next `bucket_count` buckets hold, in order.
-    /// Returns the position where to go on, or `None` if these were all. `Err`: this entry is damaged, and may be one
-    /// of them.
+    /// `Err`: this entry is damaged, and may be one of them.
     pub fn scan_step(
         &mut self,
         range: HashRange,
@@ -46,8 +54,8 @@ impl Log {
         bucket_count: u64,
         hash_of: &dyn Fn(&[u8]) -> KeyHash,
         found: &mut Vec<Scanned>,
-    ) -> Result<Option<u64>, Reference> {
-        let mut damaged = None;
+    ) -> Result<Walked, Reference> {
+        let (mut damaged, mut bytes) = (None, 0);
         let next = self.sweep(Cursor::at(from), bucket_count, |log, _, what, at| {
             if what != What::Object {
                 return ControlFlow::Continue(());
@@ -56,6 +64,7 @@ impl Log {
                 damaged = Some(at);
                 return ControlFlow::Continue(());
             };
+            bytes += u64::from(record.entry_bytes);
             if record.table != range.table {
                 return ControlFlow::Continue(());
             }
@@ -74,7 +83,7 @@ impl Log {
             ControlFlow::Continue(())
         });
         found.sort_by_key(|scanned| scanned.position);
-        damaged.map_or(Ok(next.map(Cursor::position)), Err)
+        damaged.map_or(Ok(Walked { next: next.map(Cursor::position), bytes }), Err)
     }
 
     /// The fields of an object that was met in the same turn.

@@ -90,7 +90,7 @@ impl Service {
         let next = 'page: loop {
             found.clear();
             let after = self.shard.log.scan_step(range, from, BUCKETS_AT_ONCE, &hash_of, &mut found);
-            let after = after.map_err(|at| self.unreadable(step, Unreadable::Damaged(at)))?;
+            let after = after.map_err(|at| self.unreadable(step, Unreadable::Damaged(at)))?.next;
             if tablet.unreplicated && !request.pass_lost && self.shard.log.has_lost_between(from, after) {
                 return Err(Status::Corrupt);
             }

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::rebuild::tests::state;
-use crate::start::tests::{STREAM, TABLE, store_of};
+use crate::start::tests::{STREAM, TABLE, store_in, store_of};
 use ramhold_base::{ClusterTime, KeyHash, SegmentId, Stamp, TableId};
-use ramhold_log::{AppendRefusal, Purpose, Reference};
+use ramhold_log::{AppendRefusal, Geometry, Purpose, Reference};
 
-const OTHER: TableId = TableId(2);
+pub const OTHER: TableId = TableId(2);
 /// More keys of another table than a page walks over.
 pub const MANY: u64 = 24_000;
 
@@ -23,7 +23,17 @@ pub fn key_of(number: u64) -> Vec<u8> {
 }
 
 fn put_in(store: &mut Store, place: (TableId, KeyHash), key: &[u8], stamp: Stamp) -> Reference {
-    let record = QuorumRecord { table: place.0, stamp, expires: None, key, value: Some(b"v") };
+    put_value(store, place, key, stamp, b"v")
+}
+
+fn put_value(
+    store: &mut Store,
+    place: (TableId, KeyHash),
+    key: &[u8],
+    stamp: Stamp,
+    value: &[u8],
+) -> Reference {
+    let record = QuorumRecord { table: place.0, stamp, expires: None, key, value: Some(value) };
     loop {
         let log = &mut store.shard.log;
         match log.store(STREAM, Purpose::Ordinary, place.1, &record, None) {
@@ -38,6 +48,12 @@ fn put_in(store: &mut Store, place: (TableId, KeyHash), key: &[u8], stamp: Stamp
     }
 }
 
+/// Stores a new key of another table.
+pub fn put_other(store: &mut Store, number: u64) {
+    let hash = KeyHash(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    put_in(store, (OTHER, hash), &key_of(number), Stamp { time: 5, session: 2 });
+}
+
 /// Stores a new key.
 pub fn put(store: &mut Store, tables: &Tables, key: &[u8], stamp: Stamp) -> Reference {
     let hash = tables.hash(TABLE, key).expect("the table is known");
@@ -48,10 +64,7 @@ pub fn put(store: &mut Store, tables: &Tables, key: &[u8], stamp: Stamp) -> Refe
 pub fn filled(tables: &Tables, own: u64, others: u64) -> Store {
     let mut store = store_of(4 << 20, 1 << 20);
     store.shard.log.roll(STREAM, ClusterTime(1), &[]).expect("there is room");
-    for other in 0..others {
-        let hash = KeyHash(other.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        put_in(&mut store, (OTHER, hash), &key_of(other), Stamp { time: 5, session: 2 });
-    }
+    (0..others).for_each(|other| put_other(&mut store, other));
     for key in 0..own {
         put(&mut store, tables, &key_of(key), Stamp { time: 5, session: 2 });
     }
@@ -104,6 +117,33 @@ fn a_page_ends_with_its_keys() {
         counts[..2].iter().all(|count| (PAGE_KEYS_MAX..PAGE_KEYS_MAX + 50).contains(count)),
         "{counts:?}"
     );
+}
+
+// I6: rule 87. The checksums of large values take the time, and the page tells none of them.
+#[test]
+fn a_page_ends_after_some_bytes_of_whatever_it_walks_over() {
+    const VALUE_BYTES: usize = 7000;
+    let tables = tables();
+    for table in [TABLE, OTHER] {
+        let geometry = Geometry { segment_bytes: 256 * 1024, seglet_bytes: 16 * 1024 };
+        let mut store = store_in(geometry, 16 << 20, 1 << 20);
+        store.shard.log.roll(STREAM, ClusterTime(1), &[]).expect("there is room");
+        for number in 0..1500 {
+            let key = key_of(number);
+            let place = match table {
+                TABLE => (TABLE, tables.hash(TABLE, &key).expect("the table is known")),
+                _ => (OTHER, KeyHash(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
+            };
+            let stamp = Stamp { time: 5, session: 2 };
+            put_value(&mut store, place, &key, stamp, &vec![7; VALUE_BYTES]);
+        }
+        let (counts, records) = pages(&mut store, &tables);
+        assert_eq!(records.len(), if table == TABLE { 1500 } else { 0 });
+        // Ten megabytes, four in a page; some keys more are in the last piece of each.
+        assert_eq!(counts.len(), 3, "{counts:?}");
+        let most = WALK_BYTES_MAX as usize / VALUE_BYTES + 50;
+        assert!(counts.iter().all(|count| *count <= most), "{counts:?}");
+    }
 }
 
 // I6: rule 88. Nobody can repair what is only told to be somewhere.

@@ -18,7 +18,11 @@ pub fn store() -> Store {
 
 /// A store with so much memory for its log and its index.
 pub fn store_of(log_bytes: u64, index_bytes: u64) -> Store {
-    let geometry = Geometry { segment_bytes: 16 * 1024, seglet_bytes: 1024 };
+    store_in(Geometry { segment_bytes: 16 * 1024, seglet_bytes: 1024 }, log_bytes, index_bytes)
+}
+
+/// The same, with segments of another size.
+pub fn store_in(geometry: Geometry, log_bytes: u64, index_bytes: u64) -> Store {
     let address = Address("127.0.0.1:1".parse().expect("an address"));
     let config = BrickConfig::new(address, geometry, log_bytes, index_bytes);
     let stream = StreamState { stream: STREAM, durability: Durability::Buffered };

@@ -16,7 +16,7 @@ fn all() -> HashRange {
 /// The keys of a step of a few buckets, and where to go on.
 fn step(log: &mut Log, range: HashRange, from: u64, buckets: u64) -> (Vec<(u64, Vec<u8>)>, Option<u64>) {
     let mut found = Vec::new();
-    let next = log.scan_step(range, from, buckets, &|key| hash_of(TABLE, key), &mut found).unwrap();
+    let next = log.scan_step(range, from, buckets, &|key| hash_of(TABLE, key), &mut found).unwrap().next;
     assert!(found.is_sorted_by_key(|scanned| scanned.position));
     assert!(found.iter().all(|scanned| scanned.position >= from));
     assert!(next.is_none_or(|next| found.iter().all(|scanned| scanned.position < next)));
