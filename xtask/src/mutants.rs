@@ -66,6 +66,7 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumRebuiltRefuses", "there are no quorum tables"),
     ("QuorumRebuiltKeepsOwn", "there are no quorum tables"),
     ("IndexFullAtStart", "there are no quorum tables"),
+    ("IndexFullWhenRebuilt", "there are no quorum tables"),
     ("QuorumRebuiltStoresOwn", "there are no quorum tables"),
     ("QuorumToldEarly", "there are no quorum tables"),
     ("QuorumFarStored", "there are no quorum tables"),
@@ -127,6 +128,7 @@ const BEYOND_SEEDS: &[(&str, &str)] = &[
     ("QuorumLostIsSilent", "there are no quorum tables"),
     ("QuorumUnopenedHoldsAll", "there are no quorum tables"),
     ("QuorumWalkUnbounded", "there are no quorum tables"),
+    ("QuorumStalledIsSilent", "there are no quorum tables"),
     ("QuorumPutsRepeated", "there are no quorum tables"),
 ];
 
@@ -257,6 +259,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumRebuiltRefuses", "ramhold-quorum", "quorum", "runs::a_brick_that_forgot"),
     ("QuorumRebuiltKeepsOwn", "ramhold-quorum", "", "its_own_value"),
     ("IndexFullAtStart", "ramhold-log", "", "a_full_index"),
+    ("IndexFullWhenRebuilt", "ramhold-log", "", "a_full_index"),
     ("QuorumRebuiltStoresOwn", "ramhold-brick", "", "what_a_sibling_gets"),
     ("QuorumToldEarly", "ramhold-quorum", "quorum", "runs::synced"),
     ("QuorumFarStored", "ramhold-quorum", "quorum", "schedules::a_stamp_from_afar"),
@@ -323,6 +326,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumLostIsSilent", "ramhold-supervisor", "supervisor", "orders::lost_connections"),
     ("QuorumUnopenedHoldsAll", "ramhold-world", "bricks", "streams::"),
     ("QuorumWalkUnbounded", "ramhold-brick", "", "pages::"),
+    ("QuorumStalledIsSilent", "ramhold-brick", "", "stalling::"),
     ("QuorumPutsRepeated", "ramhold-quorum", "quorum", "schedules::a_put_does_not_repeat"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];

@@ -80,8 +80,8 @@ pub use ramhold_client_core::{
     Token, WhichTable,
 };
 pub use ramhold_wire::brick_status::{
-    AsksStatus, BrickEvent, BrickEventsTold, BrickLimit, BrickStatus, RebuildStatus, SiblingStatus,
-    SweepStatus, TabletStatus,
+    AsksStatus, BrickEvent, BrickEventsTold, BrickLimit, BrickStatus, RebuildObstacle, RebuildStatus,
+    RefusingStatus, SiblingStatus, StalledStatus, SweepStatus, TabletStatus,
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};

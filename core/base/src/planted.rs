@@ -262,6 +262,8 @@ defects! {
     QuorumRebuiltKeepsOwn;
     /// The index that a start fills again has no more memory than it was full with.
     IndexFullAtStart;
+    /// What others have stored takes no memory beyond the index's bound.
+    IndexFullWhenRebuilt;
     /// A brick that is rebuilt stores what a sibling tells over its own record with the same stamp.
     QuorumRebuiltStoresOwn;
     /// A brick answers before what it says is on its device.
@@ -384,6 +386,8 @@ defects! {
     QuorumUnopenedHoldsAll;
     /// A page ends by its keys alone, however large the values are that it walks over.
     QuorumWalkUnbounded;
+    /// A rebuilding without room never says so.
+    QuorumStalledIsSilent;
     /// A put repeats its questions although they are under way.
     QuorumPutsRepeated;
 

@@ -38,7 +38,7 @@ use std::time::Duration;
 pub(crate) const ANNOUNCE_AGAIN: Duration = Duration::from_millis(20);
 /// When it is said that tablets do not vote, and how often.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(5);
-const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
+pub(crate) const COMPLAIN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a life must have been silent before a later one at another address counts.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -193,7 +193,16 @@ impl Brick {
             count => (counted(count, "tablet"), "they are", "do not vote"),
         };
         let why = match names.len() {
-            0 => format!("{it} being rebuilt from the other bricks"),
+            0 => match self.stalled(step.now) {
+                Some(stalled) => {
+                    format!(
+                        "the rebuilding comes no further: {}; {}",
+                        stalled.why(),
+                        stalled.obstacle.way_out()
+                    )
+                }
+                None => format!("{it} being rebuilt from the other bricks"),
+            },
             1 => format!("{} does not answer", names[0]),
             _ => format!("{} do not answer", names.join(", ")),
         };

@@ -64,7 +64,10 @@ impl Brick {
                 if !self.siblings.sweeping.has_asked(from, number) {
                     self.counts.rebuild_read += body.len() as u64;
                 }
-                let page = decode(body).ok().filter(|_| header.status() == Status::Ok);
+                let page = match header.status() {
+                    Status::Ok => decode(body).map_err(Some),
+                    refusal => Err(Some(refusal)),
+                };
                 self.on_page(step, from, number, page);
             }
         }
@@ -114,7 +117,7 @@ impl Brick {
         let step = &mut Step { now, view, effects };
         for call in self.calls.end(gone) {
             match call.context {
-                Context::Page { from, number } => self.on_page(step, from, number, None),
+                Context::Page { from, number } => self.on_page(step, from, number, Err(None)),
                 Context::Restart(sibling) => self.on_restart_answered(step, sibling, None),
                 Context::Cure { brick, life, flagged } => {
                     self.on_cure_order_answered(step, (brick, life, flagged), None);

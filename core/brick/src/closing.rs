@@ -21,10 +21,12 @@ use crate::store::Store;
 use crate::tables::Tables;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Position, SegmentId, StreamId, TableId};
+use ramhold_log::Purpose;
 use ramhold_quorum::REBUILT_BOUND;
 use ramhold_replication::FlushWish;
 use ramhold_shard::CLOSING_SPARES;
 use ramhold_wire::Step;
+use ramhold_wire::brick_status::RebuildObstacle;
 use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
@@ -51,7 +53,7 @@ pub(crate) enum Closed {
     /// The next step, when others have had the processor.
     Breathing,
     /// There is no room now.
-    NoRoom,
+    NoRoom(RebuildObstacle),
     /// The device and the cleaning are awaited.
     Waiting,
     Over,
@@ -88,7 +90,11 @@ impl Closing {
                 Closed::Breathing
             }
             Stage::Tell => match self.tell(step, store, tables, stream) {
-                None => Closed::NoRoom,
+                None => {
+                    let is_short = !store.shard.leaves_frames(CLOSING_SPARES);
+                    store.clean_for_room(step, tables, Purpose::Freeing);
+                    Closed::NoRoom(if is_short { RebuildObstacle::Frames } else { RebuildObstacle::Memory })
+                }
                 Some(end) => {
                     self.stage = Stage::Await(end);
                     Closed::Breathing
@@ -103,6 +109,17 @@ impl Closing {
                 store.dropped.remove(&table);
                 Closed::Over
             }
+        }
+    }
+
+    /// How far it is. Rises, but for segments that are found to have to leave.
+    pub fn progress(&self) -> u64 {
+        const PART: u64 = 1 << 32;
+        match &self.stage {
+            Stage::Begin => 0,
+            Stage::Search(unsearched) => PART - unsearched.len() as u64,
+            Stage::Tell => PART,
+            Stage::Await(_) => 2 * PART - self.leaving.len() as u64,
         }
     }
 

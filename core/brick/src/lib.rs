@@ -62,6 +62,8 @@ mod scanning;
 mod siblings;
 mod silence;
 mod stale;
+mod stall_report;
+mod stalling;
 mod stand_in;
 mod start;
 mod state;

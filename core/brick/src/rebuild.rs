@@ -1,5 +1,5 @@
 //! The rebuilding of a tablet of which this brick may have forgotten something (docs/protocols/quorum.md, rules 10, 16, 51,
-//! 82, 87, 88).
+//! 82, 87, 88, 97).
 //!
 //! All siblings are asked for the stamps of their keys, in the order of walks, which is the same in all bricks. A stretch
 //! that enough of them have told is decided key by key:
@@ -25,23 +25,28 @@
 //!   was dropped: a later start would take it for the newest;
 //! - nothing is stored but what a sibling had when the stretch was decided.
 //!
-//! Not here: who is asked for what (`asking`), the decision (`deciding`), what was decided and is fetched (`stretch`), the end
-//! (`closing`), telling pages (`pages`), the register. Catalogue: I6.
+//! Not here: who is asked for what (`asking`), what is heard (`hearing`), the decision (`deciding`), what was decided and is
+//! fetched (`stretch`), the end (`closing`), telling pages (`pages`), the register. Catalogue: I6.
 
 mod asking;
 mod deciding;
+mod hearing;
+
+pub(crate) use hearing::Told;
 
 use crate::closing::{Closed, Closing};
+use crate::stalling::{Hindrance, Progress};
 use crate::stand_in::StandIn;
 use crate::state::{SiblingState, TabletState};
 use crate::store::Store;
 use crate::stretch::Stretch;
 use crate::tables::Tables;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, ServerId, StreamId};
+use ramhold_base::{Instant, ServerId, Status, StreamId};
 use ramhold_log::HashRange;
 use ramhold_quorum::Thresholds;
 use ramhold_wire::Step;
+use ramhold_wire::brick_status::RebuildObstacle;
 use ramhold_wire::bricks::{TabletPage, TabletPageTold};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,6 +59,10 @@ const PAGE_TIMEOUT: Duration = Duration::from_millis(500);
 const PAGE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// The pause before the next try when siblings have told too little, or memory is short.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The same when there is no room, and cleaning makes none.
+const ROOM_PAUSE: Duration = Duration::from_secs(1);
+/// How often a tablet for which there is no room is decided anew from its beginning.
+const ALL_AGAIN: Duration = Duration::from_secs(60);
 /// The pause between two segments that are searched.
 const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 /// A rebuilding that comes no further for this long lets another tablet go first.
@@ -66,6 +75,15 @@ pub(crate) struct Call {
     /// The answer is to come with it.
     pub number: u64,
     pub ask: TabletPage,
+}
+
+/// Whether cleaning, or a repair, may end what is in the way within moments.
+fn may_get_room(store: &Store, obstacle: RebuildObstacle) -> bool {
+    match obstacle {
+        RebuildObstacle::Index => false,
+        RebuildObstacle::Memory | RebuildObstacle::Frames => store.shard.may_get_room(),
+        RebuildObstacle::Device | RebuildObstacle::Damage | RebuildObstacle::Pages => true,
+    }
 }
 
 /// The state of a tablet's rebuilding.
@@ -149,6 +167,14 @@ pub(crate) struct Rebuilding {
     moved_at: Option<Instant>,
     /// When siblings' pages last brought it further.
     decided_at: Instant,
+    /// What it waits for itself. `None`: nothing, or siblings.
+    obstacle: Option<RebuildObstacle>,
+    /// Siblings that told no page when they were last asked, with their answers.
+    refusing: BTreeMap<ServerId, Option<Status>>,
+    /// There was no room for so many keys of the stretch, and what had come was given up: that it comes again is no progress.
+    starved: Option<usize>,
+    /// When all is decided anew for want of room. `None`: there always was some.
+    all_again_at: Option<Instant>,
 }
 
 impl Rebuilding {
@@ -181,6 +207,10 @@ impl Rebuilding {
             patience: PAGE_TIMEOUT,
             moved_at: None,
             decided_at: Instant::ZERO,
+            obstacle: None,
+            refusing: BTreeMap::new(),
+            starved: None,
+            all_again_at: None,
         }
     }
 
@@ -218,52 +248,20 @@ impl Rebuilding {
         }
     }
 
-    /// A sibling's page. `None`: it has none now.
-    pub fn on_page(&mut self, now: Instant, from: ServerId, number: u64, page: Option<TabletPageTold>) {
-        if self.asked.get(&from).is_none_or(|asked| asked.number != number) {
-            return;
-        }
-        let asked = self.asked.remove(&from).expect("looked up before");
-        let stands_in = self.stands_in(from);
-        let counts =
-            |page: &TabletPageTold| page.epoch == self.epoch || (stands_in && page.epoch < self.epoch);
-        let Some(page) = page.filter(counts) else {
-            self.wait(now);
-            return;
-        };
-        match &mut self.phase {
-            Phase::Joining => {
-                self.pages.insert(from, page);
-                if self.pages.len() >= self.witnesses {
-                    // Pages of before do not count.
-                    self.phase = Phase::Asking { from: 0 };
-                    self.pages.clear();
-                    self.asked.clear();
-                }
-            }
-            Phase::Asking { .. } if !asked.is_for_values => _ = self.pages.insert(from, page),
-            Phase::Fetching { stretch, .. } if asked.is_for_values => {
-                let before = stretch.missing_count();
-                let is_known = stretch.take(page);
-                if stretch.missing_count() < before {
-                    (self.moved_at, self.decided_at) = (Some(now), now);
-                }
-                if !is_known {
-                    self.again();
-                }
-            }
-            Phase::Asking { .. } | Phase::Fetching { .. } | Phase::Closing(_) => {}
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        match &self.phase {
+            Phase::Joining => (0, 0, 0),
+            Phase::Asking { from } => (1, *from, 0),
+            Phase::Fetching { from, stretch } => (1, *from, u64::MAX - stretch.lacking_count() as u64),
+            Phase::Closing(closing) => (2, closing.progress(), 0),
         }
     }
 
-    /// Asks for the present stretch once more: something newer was written meanwhile, or a holder is silent. Values
-    /// that have come are stored before.
-    fn again(&mut self) {
-        if let Phase::Fetching { from, stretch } = &mut self.phase {
-            stretch.give_up(*from);
-            self.pages.clear();
-            self.asked.clear();
-        }
+    /// What it waits for.
+    pub fn hindrance(&self) -> Option<Hindrance> {
+        let pages = || Some(self.refusing.clone()).filter(|it| !it.is_empty()).map(Hindrance::Pages);
+        self.obstacle.map(Hindrance::Own).or_else(pages)
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -285,6 +283,7 @@ impl Rebuilding {
         if self.is_waiting {
             return Outcome::Working;
         }
+        self.obstacle = self.obstacle.filter(|_| self.starved.is_some());
         loop {
             match &mut self.phase {
                 Phase::Joining => {
@@ -302,6 +301,7 @@ impl Rebuilding {
                         }
                         Err(unreadable) => {
                             store.note_unreadable(step, unreadable);
+                            self.obstacle = Some(RebuildObstacle::Damage);
                             self.wait(step.now);
                             return Outcome::Working;
                         }
@@ -309,11 +309,19 @@ impl Rebuilding {
                     self.pages.clear();
                     self.asked.clear();
                     self.phase = Phase::Fetching { from, stretch };
-                    (self.moved_at, self.decided_at) = (Some(step.now), step.now);
+                    if self.starved.is_none() {
+                        (self.moved_at, self.decided_at) = (Some(step.now), step.now);
+                    }
                 }
-                Phase::Fetching { stretch, .. } => {
-                    if !stretch.carry_out(step, (store, tables), (self.range.table, self.stream)) {
-                        self.wait(step.now);
+                Phase::Fetching { from, stretch } => {
+                    let (from, place) = (*from, (self.range.table, self.stream));
+                    if let Err(obstacle) = stretch.carry_out(step, (store, tables), place) {
+                        let lacking = stretch.lacking_count();
+                        self.obstacle = Some(obstacle);
+                        match may_get_room(store, obstacle) {
+                            true => self.wait(step.now),
+                            false => self.starve(step.now, from, lacking),
+                        }
                         return Outcome::Working;
                     }
                     if stretch.missing_count() > 0 {
@@ -324,6 +332,9 @@ impl Rebuilding {
                         Some(from) => Phase::Asking { from },
                         None => Phase::Closing(Closing::default()),
                     };
+                    if self.starved.take().is_some() && self.obstacle.take() == Some(RebuildObstacle::Index) {
+                        store.has_places();
+                    }
                     // Nobody's page is waited for.
                     if self.awaited.is_empty() {
                         self.breathe(step.now);
@@ -334,8 +345,11 @@ impl Rebuilding {
                     let place = (self.range.table, self.stream);
                     match closing.advance(step, (store, tables), place, me.time) {
                         Closed::Breathing => self.breathe(step.now),
-                        Closed::NoRoom => self.wait(step.now),
-                        Closed::Waiting => {}
+                        Closed::NoRoom(obstacle) => {
+                            self.obstacle = Some(obstacle);
+                            self.wait(step.now);
+                        }
+                        Closed::Waiting => self.obstacle = Some(RebuildObstacle::Device),
                         Closed::Over => return Outcome::Rebuilt { is_complete: self.is_complete },
                     }
                     return Outcome::Working;
@@ -348,26 +362,28 @@ impl Rebuilding {
         (self.wait_until, self.is_waiting) = (now + PAUSE, true);
     }
 
-    /// A sibling that did not vote when it told may vote by now. Where nobody votes, the pages of all siblings are needed at
-    /// the same time, so they stay as long as one of them may take.
-    fn refresh(&mut self, now: Instant) {
-        if self.refresh_at <= now {
-            self.refresh_at = now + self.patience;
-            self.pages.retain(|_, page| page.votes);
+    /// There is no room, and nothing makes any: what has come is given up, and the stretch is decided anew after a pause. Keys
+    /// may have been removed by then, or the brick may have been relieved of other tablets. Keys that are stored here already
+    /// may have been removed as well, which makes room here only when they are decided anew.
+    fn starve(&mut self, now: Instant, from: u64, lacking: usize) {
+        if self.starved.is_some_and(|before| lacking < before) {
+            self.moved_at = Some(now);
         }
+        self.starved = Some(self.starved.map_or(lacking, |before| before.min(lacking)));
+        let all_again_at = *self.all_again_at.get_or_insert(now + ALL_AGAIN);
+        let is_all = all_again_at <= now;
+        if is_all {
+            self.all_again_at = Some(now + ALL_AGAIN);
+        }
+        self.phase = Phase::Asking { from: if is_all { 0 } else { from } };
+        self.pages.clear();
+        self.asked.clear();
+        (self.wait_until, self.is_waiting) = (now + ROOM_PAUSE, true);
     }
 
     /// Lets others have the processor.
     fn breathe(&mut self, now: Instant) {
         (self.wait_until, self.is_waiting) = (now + SEARCH_PAUSE, true);
-    }
-
-    fn drop_silent(&mut self, now: Instant) {
-        let late = self.asked.extract_if(.., |_, asked| asked.until <= now).count();
-        if late > 0 {
-            self.patience = (self.patience * 2).min(PAGE_TIMEOUT_MAX);
-            self.again();
-        }
     }
 }
 

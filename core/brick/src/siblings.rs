@@ -6,6 +6,7 @@ use crate::question::Asker;
 use crate::rebuild::Rebuilding;
 use crate::restarting::Restarting;
 use crate::silence::Missed;
+use crate::stalling::Stalling;
 use crate::sweep::Sweeping;
 use crate::tables::meets;
 use ramhold_base::time::earliest;
@@ -69,6 +70,7 @@ pub(crate) struct Siblings {
     pub announce_at: Instant,
     pub announced_at: Instant,
     pub rebuilding: Option<Rebuilding>,
+    pub stalling: Stalling,
     pub sweeping: Sweeping,
     /// The number of the last question to a sibling.
     pub number: u64,

@@ -76,6 +76,7 @@ impl Brick {
             rebuild_stored: self.store.as_ref().map_or(0, |store| store.rebuild_stored),
             full: self.store.as_ref().and_then(Store::full),
             waits_for_room: u32::try_from(self.unopened.count()).unwrap_or(u32::MAX),
+            stalled: self.stalled(now),
         }
     }
 
@@ -109,9 +110,9 @@ impl Brick {
     fn waits_for(&self, now: Instant, tablet: &TabletState) -> Vec<ServerId> {
         let Some(since) = self.siblings.unvoting_since else { return Vec::new() };
         let is_recent = since.max(self.siblings.decided_at) + STUCK_AFTER > now;
-        // Everything is decided: only the device is awaited.
+        // Everything is decided, and only the device is awaited, or what has come has no room here.
         let is_closing = self.siblings.rebuilding.as_ref().is_some_and(Rebuilding::is_closing);
-        if is_recent || is_closing {
+        if is_recent || is_closing || self.siblings.stalling.is_own() {
             return Vec::new();
         }
         let awaited = tablet.siblings.iter().filter(|sibling| !sibling.is_missing);

@@ -150,10 +150,10 @@ impl Store {
         }
     }
 
-    /// Whether a write was refused for want of a place in the index: with room in the log, there is no other reason.
+    /// Whether a write was refused for want of a place in the index: with memory for the log, there is no other reason.
     /// Cleaning makes none.
     pub fn lacks_place(&mut self, now: Instant, refusal: AppendRefusal) -> bool {
-        let is_full = refusal == AppendRefusal::OutOfMemory && self.shard.has_room();
+        let is_full = refusal == AppendRefusal::OutOfMemory && self.shard.has_memory();
         if is_full {
             self.index_refused = Some(now);
         }
@@ -163,6 +163,18 @@ impl Store {
     /// One more key was stored.
     pub fn has_placed(&mut self, now: Instant) {
         self.index_refused.take_if(|refused| now.since(*refused) >= INDEX_FULL_FOR);
+    }
+
+    /// A rebuilding that lacked places in the index has found some for a whole stretch.
+    pub fn has_places(&mut self) {
+        self.index_refused = None;
+    }
+
+    /// A rebuilding has stored something: puts are not refused any more if there is room for them, too.
+    pub fn rebuilds_with_room(&mut self) {
+        if self.shard.cleaning.has_refused && self.shard.has_room() {
+            self.shard.cleaning.has_refused = false;
+        }
     }
 
     /// The limit for which puts are refused.

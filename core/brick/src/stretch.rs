@@ -28,6 +28,7 @@ use ramhold_base::{KeyHash, ServerId, Stamp, StreamId, TableId};
 use ramhold_log::{AppendRefusal, Purpose, QUORUM_OVERHEAD_BYTES, QuorumRecord};
 use ramhold_shard::REBUILDING_SPARES;
 use ramhold_wire::Step;
+use ramhold_wire::brick_status::RebuildObstacle;
 use ramhold_wire::bricks::{PageKey, TabletPageTold};
 use std::collections::BTreeMap;
 
@@ -75,6 +76,11 @@ impl Stretch {
         self.missing.len()
     }
 
+    /// The keys that are not carried out yet.
+    pub fn lacking_count(&self) -> usize {
+        self.missing.len() + self.ready.len()
+    }
+
     /// The keys whose values are to be fetched, by who has them.
     pub fn missing(&self) -> BTreeMap<ServerId, Vec<PageKey>> {
         let mut by_holder = BTreeMap::<ServerId, Vec<PageKey>>::new();
@@ -114,13 +120,13 @@ impl Stretch {
         self.next = Some(from);
     }
 
-    /// Stores and drops what is ready. False: there is no room now.
+    /// Stores and drops what is ready. `Err`: this is in the way now.
     pub fn carry_out(
         &mut self,
         step: &mut Step<'_>,
         (store, tables): (&mut Store, &Tables),
         (table, stream): (TableId, StreamId),
-    ) -> bool {
+    ) -> Result<(), RebuildObstacle> {
         let mut is_again = false;
         while let Some((decided, value)) = self.ready.last() {
             let Decided { key, hash, own, newest, .. } = decided;
@@ -128,12 +134,13 @@ impl Stretch {
                 Ok(found) => found,
                 Err(unreadable) => {
                     store.note_unreadable(step, unreadable);
-                    return false;
+                    return Err(RebuildObstacle::Damage);
                 }
             };
             // A brick that does not vote stores nothing else. A write in between could have been acknowledged, and be lost here.
             let is_own = found.is_none_or(|found| found.stamp == *own);
             assert!(is_own, "nobody writes to a tablet that is rebuilt");
+            let frees = found.is_some_and(|found| found.value.is_some());
             let mut replaces = found.map(|found| found.at);
             if let Some(at) = replaces.filter(|_| own > newest) {
                 let (segment, _) = store.shard.log.place_of(at);
@@ -152,25 +159,33 @@ impl Stretch {
                     key,
                     value: value.as_ref().map(|value| value.bytes.as_slice()),
                 };
-                // Others have stored it, so it takes precedence over what is new.
-                let purpose = Purpose::Recovery;
+                // Others have stored it, so it takes precedence over what is new. A tombstone over a value frees memory.
+                let purpose = if frees && value.is_none() { Purpose::Freeing } else { Purpose::Recovery };
                 match store.shard.log.store(stream, purpose, *hash, &record, replaces) {
                     Ok(_) => {
                         store.shard.appended = true;
                         let value_bytes = record.value.map_or(0, <[u8]>::len);
                         store.rebuild_stored += (QUORUM_OVERHEAD_BYTES + key.len() + value_bytes) as u64;
+                        store.rebuilds_with_room();
                     }
-                    // Room for a value is not all that may be missing: so each key is tried once more, and later then.
-                    Err(_) if is_again => return false,
                     Err(refusal) => {
                         if store.lacks_place(step.now, refusal) {
-                            return false;
+                            return Err(RebuildObstacle::Index);
                         }
                         let is_full = refusal == AppendRefusal::HeadFull;
+                        let is_short = is_full && !store.shard.leaves_frames(REBUILDING_SPARES);
+                        let obstacle =
+                            if is_short { RebuildObstacle::Frames } else { RebuildObstacle::Memory };
+                        // Room for a value is not all that may be missing: so each key is tried once more, and later then.
+                        if is_again {
+                            return Err(obstacle);
+                        }
                         let rolled =
                             is_full.then(|| store.roll_sparing(step, tables, stream, REBUILDING_SPARES));
                         if rolled.flatten().is_none() && !store.clean_for_room(step, tables, purpose) {
-                            return false;
+                            // Puts leave more than a rebuilding does, so they are refused as well.
+                            store.shard.cleaning.has_refused = true;
+                            return Err(obstacle);
                         }
                         is_again = true;
                         continue;
@@ -180,6 +195,6 @@ impl Stretch {
             self.ready.pop();
             is_again = false;
         }
-        true
+        Ok(())
     }
 }

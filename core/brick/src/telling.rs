@@ -13,12 +13,12 @@ use crate::events::{EventKind, counted, tablet_name};
 use crate::pages::{is_possible, tell};
 use crate::phase::{Context, Phase};
 use crate::question::{Asker, Refusal};
-use crate::rebuild::{Call, Me, Outcome, Rebuilding};
+use crate::rebuild::{Call, Me, Outcome, Rebuilding, Told};
 use crate::siblings::Waiting;
 use crate::state::{BrickState, TabletState};
 use crate::words::{answer_refused, answer_told};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{KeyHash, Level, Peer, ServerId, TableId};
+use ramhold_base::{KeyHash, Level, Peer, ServerId, Status, TableId};
 use ramhold_log::HashRange;
 use ramhold_wire::bricks::{Announced, PageWanted, TabletPage, TabletPageTold};
 use ramhold_wire::{Step, request};
@@ -161,16 +161,13 @@ impl Brick {
     }
 
     /// The answer to a question to a sibling.
-    pub(crate) fn on_page(
-        &mut self,
-        step: &mut Step<'_>,
-        from: ServerId,
-        number: u64,
-        page: Option<TabletPageTold>,
-    ) {
-        let page = page.filter(|page| self.may_take(step, from, page));
+    pub(crate) fn on_page(&mut self, step: &mut Step<'_>, from: ServerId, number: u64, page: Told) {
+        let page = match page {
+            Ok(page) if !self.may_take(step, from, &page) => Err(Some(Status::BadRequest)),
+            page => page,
+        };
         if self.siblings.sweeping.has_asked(from, number) {
-            self.siblings.sweeping.on_page(from, number, page);
+            self.siblings.sweeping.on_page(from, number, page.ok());
             return self.advance_sweep(step);
         }
         if let Some(rebuilding) = &mut self.siblings.rebuilding {
@@ -195,6 +192,10 @@ impl Brick {
         let Some(state) = self.state_file.durable().filter(|_| is_loaded) else { return };
         if self.siblings.rebuilding.is_none() && self.state_file.is_durable() {
             let next = self.next_to_rebuild(state);
+            if next.is_none() {
+                self.siblings.stalling.keep(|_| false);
+                return;
+            }
             let table = next.and_then(|tablet| state.tables.iter().find(|table| table.table == tablet.table));
             let thresholds = table.and_then(|table| table.thresholds().ok());
             let stream = next.and_then(|tablet| self.tables.stream(tablet.range()));
@@ -217,6 +218,7 @@ impl Brick {
                 .map(|tablet| (tablet.table, tablet.first, tablet.epoch))
                 .collect();
             self.siblings.noted.retain(|noted| open.contains(noted));
+            self.siblings.stalling.keep(|tablet| open.contains(tablet));
         }
         let (life, mark) = (state.life, state.mark);
         let Brick { siblings, store: Some(store), tables, clock, .. } = self else { return };
@@ -231,6 +233,11 @@ impl Brick {
         siblings.number = rebuilding.number();
         siblings.decided_at = siblings.decided_at.max(rebuilding.decided_at());
         let (range, epoch) = (rebuilding.range, rebuilding.epoch());
+        let at = ((range.table, range.first, epoch), rebuilding.progress());
+        let news = match outcome {
+            Outcome::Rebuilt { .. } => siblings.stalling.moved(step.now),
+            Outcome::Working => siblings.stalling.look(step.now, at, rebuilding.hindrance()),
+        };
         if let Outcome::Rebuilt { is_complete } = outcome {
             siblings.rebuilding = None;
             self.finish_rebuilding(step, (range, epoch), is_complete);
@@ -241,6 +248,9 @@ impl Brick {
         }
         self.ask_siblings(step, calls);
         self.advance_appended(step);
+        if let Some(news) = news {
+            self.tell_stalling(step, news);
+        }
     }
 
     /// The tablet that is rebuilt next: the one behind the last that made no progress.

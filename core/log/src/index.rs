@@ -45,6 +45,9 @@ const STEPS_MAX: u64 = 4;
 /// entries, and a search through them takes some ten microseconds.
 const CHAIN_BUCKETS_MAX: u64 = 64;
 
+/// A start may take one part in so many of the index's memory beyond its bound.
+const LENT_PART: u64 = 8;
+
 /// The log memory that references can address: 4 TiB.
 pub(crate) const REGION_BYTES_MAX: u64 = 1 << PLACE_BITS;
 /// The least memory of an index: its smallest table and one chunk of overflow buckets.
@@ -261,13 +264,30 @@ impl Index {
     /// Makes room for one insertion of an entry that was in an index of the same size before. In another order the same
     /// entries may take somewhat more memory.
     pub(crate) fn prepare_again(&mut self, hash: u64) -> Result<(), IndexFull> {
+        match planted(Defect::IndexFullAtStart) {
+            true => self.prepare(hash),
+            false => self.prepare_lent(hash, (self.bytes_max / LENT_PART).max(self.chunk_bytes())),
+        }
+    }
+
+    /// Makes room for one insertion of an entry that is in the indexes of other logs already. It takes half as much beyond the
+    /// bound as a start may: the next start takes the same entries in another order.
+    pub(crate) fn prepare_recovered(&mut self, hash: u64) -> Result<(), IndexFull> {
+        match planted(Defect::IndexFullWhenRebuilt) {
+            true => self.prepare(hash),
+            false => self.prepare_lent(hash, self.bytes_max / LENT_PART / 2),
+        }
+    }
+
+    /// Makes room for one insertion, with so much memory beyond the bound if need be.
+    fn prepare_lent(&mut self, hash: u64, lent_bytes: u64) -> Result<(), IndexFull> {
         let prepared = self.prepare(hash);
-        if prepared.is_ok() || planted(Defect::IndexFullAtStart) {
+        if prepared.is_ok() {
             return prepared;
         }
         let bytes_max = self.bytes_max;
-        self.lent_bytes = (bytes_max / 8).max(self.chunk_bytes());
-        self.bytes_max += self.lent_bytes;
+        self.lent_bytes = self.lent_bytes.max(lent_bytes);
+        self.bytes_max += lent_bytes;
         let prepared = self.prepare(hash);
         self.bytes_max = bytes_max;
         prepared

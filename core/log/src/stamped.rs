@@ -78,7 +78,11 @@ impl Log {
             if held_back > 0 && !self.index.has_places(held_back + 1) {
                 return Err(AppendRefusal::OutOfMemory);
             }
-            self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
+            let prepared = match purpose {
+                Purpose::Recovery => self.index.prepare_recovered(place),
+                Purpose::Ordinary | Purpose::Freeing | Purpose::Cleaning => self.index.prepare(place),
+            };
+            prepared.map_err(|_| AppendRefusal::OutOfMemory)?;
         }
         let floor = self.floor(purpose);
         self.admit(head, record.entry_bytes(), floor)?;

@@ -9,7 +9,7 @@ use crate::control::{Address, Message};
 use crate::membership::Label;
 use crate::statistics::Flags;
 use minicbor::{Decode, Encode};
-use ramhold_base::{ClusterTime, KeyHash, ServerId, TableId};
+use ramhold_base::{ClusterTime, KeyHash, ServerId, Status, TableId};
 
 /// The most keys that a brick counts as behind.
 pub const KEYS_BEHIND_MAX: u64 = 10_000;
@@ -88,6 +88,56 @@ pub struct BrickStatus {
     #[n(22)]
     #[cbor(default)]
     pub waits_for_room: u32,
+    /// Its rebuilding has come no further for a minute. Absent: it has, or there is none.
+    #[n(23)]
+    pub stalled: Option<StalledStatus>,
+}
+
+/// A rebuilding that comes no further.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StalledStatus {
+    #[n(0)]
+    pub obstacle: RebuildObstacle,
+    /// Time since it last came further.
+    #[n(1)]
+    pub millis: u64,
+    /// With `Pages`: the siblings.
+    #[n(2)]
+    pub bricks: Vec<RefusingStatus>,
+}
+
+/// A sibling that tells no page of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct RefusingStatus {
+    #[n(0)]
+    pub brick: ServerId,
+    /// The status with which it last answered such a question. Absent: it did not answer in time.
+    #[n(1)]
+    pub status: Option<u16>,
+}
+
+/// What is in the way of a rebuilding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum RebuildObstacle {
+    /// The memory of its log has no room for what it stores.
+    #[n(0)]
+    Memory,
+    /// The device has no frame for a next head.
+    #[n(1)]
+    Frames,
+    /// The index has no place for a further key.
+    #[n(2)]
+    Index,
+    /// The device does not take what was stored, or segments that must leave the log are still there.
+    #[n(3)]
+    Device,
+    /// An entry of the brick's own log is damaged, and its repair does not end.
+    #[n(4)]
+    Damage,
+    /// Siblings tell no pages, although they may be heard.
+    #[n(5)]
+    Pages,
 }
 
 /// A limit that a brick has reached.
@@ -114,6 +164,84 @@ impl BrickLimit {
             BrickLimit::Memory => "memory",
             BrickLimit::Frames => "frames",
             BrickLimit::Index => "index",
+        }
+    }
+}
+
+impl RebuildObstacle {
+    pub const ALL: [RebuildObstacle; 6] = [
+        RebuildObstacle::Memory,
+        RebuildObstacle::Frames,
+        RebuildObstacle::Index,
+        RebuildObstacle::Device,
+        RebuildObstacle::Damage,
+        RebuildObstacle::Pages,
+    ];
+
+    /// For programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RebuildObstacle::Memory => "memory",
+            RebuildObstacle::Frames => "frames",
+            RebuildObstacle::Index => "index",
+            RebuildObstacle::Device => "device",
+            RebuildObstacle::Damage => "damage",
+            RebuildObstacle::Pages => "pages",
+        }
+    }
+
+    /// The next thing to do, for an operator. Removals free no place of the index before the brick votes: their tombstones
+    /// take one here, and stay until all bricks of the tablet have told that they have them.
+    pub const fn way_out(self) -> &'static str {
+        match self {
+            RebuildObstacle::Memory => {
+                "remove objects, or start it again with more --memory; it goes on by itself"
+            }
+            RebuildObstacle::Frames => {
+                "remove objects, or start it again with more --disk; it goes on by itself"
+            }
+            RebuildObstacle::Index => {
+                "start it again with more --memory, or drop a table that it holds; removals make no room before it votes"
+            }
+            RebuildObstacle::Device => "check its device; its log says more",
+            RebuildObstacle::Damage => {
+                "check its device; if it cannot be read, replace the brick: see 'ramhold brick replace --help'"
+            }
+            RebuildObstacle::Pages => "check these bricks, and the network to them; it goes on by itself",
+        }
+    }
+}
+
+impl StalledStatus {
+    /// The reason, as the end of a sentence.
+    pub fn why(&self) -> String {
+        match self.obstacle {
+            RebuildObstacle::Memory => "the log's memory has no room for what it stores".to_owned(),
+            RebuildObstacle::Frames => "the device has no frame left for what it stores".to_owned(),
+            RebuildObstacle::Index => "the index has no place for further keys".to_owned(),
+            RebuildObstacle::Device => {
+                "the device does not take what is stored, or the log is not cleaned of what must go"
+                    .to_owned()
+            }
+            RebuildObstacle::Damage => "an entry of its log is damaged, and is not repaired yet".to_owned(),
+            RebuildObstacle::Pages => {
+                let words = |it: &RefusingStatus| format!("{} {}", it.brick, it.words());
+                self.bricks.iter().map(words).collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+}
+
+impl RefusingStatus {
+    fn words(&self) -> &'static str {
+        match self.status.map(Status::from_code) {
+            None => "does not answer its questions for keys",
+            Some(Some(Status::Retry)) => "repairs a damaged entry, or has not taken its tablets yet",
+            Some(Some(Status::Corrupt)) => "has a damaged entry that it cannot repair",
+            Some(Some(Status::NotReady)) => "is starting, or loads its log",
+            Some(Some(Status::NotAllowed)) => "has another epoch of the tablet",
+            Some(Some(Status::TooMany)) => "has too many such questions",
+            Some(_) => "refuses its questions for keys",
         }
     }
 }

@@ -11,7 +11,8 @@ use ramhold_resp::RespStats;
 use ramhold_runtime::{LoopSeen, Stats};
 use ramhold_wire::Opcode;
 use ramhold_wire::brick_status::{
-    AsksStatus, BrickLimit, BrickStatus, QueueStatus, RebuildStatus, SiblingStatus, SweepStatus,
+    AsksStatus, BrickLimit, BrickStatus, QueueStatus, RebuildObstacle, RebuildStatus, SiblingStatus,
+    StalledStatus, SweepStatus,
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
@@ -33,7 +34,7 @@ What is not a loopback address needs `--insecure-network`: there is no encryptio
 `/metrics` answers in the text format of Prometheus.
 `/health` answers `200 serving` while the process serves, `200 serving, degraded: REASON` when it serves and an operator should do something (the device of a server's backup is full or has failed, the coordinator's store finds no room), and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
 A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
-A brick answers 503 while none of its tablets votes for all keys: `unnamed` (it has no id yet), `starting`, `loading` with the part of its log that is loaded, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote, and while its log memory is full, it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
+A brick answers 503 while none of its tablets votes for all keys: `unnamed` (it has no id yet), `starting`, `loading` with the part of its log that is loaded, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings or for room. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote, and while its log memory is full, it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
 A coordinator tells below `serving` how many of the expected servers are up, and a line for each server that is gone: `gone: ID at ADDRESS since TIME: CAUSE`.
 
 Only GET and HEAD are answered, one request for each connection, 16 at a time, with at most 16 KiB of headers that come within 3 seconds.
@@ -153,6 +154,7 @@ fn brick() -> BrickSeen {
         rebuild_stored: 22,
         full: None,
         waits_for_room: 0,
+        stalled: None,
     };
     BrickSeen {
         trouble: None,
@@ -453,6 +455,17 @@ fn a_brick_is_ready_when_a_tablet_votes_and_tells_who_is_silent() {
     let why = waiting.degraded().expect("a tablet is not served");
     assert!(why.starts_with("1 of 2 tablets are not served: their stream has no room"), "{why}");
     assert!(self::page(&waiting).contains("\nramhold_brick_tablets_without_room 1\n"));
+    let mut stalled = brick();
+    let no_place = StalledStatus { obstacle: RebuildObstacle::Index, millis: 61_500, bricks: Vec::new() };
+    stalled.status.brick = brick().status.brick.map(|brick| BrickStatus { stalled: Some(no_place), ..brick });
+    let why = stalled.degraded().expect("a tablet does not vote");
+    let words = "1 of 2 tablets do not vote, and their rebuilding comes no further: the index has no place for further keys; start";
+    assert!(why.starts_with(words), "{why}");
+    for (obstacle, seconds) in [("index", "61.500000000"), ("memory", "0.000000000")] {
+        let sample =
+            format!("\nramhold_brick_rebuild_stalled_seconds{{obstacle=\"{obstacle}\"}} {seconds}\n");
+        assert!(self::page(&stalled).contains(&sample), "{sample}");
+    }
     let rebuilt = BrickSeen { trouble: Some(("rebuilding", "42 % are rebuilt".into())), ..brick() };
     assert!(page(&rebuilt).contains("\nramhold_serving 0\n"));
     let page = page(&brick());

@@ -1,5 +1,6 @@
 //! Pages of values that come one after the other, late, or for a log that is full.
 
+mod room;
 mod stretches;
 
 use super::*;
@@ -76,6 +77,8 @@ struct Harness {
     value_bytes: usize,
     /// The times of the stamps that siblings have, of keys with another one than all others.
     times: BTreeMap<Key, u64>,
+    /// The siblings have removed them all.
+    are_removed: bool,
     /// Values that siblings have told.
     told: usize,
     calls: Vec<Call>,
@@ -103,6 +106,7 @@ impl Harness {
             keys: (0..keys).map(|key| format!("key{key:03}").into_bytes()).collect(),
             value_bytes,
             times: BTreeMap::new(),
+            are_removed: false,
             told: 0,
             calls: Vec::new(),
         };
@@ -129,9 +133,9 @@ impl Harness {
             position: 0,
             key: key.clone(),
             stamp: stamp(self.times.get(key).copied().unwrap_or(TIME)),
-            value: has_values.then(|| vec![7; self.value_bytes]),
+            value: (has_values && !self.are_removed).then(|| vec![7; self.value_bytes]),
             expires: None,
-            is_tombstone: false,
+            is_tombstone: self.are_removed,
         };
         let records = keys.iter().map(record).collect();
         TabletPageTold { epoch: 1, votes: true, records, next: None, is_joining: false }
@@ -144,7 +148,7 @@ impl Harness {
         for call in calls {
             assert!(matches!(call.ask.wanted, PageWanted::Stamps { from: 0, .. }), "{call:?}");
             let page = self.page(&self.keys, false);
-            self.rebuilding.on_page(self.now, call.to, call.number, Some(page));
+            self.rebuilding.on_page(self.now, call.to, call.number, Ok(page));
         }
         self.go_on();
     }
@@ -160,7 +164,7 @@ impl Harness {
     fn tell_values(&mut self, keys: &[Key], call: &Call) {
         self.told += keys.len();
         let page = self.page(keys, true);
-        self.rebuilding.on_page(self.now, call.to, call.number, Some(page));
+        self.rebuilding.on_page(self.now, call.to, call.number, Ok(page));
         self.go_on();
     }
 
@@ -217,7 +221,7 @@ fn a_late_page_costs_nothing_that_has_come_before() {
     it.tell_stamps();
     let (again, call) = it.asked().expect("six are missing");
     assert_eq!((&again, rest.len()), (&rest, 6), "those that have come are not asked for again");
-    it.rebuilding.on_page(it.now, late.to, late.number, None);
+    it.rebuilding.on_page(it.now, late.to, late.number, Err(None));
     it.wait(700);
     it.tell_values(&again, &call);
     assert_eq!(it.stored(), 10, "the link is slow, and the page in time for that");

@@ -450,36 +450,72 @@ fn repointing_keeps_what_the_reference_leads_to() {
     assert_ne!(index.touch(9), 0);
 }
 
+/// An index that is full: 10,000 hashes in a row were refused.
+fn full(seed: u64, bytes_max: u64) -> (Index, Vec<u64>, Rng) {
+    println!("seed {seed}, {bytes_max} bytes");
+    let mut rng = Rng::new(seed);
+    let mut index = Index::new(1 << 28, bytes_max);
+    let (mut hashes, mut refused) = (Vec::new(), 0);
+    while refused < 10_000 {
+        let hash = rng.u64();
+        match try_insert(&mut index, hash, hashes.len() as u64) {
+            Ok(()) => hashes.push(hash),
+            Err(IndexFull) => refused += 1,
+        }
+    }
+    (index, hashes, rng)
+}
+
+/// Enters hashes into a new index as a start does, in several orders. Returns how often it took memory beyond the bound.
+fn enter_again(rng: &mut Rng, hashes: &mut [u64], bytes_max: u64) -> u32 {
+    let mut lent = 0;
+    for ahead in [1, 50, 1000] {
+        rng.shuffle(hashes);
+        let mut again = Index::new(1 << 28, bytes_max);
+        for (at, hash) in hashes.iter().enumerate() {
+            if at.is_multiple_of(ahead) {
+                again.make_way(ahead as u64);
+            }
+            assert_eq!(again.prepare_again(*hash), Ok(()), "after {at} of {}", hashes.len());
+            again.insert(*hash, What::Object, Reference(at as u64));
+        }
+        again.check_invariants();
+        lent += u32::from(again.lent_bytes > 0);
+        println!("{} entries, {} ahead: {} of {bytes_max} bytes", hashes.len(), ahead, again.bytes());
+    }
+    lent
+}
+
 // C2, I6: a start enters what an index held that was full, segment by segment, and in the order of the segments.
 #[test]
 fn a_full_index_takes_its_entries_again_in_any_order() {
     let mut lent = 0;
     for (seed, bytes_max) in [4096, 1 << 14, 1 << 16, 1 << 18, 1 << 20].into_iter().enumerate() {
-        println!("seed {seed}, {bytes_max} bytes");
-        let mut rng = Rng::new(seed as u64);
-        let mut index = Index::new(1 << 28, bytes_max);
-        let (mut hashes, mut refused) = (Vec::new(), 0);
+        let (_, mut hashes, mut rng) = full(seed as u64, bytes_max);
+        lent += enter_again(&mut rng, &mut hashes, bytes_max);
+    }
+    assert!(lent > 0, "each order takes as little memory");
+}
+
+// C2, I6: a rebuilding enters what others hold, and the next start enters all of it in another order.
+#[test]
+fn a_full_index_takes_what_others_hold_and_leaves_memory_for_the_next_start() {
+    for (seed, bytes_max) in [1 << 18, 1 << 20, 1 << 22].into_iter().enumerate() {
+        let (mut index, mut hashes, mut rng) = full(seed as u64, bytes_max);
+        let (before, mut refused) = (hashes.len(), 0);
         while refused < 10_000 {
             let hash = rng.u64();
-            match try_insert(&mut index, hash, hashes.len() as u64) {
-                Ok(()) => hashes.push(hash),
+            match index.prepare_recovered(hash) {
+                Ok(()) => {
+                    index.insert(hash, What::Object, Reference(hashes.len() as u64));
+                    hashes.push(hash);
+                }
                 Err(IndexFull) => refused += 1,
             }
         }
-        for ahead in [1, 50, 1000] {
-            rng.shuffle(&mut hashes);
-            let mut again = Index::new(1 << 28, bytes_max);
-            for (at, hash) in hashes.iter().enumerate() {
-                if at.is_multiple_of(ahead) {
-                    again.make_way(ahead as u64);
-                }
-                assert_eq!(again.prepare_again(*hash), Ok(()), "after {at} of {}", hashes.len());
-                again.insert(*hash, What::Object, Reference(at as u64));
-            }
-            again.check_invariants();
-            lent += u32::from(again.lent_bytes > 0);
-            println!("{} entries, {} ahead: {} of {bytes_max} bytes", hashes.len(), ahead, again.bytes());
-        }
+        index.check_invariants();
+        assert!(index.bytes() > bytes_max && index.bytes() <= bytes_max + bytes_max / 16);
+        assert!(hashes.len() > before + before / 50, "{} more than {before}", hashes.len() - before);
+        enter_again(&mut rng, &mut hashes, bytes_max);
     }
-    assert!(lent > 0, "each order takes as little memory");
 }

@@ -77,6 +77,10 @@ impl BrickNode {
             let way = "remove objects, or start it again with more --disk or --memory";
             return Some(("waiting", format!("{count}: a stream has no room for its first head; {way}")));
         }
+        if let Some(stalled) = &brick.stalled {
+            let why = format!("its rebuilding comes no further: {}", stalled.why());
+            return Some(("waiting", format!("{count}: {why}; {}", stalled.obstacle.way_out())));
+        }
         Some(match brick.rebuilding {
             Some(rebuilding) => {
                 let percent = rebuilding.permille / 10;

@@ -4,7 +4,7 @@ use super::Role;
 use super::parts::{write_backup, write_cleaning, write_memory, write_process, write_scrub};
 use crate::page::Page;
 use ramhold_node::BrickSeen;
-use ramhold_wire::brick_status::{BrickLimit, BrickStatus, SweepStatus};
+use ramhold_wire::brick_status::{BrickLimit, BrickStatus, RebuildObstacle, SweepStatus};
 use ramhold_wire::statistics::{Queue, Statistic};
 use std::time::Duration;
 
@@ -35,6 +35,12 @@ impl Role for BrickSeen {
             ));
         }
         let without_vote = brick.map_or(0, |brick| brick.without_vote);
+        if let Some(stalled) = brick.and_then(|brick| brick.stalled.as_ref()) {
+            let (why, way_out) = (stalled.why(), stalled.obstacle.way_out());
+            return Some(format!(
+                "{without_vote} of {all} tablets do not vote, and their rebuilding comes no further: {why}; {way_out}"
+            ));
+        }
         (without_vote > 0).then(|| format!("{without_vote} of {all} tablets do not vote yet"))
     }
 
@@ -115,6 +121,20 @@ fn write_brick(page: &mut Page, brick: &BrickStatus) {
         "ramhold_brick_rebuilt_permille",
         "The part of the tablet that is being rebuilt now which is rebuilt, of 1,000; 1,000 while none is.",
         u64::from(brick.rebuilding.map_or(1000, |rebuilding| rebuilding.permille)),
+    );
+    let stalled = |obstacle: RebuildObstacle| match &brick.stalled {
+        Some(stalled) if stalled.obstacle == obstacle => Duration::from_millis(stalled.millis),
+        _ => Duration::ZERO,
+    };
+    page.by_label(
+        (
+            "ramhold_brick_rebuild_stalled_seconds",
+            "gauge",
+            "For how long the rebuilding has come no further, once that is a minute, by what is in its way: the log's memory, the \
+             device's frames, the index's memory, the device itself, a damaged entry, or siblings that tell no pages.",
+        ),
+        "obstacle",
+        RebuildObstacle::ALL.map(|obstacle| (obstacle.name(), stalled(obstacle))),
     );
     page.gauge(
         "ramhold_brick_loaded_permille",

@@ -29,6 +29,7 @@ mod scans;
 mod seen;
 mod sessions;
 mod stalled;
+mod starved;
 mod streams;
 mod supervised;
 mod values;

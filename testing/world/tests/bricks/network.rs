@@ -80,6 +80,10 @@ impl Rig {
         if self.cuts.contains(&(from, to)) {
             return;
         }
+        let is_page = || frame::peek(&bytes).is_some_and(|(_, opcode)| opcode == Some(Opcode::TabletPage));
+        if self.lost_pages == Some((from, to)) && is_page() {
+            return;
+        }
         let is_far = |(host, _): &(usize, u64)| [from, to].contains(&Party::Host(*host));
         let far = self.far.filter(is_far).map_or(0, |(_, nanos)| nanos);
         let at = self.now + self.delay() + far;

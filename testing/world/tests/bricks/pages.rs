@@ -40,7 +40,7 @@ fn a_brick_whose_answers_take_long_is_rebuilt() {
 }
 
 /// Flips a bit of a key's newest record in a closed segment.
-fn damage(rig: &mut Rig, host: usize) -> SegmentId {
+pub fn damage(rig: &mut Rig, host: usize) -> SegmentId {
     let hasher = PlacementHasher::new(PlacementSeed(5));
     let keys = rig.setting.keys;
     let place = |key: Vec<u8>| {
@@ -56,7 +56,7 @@ fn damage(rig: &mut Rig, host: usize) -> SegmentId {
 }
 
 /// Small values in many segments.
-const MANY: Setting = Setting { keys: 96, ..BUFFERED };
+pub const MANY: Setting = Setting { keys: 96, ..BUFFERED };
 
 /// The status of a page that the second brick asks the first one for.
 fn ask(rig: &mut Rig, wanted: PageWanted) -> Status {

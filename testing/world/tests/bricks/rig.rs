@@ -91,6 +91,8 @@ pub struct Rig {
     pub read_nanos: u64,
     /// Frames to and from this host take so much longer.
     pub far: Option<(usize, u64)>,
+    /// The questions for pages that one brick asks another do not come.
+    pub lost_pages: Option<(Party, Party)>,
     /// A record that no brick has, and that is in every page of stamps, or of values, that bricks tell each other.
     pub forged: Option<PageRecord>,
     /// Operations that clients may still begin.
@@ -165,6 +167,7 @@ impl Rig {
             device_nanos: 0,
             read_nanos: 0,
             far: None,
+            lost_pages: None,
             forged: None,
             left: 0,
             done: 0,

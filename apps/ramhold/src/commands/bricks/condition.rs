@@ -17,7 +17,7 @@ pub enum Condition {
     Rebuilding(u64),
     /// So many percent of its log are loaded, and it answers for keys that are.
     Loading(u64),
-    /// Some of its tablets do not vote, and others are awaited: bricks that do not answer, or clocks.
+    /// Some of its tablets do not vote, and something is awaited: bricks that do not answer, clocks, or room here.
     Waiting,
     Starting,
     /// It has no id yet.
@@ -40,7 +40,7 @@ impl Condition {
                 Condition::Loading(u64::from(*permille / 10))
             }
             Some(brick) if brick.without_vote == 0 => Condition::Serving,
-            Some(brick) if !awaited(brick).is_empty() => Condition::Waiting,
+            Some(brick) if !awaited(brick).is_empty() || brick.stalled.is_some() => Condition::Waiting,
             Some(BrickStatus { rebuilding: Some(rebuilding), without_vote, .. }) => {
                 let voting = status.tablets.saturating_sub(u64::from(*without_vote));
                 let done = voting * 1000 + u64::from(rebuilding.permille);
@@ -165,6 +165,11 @@ fn of_waiting(name: &str, brick: &Found, is_up: &dyn Fn(ServerId) -> bool) -> Fi
         count => format!("{count} tablets that do not vote"),
     };
     if awaited.is_empty() {
+        if let Some(stalled) = status.and_then(|status| status.stalled.as_ref()) {
+            let (why, since) = (stalled.why(), ago(stalled.millis));
+            let what = format!("{name} has {tablets}: the rebuilding has come no further for {since}: {why}");
+            return finding(Grade::Degraded, what, stalled.obstacle.way_out());
+        }
         if let Some(shortage) = super::memory::shortage(brick) {
             return shortage;
         }

@@ -3,7 +3,7 @@
 use super::condition::{Condition, findings, verdict};
 use super::survey::{Found, Survey};
 use ramhold_client::{AsksStatus, BrickLimit, BrickStatus, SiblingStatus};
-use ramhold_wire::brick_status::QueueStatus;
+use ramhold_wire::brick_status::{QueueStatus, RefusingStatus, StalledStatus};
 use ramhold_wire::statistics::{Queue, Statistic};
 use serde_json::{Map, Value, json};
 
@@ -95,8 +95,18 @@ fn own_fields(own: &BrickStatus) -> Map<String, Value> {
         "rebuild_stored_bytes": own.rebuild_stored,
         "full": own.full.map(BrickLimit::name),
         "tablets_without_room": own.waits_for_room,
+        "rebuild_stalled": own.stalled.as_ref().map(stalled),
     });
     fields.as_object().cloned().unwrap_or_default()
+}
+
+fn stalled(stalled: &StalledStatus) -> Value {
+    let refusing = |it: &RefusingStatus| json!({ "id": it.brick.raw(), "status": it.status });
+    json!({
+        "obstacle": stalled.obstacle.name(),
+        "millis": stalled.millis,
+        "bricks": stalled.bricks.iter().map(refusing).collect::<Vec<_>>(),
+    })
 }
 
 fn waits_for(own: &BrickStatus) -> Vec<u64> {

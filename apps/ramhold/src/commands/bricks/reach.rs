@@ -158,6 +158,7 @@ pub mod tests {
             rebuild_stored: 0,
             full: None,
             waits_for_room: 0,
+            stalled: None,
         };
         ProcessStatus {
             server: ServerId(4),

@@ -183,6 +183,7 @@ mod tests {
     use super::super::reach::tests::{address, status};
     use super::*;
     use ramhold_client::{KeyHash, Label, ServerId, SweepStatus, TableId, TabletStatus};
+    use ramhold_wire::brick_status::{RebuildObstacle, RefusingStatus, StalledStatus};
 
     fn found(id: u64, told: Result<ProcessStatus, &str>) -> Found {
         Found {
@@ -282,6 +283,42 @@ mod tests {
             assert!(joined.contains(part), "no '{part}' in:\n{told}");
         }
         assert!(!joined.contains("rebuilt"), "{told}");
+    }
+
+    // I6: rules 97 and 98. Where bricks do not answer at all, these are named, as above.
+    #[test]
+    fn a_brick_whose_rebuilding_comes_no_further_says_why_and_the_way_out() {
+        for (obstacle, why, way_out) in [
+            (RebuildObstacle::Memory, "the log's memory has no room for what it stores", "more --memory"),
+            (RebuildObstacle::Frames, "the device has no frame left", "more --disk"),
+            (
+                RebuildObstacle::Index,
+                "the index has no place for further keys",
+                "more --memory, or drop a table",
+            ),
+            (
+                RebuildObstacle::Pages,
+                "s5 repairs a damaged entry, or has not taken its tablets yet",
+                "check these bricks",
+            ),
+        ] {
+            let bricks = match obstacle {
+                RebuildObstacle::Pages => vec![RefusingStatus { brick: ServerId(5), status: Some(30) }],
+                _ => Vec::new(),
+            };
+            let mut stalled = status(Some(426));
+            stalled.brick.as_mut().unwrap().stalled =
+                Some(StalledStatus { obstacle, millis: 185_000, bricks });
+            let told = text(vec![found(4, Ok(stalled))], None);
+            let joined = told.split_whitespace().collect::<Vec<_>>().join(" ");
+            let what = format!(
+                "degraded: s4 at 192.168.100.104:7501 has 1 tablet that does not vote: the rebuilding has come no further for 3 min: \
+                 {why}"
+            );
+            for part in [&what, way_out, " waiting "] {
+                assert!(joined.contains(part), "no '{part}' in:\n{told}");
+            }
+        }
     }
 
     // I6: nobody starts it but an operator.

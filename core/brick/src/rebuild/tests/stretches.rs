@@ -30,7 +30,7 @@ fn a_page_without_a_vote_stays_until_a_late_one_has_come() {
     let page = TabletPageTold { votes: false, ..it.page(&it.keys, false) };
     it.wait(100);
     for call in &calls {
-        it.rebuilding.on_page(it.now, call.to, call.number, Some(page.clone()));
+        it.rebuilding.on_page(it.now, call.to, call.number, Ok(page.clone()));
         it.calls.clear();
         it.wait(600);
     }
@@ -81,7 +81,7 @@ fn a_small_tablet_is_rebuilt_in_stretches_that_end_after_a_piece_of_the_own_inde
             let (records, next) = told.expect("nothing is damaged");
             assert_eq!(next, None);
             let page = TabletPageTold { epoch: 1, votes: true, records, next, is_joining: false };
-            it.rebuilding.on_page(it.now, call.to, call.number, Some(page));
+            it.rebuilding.on_page(it.now, call.to, call.number, Ok(page));
         }
         it.go_on();
     }
