@@ -73,9 +73,13 @@ Examples:
       latency at a given load
 
 All objects are written once; the first write that fails ends the command. Then
-operations choose objects at random, evenly, for the given time. Latency is the time from the start of an operation to its
-outcome. 'steal' is processor time that the host took from this virtual machine.
-With more than a few percent of steal, the results describe the host rather than
+operations choose objects at random, evenly, for the given time. Latency is the
+time from sending an operation to its outcome; with --rate it counts from the
+moment at which the operation was due. 'under way' is rate times mean latency:
+as many of the places (--clients times --pipeline) were taken on average. A run
+whose figures contradict each other says so, and ends with exit code 2. 'steal'
+is processor time that the host took from this virtual machine. With more than
+a few percent of steal, the results describe the host rather than
 the cluster.")]
 struct KeyValue {
     /// Table to use; created if it does not exist, and not dropped afterwards.

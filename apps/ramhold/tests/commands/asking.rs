@@ -169,6 +169,8 @@ fn the_benchmark_counts_what_it_did() {
         "2",
         "--read-percent",
         "70",
+        "--pipeline",
+        "4",
         "--json",
     ];
     let json = played.ramhold(&arguments).ok().json();
@@ -179,6 +181,17 @@ fn the_benchmark_counts_what_it_did() {
     assert!(reads > writes, "{reads} reads, {writes} writes");
     assert!(json["run"]["seconds"].as_f64().unwrap() >= 1.0);
     assert!(json["run"]["reads"]["p50_nanos"].as_u64().unwrap() > 0);
+    // E2: Little's law. Times of closed loops that include a wait for a place would make it 5 of 4 for each client.
+    let number = |at: &serde_json::Value| at.as_f64().unwrap();
+    let busy =
+        |kind: &str| number(&json["run"][kind]["ops_per_second"]) * number(&json["run"][kind]["mean_nanos"]);
+    let under_way = (busy("reads") + busy("writes")) / 1e9;
+    assert!(under_way <= 8.0 * 1.03, "{under_way} of 8 places were taken: {json}");
+    assert!(under_way >= 4.0, "{under_way} of 8 places were taken: {json}");
+    assert_eq!(
+        (&json["places"], &json["contradiction"]),
+        (&serde_json::json!(8.0), &serde_json::Value::Null)
+    );
     // Every object exists: the last one stands for all.
     let last = format!("{:030}", 299);
     assert_eq!(played.ramhold(&["get", "bench", &last]).ok().stdout.len(), 100);

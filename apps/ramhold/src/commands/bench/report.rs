@@ -1,6 +1,6 @@
 //! The figures of a benchmark, for people and for programs.
 
-use super::load::{Load, Measured};
+use super::load::{Kind, Little, Load, Measured};
 use crate::failure::{self, Failure};
 use crate::global::Global;
 use crate::output::{self, Columns};
@@ -15,6 +15,7 @@ pub fn print(
     steal: Option<f64>,
     global: &Global,
 ) -> Result<(), Failure> {
+    let little = Little::of(measured, load, clients);
     if global.json {
         output::print_json(&json!({
             "objects": load.objects,
@@ -28,67 +29,88 @@ pub fn print(
             "clients": clients,
             "fill": phase(filled),
             "run": phase(measured),
+            "places": little.places,
+            "under_way_mean": little.sent,
+            "rate_times_mean_latency": little.told,
+            "contradiction": little.contradiction(),
             "steal_percent": steal,
         }))?;
     } else {
-        output::print(&text(filled, measured, steal))?;
+        output::print(&text(load, filled, measured, &little, steal))?;
     }
     let errors: u64 = filled.errors.values().chain(measured.errors.values()).sum();
-    if errors > 0 { Err(Failure::told(failure::REFUSED)) } else { Ok(()) }
-}
-
-fn rate(count: u64, measured: &Measured) -> f64 {
-    count as f64 / measured.elapsed.as_secs_f64().max(1e-9)
+    match () {
+        () if errors > 0 => Err(Failure::told(failure::REFUSED)),
+        () if little.contradiction().is_some() => Err(Failure::told(failure::USAGE)),
+        () => Ok(()),
+    }
 }
 
 fn phase(measured: &Measured) -> Value {
-    let times = |histogram: &Histogram<u64>| {
+    let times = |kind: Kind| {
+        let times = measured.times(kind);
+        let count = times.map_or(0, Histogram::len);
+        let at = |quantile: f64| times.map_or(0, |times| times.value_at_quantile(quantile));
         json!({
-            "count": histogram.len(),
-            "ops_per_second": rate(histogram.len(), measured),
-            "p50_nanos": histogram.value_at_quantile(0.5),
-            "p99_nanos": histogram.value_at_quantile(0.99),
-            "p999_nanos": histogram.value_at_quantile(0.999),
-            "max_nanos": histogram.max(),
+            "count": count,
+            "ops_per_second": measured.per_second(count),
+            "mean_nanos": times.map_or(0.0, Histogram::mean),
+            "p50_nanos": at(0.5),
+            "p90_nanos": at(0.9),
+            "p99_nanos": at(0.99),
+            "p999_nanos": at(0.999),
+            "max_nanos": times.map_or(0, Histogram::max),
         })
     };
     json!({
         "seconds": measured.elapsed.as_secs_f64(),
-        "ops_per_second": rate(measured.done(), measured),
-        "reads": times(&measured.reads),
-        "writes": times(&measured.writes),
+        "ops_per_second": measured.per_second(measured.done()),
+        "reads": times(Kind::Read),
+        "writes": times(Kind::Write),
         "errors": measured.errors,
     })
 }
 
-fn text(filled: &Measured, measured: &Measured, steal: Option<f64>) -> String {
-    let mut columns =
-        Columns::new(["phase", "operations", "seconds", "ops/s", "p50 us", "p99 us", "p99.9 us", "max us"]);
-    let mut row = |name: &str, histogram: &Histogram<u64>, of: &Measured| {
-        if histogram.is_empty() {
-            return;
-        }
-        let micros = |nanos: u64| format!("{:.1}", nanos as f64 / 1000.0);
+fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, steal: Option<f64>) -> String {
+    let mut columns = Columns::new([
+        "phase", "count", "ops/s", "mean us", "p50 us", "p90 us", "p99 us", "p99.9 us", "max us",
+    ]);
+    let mut row = |name: &str, kind: Kind, of: &Measured| {
+        let Some(times) = of.times(kind) else { return };
+        let micros = |nanos: f64| format!("{:.1}", nanos / 1000.0);
+        let at = |quantile: f64| micros(times.value_at_quantile(quantile) as f64);
         columns.row([
             name.to_owned(),
-            histogram.len().to_string(),
-            format!("{:.2}", of.elapsed.as_secs_f64()),
-            format!("{:.0}", rate(histogram.len(), of)),
-            micros(histogram.value_at_quantile(0.5)),
-            micros(histogram.value_at_quantile(0.99)),
-            micros(histogram.value_at_quantile(0.999)),
-            micros(histogram.max()),
+            times.len().to_string(),
+            format!("{:.0}", of.per_second(times.len())),
+            micros(times.mean()),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(0.999),
+            micros(times.max() as f64),
         ]);
     };
-    row("fill", &filled.writes, filled);
-    row("read", &measured.reads, measured);
-    row("write", &measured.writes, measured);
+    row("fill", Kind::Write, filled);
+    row("read", Kind::Read, measured);
+    row("write", Kind::Write, measured);
     let mut text = columns.text();
-    text.push_str(&format!("in all {:.0} ops/s", rate(measured.done(), measured)));
+    let reached = measured.per_second(measured.done());
+    text.push_str(&format!("in all {reached:.0} ops/s in {:.2} s", measured.elapsed.as_secs_f64()));
+    text.push_str(&format!(", {:.2} of {} under way", little.sent, little.places));
     if let Some(steal) = steal {
         text.push_str(&format!(", steal {steal:.1} %"));
     }
     text.push('\n');
+    if let Some(rate) = load.rate.filter(|rate| reached < *rate as f64 * 0.99) {
+        text.push_str(&format!("fell short of the {rate} ops/s that were asked for\n"));
+    }
+    if little.is_client_bound() {
+        text.push_str("less than half of the places were taken: this client was slower than the servers\n");
+    }
+    if let Some(contradiction) = little.contradiction() {
+        text.push_str(&format!("NOT A MEASUREMENT, the figures contradict themselves: {contradiction}\n"));
+    }
     for (name, phase) in [("fill", filled), ("run", measured)] {
         for (error, count) in &phase.errors {
             text.push_str(&format!("{name}: {count} times: {error}\n"));

@@ -1,0 +1,152 @@
+//! One client of the load: keeps its places taken, and counts times.
+//!
+//! A closed loop sends an operation as soon as it has a place, and the time counts from there. An open loop
+//! (`Load::rate`) sends at even distances, and the time counts from the due moment, so a late answer also
+//! counts for the operations behind it.
+//!
+//! Invariant: at most `Load::pipeline` operations are under way.
+//!
+//! The clock and the link are given, so that tests move the clock.
+
+use super::link::{Ending, Kind, Link, Request, Tag};
+use super::measured::Measured;
+use super::plan::Load;
+use ramhold_base::Rng;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub struct Worker<'a> {
+    load: &'a Load,
+    link: Box<dyn Link + 'a>,
+    now: &'a dyn Fn() -> Instant,
+    rng: Rng,
+    measured: Measured,
+    /// Operations to be started together with those that follow.
+    collected: Vec<(Request, Tag)>,
+    under_way: usize,
+    began: Instant,
+}
+
+impl<'a> Worker<'a> {
+    /// `number`: of this client, from 0.
+    pub fn new(
+        load: &'a Load,
+        number: u64,
+        link: Box<dyn Link + 'a>,
+        now: &'a dyn Fn() -> Instant,
+    ) -> Worker<'a> {
+        Worker {
+            load,
+            link,
+            now,
+            rng: Rng::new(load.seed.wrapping_add(number)),
+            measured: Measured::new(),
+            collected: Vec::with_capacity(load.multi),
+            under_way: 0,
+            began: now(),
+        }
+    }
+
+    /// Writes these objects, until one of them fails, here or at another client.
+    pub fn fill(mut self, objects: impl Iterator<Item = u64>, has_failed: &AtomicBool) -> Measured {
+        for object in objects {
+            if self.measured.failed.is_some() {
+                // The flag guards no other data.
+                has_failed.store(true, Ordering::Relaxed);
+            }
+            if has_failed.load(Ordering::Relaxed) {
+                break;
+            }
+            self.add(Kind::Write, Request::Write { object }, None);
+        }
+        self.finish()
+    }
+
+    /// Keeps all places taken for `time`.
+    pub fn run_closed(mut self, time: Duration) -> Measured {
+        while (self.now)() - self.began < time {
+            self.add_any(None);
+        }
+        self.finish()
+    }
+
+    /// Starts the operation of each turn so long after the beginning as `due` says, for `time`.
+    pub fn run_open(mut self, time: Duration, due: impl Fn(u64) -> Duration) -> Measured {
+        for turn in 0.. {
+            let after = due(turn);
+            if after >= time {
+                break;
+            }
+            let due = self.began + after;
+            while (self.now)() < due {
+                self.poll();
+            }
+            self.add_any(Some(due));
+        }
+        self.finish()
+    }
+
+    /// A read or a write of any object.
+    fn add_any(&mut self, due: Option<Instant>) {
+        let is_read = self.rng.chance(u64::from(self.load.read_percent), 100);
+        let object = self.rng.below(self.load.objects);
+        if is_read {
+            self.add(Kind::Read, Request::Read { object }, due);
+        } else {
+            self.add(Kind::Write, Request::Write { object }, due);
+        }
+    }
+
+    fn add(&mut self, kind: Kind, request: Request, due: Option<Instant>) {
+        // The operation is not sent yet: `start` says when.
+        self.collected.push((request, Tag { kind, due, sent: self.began }));
+        if self.collected.len() >= self.load.multi {
+            self.start();
+        }
+    }
+
+    /// Sends what is collected when there are places for all of it.
+    fn start(&mut self) {
+        if self.collected.is_empty() {
+            return;
+        }
+        while self.under_way + self.collected.len() > self.load.pipeline && self.take_one() {}
+        // The clock is read only now: a wait for a place is no time of the servers.
+        let sent = (self.now)();
+        self.collected.iter_mut().for_each(|(_, tag)| tag.sent = sent);
+        self.under_way += self.collected.len();
+        self.link.start(&mut self.collected);
+    }
+
+    /// Takes in what has ended.
+    fn poll(&mut self) {
+        while let Some((tag, ending)) = self.link.poll() {
+            self.take(tag, ending);
+        }
+    }
+
+    /// Waits for one that ends; false when none is under way.
+    fn take_one(&mut self) -> bool {
+        let Some((tag, ending)) = self.link.wait() else {
+            return false;
+        };
+        self.take(tag, ending);
+        true
+    }
+
+    fn take(&mut self, tag: Tag, ending: Ending) {
+        self.under_way -= 1;
+        self.measured.take(tag, (self.now)(), ending);
+    }
+
+    fn finish(mut self) -> Measured {
+        self.start();
+        while self.take_one() {}
+        self.measured.elapsed = (self.now)() - self.began;
+        self.measured
+    }
+}
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;
