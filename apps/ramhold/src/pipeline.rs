@@ -21,11 +21,6 @@ impl<T> Pipeline<T> {
         self.under_way.len() >= self.count_max || self.bytes >= self.bytes_max
     }
 
-    /// Whether so many more may be under way.
-    pub fn has_room(&self, count: usize) -> bool {
-        self.under_way.len() + count <= self.count_max && self.bytes < self.bytes_max
-    }
-
     /// Starts operations together; each comes with what `submit` takes.
     pub fn submit_all(&mut self, operations: impl Iterator<Item = (Operation, u64, T)>) {
         let (operations, others): (Vec<_>, Vec<_>) =

@@ -4,6 +4,8 @@
 mod asking;
 #[cfg(test)]
 mod bench_cluster;
+#[cfg(test)]
+mod bench_kv;
 mod bench_log;
 #[cfg(test)]
 mod binary;

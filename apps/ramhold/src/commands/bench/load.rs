@@ -1,16 +1,20 @@
 //! The load: threads with one client each, which keep their pipelines full, or offer a given rate.
 
+mod choice;
 mod link;
 mod little;
 mod measured;
+mod mix;
 mod native;
 mod plan;
 mod values;
 mod worker;
+mod zipf;
 
 pub use link::Kind;
 pub use little::Little;
 pub use measured::Measured;
+pub use mix::{Distribution, Mix, SCAN_COUNT_MAX, Ycsb};
 pub use plan::Load;
 pub use values::{Values, key, key_bytes_min};
 
@@ -24,19 +28,20 @@ use worker::Worker;
 
 /// Writes every object once. Ends with the first write that fails: each further one may take as long to fail, and a table
 /// without some of its objects is not the one that is to be measured.
-pub fn fill(load: &Load, global: &Global, clients: u16) -> Result<Measured, Failure> {
+pub fn fill(load: &Load, global: &Global) -> Result<Measured, Failure> {
     let has_failed = AtomicBool::new(false);
-    on_threads(load, global, clients, |worker, number| {
-        worker.fill((number..load.objects).step_by(usize::from(clients)), &has_failed)
+    on_threads(load, global, |worker, number| {
+        worker.fill((number..load.objects).step_by(usize::from(load.clients)), &has_failed)
     })
 }
 
-/// Reads and writes objects at random for `time`.
-pub fn measure(load: &Load, global: &Global, clients: u16, time: Duration) -> Result<Measured, Failure> {
-    on_threads(load, global, clients, |worker, number| match load.rate {
+/// Carries out operations of the load's mix for `time`.
+pub fn measure(load: &Load, global: &Global, time: Duration) -> Result<Measured, Failure> {
+    let clients = u64::from(load.clients);
+    on_threads(load, global, |worker, number| match load.rate {
         None => worker.run_closed(time),
         // The operations of all threads interleave at even distances.
-        Some(rate) => worker.run_open(time, |turn| distance(turn * u64::from(clients) + number, rate)),
+        Some(rate) => worker.run_open(time, |turn| distance(turn * clients + number, rate)),
     })
 }
 
@@ -50,12 +55,11 @@ fn distance(operation: u64, rate: u64) -> Duration {
 fn on_threads(
     load: &Load,
     global: &Global,
-    clients: u16,
     work: impl Fn(Worker<'_>, u64) -> Measured + Sync,
 ) -> Result<Measured, Failure> {
     let values = Values::new(load);
     let mut links: Vec<Box<dyn Link + Send + '_>> = Vec::new();
-    for _ in 0..clients {
+    for _ in 0..load.clients {
         links.push(Box::new(Native::new(load, &values, global.connect()?)));
     }
     let mut sum = Measured::new();

@@ -170,18 +170,10 @@ impl Recovery {
         let table = stage.start(self.table(), self.replicas)?;
         progress.show_text(|| format!("filling {}", bytes_text(self.data)));
         let global = stage.global(global);
-        let load = Load {
-            table,
-            objects,
-            key_bytes: KEY_BYTES,
-            value_bytes: self.object_bytes as usize,
-            read_percent: 0,
-            pipeline: PIPELINE,
-            multi: 1,
-            seed: RandomState::new().hash_one(std::process::id()),
-            rate: None,
-        };
-        let filled = load::fill(&load, &global, CLIENTS)?;
+        let seed = RandomState::new().hash_one(std::process::id());
+        let filling = Load::filling(table, objects, KEY_BYTES, self.object_bytes as usize, seed);
+        let load = Load { clients: CLIENTS, pipeline: PIPELINE, ..filling };
+        let filled = load::fill(&load, &global)?;
         if let Some((error, count)) = filled.errors.first_key_value() {
             return Err(Failure::usage(format!(
                 "{count} of {objects} objects could not be written: {error}"

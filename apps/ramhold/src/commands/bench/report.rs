@@ -5,28 +5,28 @@ use crate::failure::{self, Failure};
 use crate::global::Global;
 use crate::output::{self, Columns};
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub fn print(
     load: &Load,
-    clients: u16,
     filled: &Measured,
     measured: &Measured,
     steal: Option<f64>,
     global: &Global,
 ) -> Result<(), Failure> {
-    let little = Little::of(measured, load, clients);
+    let little = Little::of(measured, load);
     if global.json {
         output::print_json(&json!({
             "objects": load.objects,
             "key_bytes": load.key_bytes,
             "value_bytes": load.value_bytes,
-            "read_percent": load.read_percent,
+            "mix_percent": by_kind(name, |kind| json!(load.mix.percent(kind))),
+            "distribution": load.distribution.to_string(),
             "pipeline": load.pipeline,
             "multi": load.multi,
             "rate": load.rate,
             "seed": load.seed,
-            "clients": clients,
+            "clients": load.clients,
             "fill": phase(filled),
             "run": phase(measured),
             "places": little.places,
@@ -62,13 +62,36 @@ fn phase(measured: &Measured) -> Value {
             "max_nanos": times.map_or(0, Histogram::max),
         })
     };
-    json!({
-        "seconds": measured.elapsed.as_secs_f64(),
-        "ops_per_second": measured.per_second(measured.done()),
-        "reads": times(Kind::Read),
-        "writes": times(Kind::Write),
-        "errors": measured.errors,
-    })
+    let mut phase = by_kind(name_of_several, times);
+    phase.insert("seconds".to_owned(), measured.elapsed.as_secs_f64().into());
+    phase.insert("ops_per_second".to_owned(), measured.per_second(measured.done()).into());
+    phase.insert("errors".to_owned(), json!(measured.errors));
+    Value::Object(phase)
+}
+
+/// What is to be told of each kind, under a name of it.
+fn by_kind(name: impl Fn(Kind) -> &'static str, told: impl Fn(Kind) -> Value) -> Map<String, Value> {
+    Kind::ALL.into_iter().map(|kind| (name(kind).to_owned(), told(kind))).collect()
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Insert => "insert",
+        Kind::Modify => "modify",
+        Kind::Scan => "scan",
+    }
+}
+
+fn name_of_several(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Read => "reads",
+        Kind::Write => "writes",
+        Kind::Insert => "inserts",
+        Kind::Modify => "modifies",
+        Kind::Scan => "scans",
+    }
 }
 
 fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, steal: Option<f64>) -> String {
@@ -92,8 +115,7 @@ fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, st
         ]);
     };
     row("fill", Kind::Write, filled);
-    row("read", Kind::Read, measured);
-    row("write", Kind::Write, measured);
+    Kind::ALL.into_iter().for_each(|kind| row(name(kind), kind, measured));
     let mut text = columns.text();
     let reached = measured.per_second(measured.done());
     text.push_str(&format!("in all {reached:.0} ops/s in {:.2} s", measured.elapsed.as_secs_f64()));

@@ -262,18 +262,8 @@ fn fill(global: &Global, tablets: u32) -> Result<(), Failure> {
         quorum: None,
     };
     let table = global.connect()?.create_table("bench", options)?;
-    let load = Load {
-        table,
-        objects: OBJECTS,
-        key_bytes: 30,
-        value_bytes: 100,
-        read_percent: 0,
-        pipeline: 16,
-        multi: 1,
-        seed: 0,
-        rate: None,
-    };
-    let filled = load::fill(&load, global, 1)?;
+    let load = Load::filling(table, OBJECTS, 30, 100, 0);
+    let filled = load::fill(&load, global)?;
     match filled.errors.first_key_value() {
         None => Ok(()),
         Some((error, count)) => Err(Failure::usage(format!("{count} objects could not be written: {error}"))),

@@ -11,25 +11,45 @@ use std::time::Instant;
 /// An operation of the benchmark, by the number of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    Read { object: u64 },
-    Write { object: u64 },
+    Read {
+        object: u64,
+    },
+    Write {
+        object: u64,
+    },
+    /// Reads objects with consecutive numbers; done when all are read.
+    ReadSeveral {
+        first: u64,
+        count: u64,
+    },
 }
 
 /// The kinds of operations that are told apart in the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
+    /// Overwrites an object.
     Write,
+    /// Writes a new object.
+    Insert,
+    /// Reads an object, then writes it.
+    Modify,
+    /// Reads several objects at once.
+    Scan,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 2] = [Kind::Read, Kind::Write];
+    pub const ALL: [Kind; 5] = [Kind::Read, Kind::Write, Kind::Insert, Kind::Modify, Kind::Scan];
 }
 
 /// Travels with an operation and comes back with its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Tag {
     pub kind: Kind,
+    /// The object, of several the first.
+    pub object: u64,
+    /// Whether the operation goes on with a write of its object.
+    pub writes_next: bool,
     /// The moment at which the operation was due, in an open loop.
     pub due: Option<Instant>,
     /// The moment at which the operation was given to the link.

@@ -29,11 +29,11 @@ pub struct Little {
 }
 
 impl Little {
-    pub fn of(measured: &Measured, load: &Load, clients: u16) -> Little {
+    pub fn of(measured: &Measured, load: &Load) -> Little {
         Little {
             told: measured.under_way_told(),
             sent: measured.under_way(),
-            places: load.pipeline as f64 * f64::from(clients),
+            places: load.pipeline as f64 * f64::from(load.clients),
             is_open: load.rate.is_some(),
             is_whole: measured.errors.is_empty(),
         }

@@ -8,8 +8,10 @@
 //!
 //! The clock and the link are given, so that tests move the clock.
 
+use super::choice::Choice;
 use super::link::{Ending, Kind, Link, Request, Tag};
 use super::measured::Measured;
+use super::mix::SCAN_COUNT_MAX;
 use super::plan::Load;
 use ramhold_base::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +22,7 @@ pub struct Worker<'a> {
     link: Box<dyn Link + 'a>,
     now: &'a dyn Fn() -> Instant,
     rng: Rng,
+    choice: Choice,
     measured: Measured,
     /// Operations to be started together with those that follow.
     collected: Vec<(Request, Tag)>,
@@ -40,6 +43,7 @@ impl<'a> Worker<'a> {
             link,
             now,
             rng: Rng::new(load.seed.wrapping_add(number)),
+            choice: Choice::new(load, number),
             measured: Measured::new(),
             collected: Vec::with_capacity(load.multi),
             under_way: 0,
@@ -57,7 +61,7 @@ impl<'a> Worker<'a> {
             if has_failed.load(Ordering::Relaxed) {
                 break;
             }
-            self.add(Kind::Write, Request::Write { object }, None);
+            self.add(Kind::Write, object, Request::Write { object }, None);
         }
         self.finish()
     }
@@ -86,20 +90,35 @@ impl<'a> Worker<'a> {
         self.finish()
     }
 
-    /// A read or a write of any object.
+    /// An operation of any kind in the mix, on any object.
     fn add_any(&mut self, due: Option<Instant>) {
-        let is_read = self.rng.chance(u64::from(self.load.read_percent), 100);
-        let object = self.rng.below(self.load.objects);
-        if is_read {
-            self.add(Kind::Read, Request::Read { object }, due);
-        } else {
-            self.add(Kind::Write, Request::Write { object }, due);
-        }
+        let kind = self.load.mix.pick(&mut self.rng);
+        let (object, request) = match kind {
+            Kind::Read | Kind::Modify => {
+                let object = self.choice.existing(&mut self.rng);
+                (object, Request::Read { object })
+            }
+            Kind::Write => {
+                let object = self.choice.existing(&mut self.rng);
+                (object, Request::Write { object })
+            }
+            Kind::Insert => {
+                let object = self.choice.new_object();
+                (object, Request::Write { object })
+            }
+            Kind::Scan => {
+                let count = self.rng.between(1, SCAN_COUNT_MAX);
+                let (first, count) = self.choice.existing_run(count, &mut self.rng);
+                (first, Request::ReadSeveral { first, count })
+            }
+        };
+        self.add(kind, object, request, due);
     }
 
-    fn add(&mut self, kind: Kind, request: Request, due: Option<Instant>) {
+    fn add(&mut self, kind: Kind, object: u64, request: Request, due: Option<Instant>) {
         // The operation is not sent yet: `start` says when.
-        self.collected.push((request, Tag { kind, due, sent: self.began }));
+        let tag = Tag { kind, object, writes_next: kind == Kind::Modify, due, sent: self.began };
+        self.collected.push((request, tag));
         if self.collected.len() >= self.load.multi {
             self.start();
         }
@@ -135,6 +154,15 @@ impl<'a> Worker<'a> {
     }
 
     fn take(&mut self, tag: Tag, ending: Ending) {
+        if tag.writes_next && matches!(ending, Ending::Done) {
+            // It keeps its place, and its time goes on.
+            let write = Request::Write { object: tag.object };
+            self.link.start(&mut vec![(write, Tag { writes_next: false, ..tag })]);
+            return;
+        }
+        if tag.kind == Kind::Insert {
+            self.choice.insert_ended(tag.object);
+        }
         self.under_way -= 1;
         self.measured.take(tag, (self.now)(), ending);
     }

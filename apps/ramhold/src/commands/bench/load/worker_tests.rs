@@ -1,6 +1,7 @@
 //! The worker against a server and a clock that the test moves.
 
 use super::super::little::Little;
+use super::super::mix::{Distribution, Mix, Ycsb};
 use super::*;
 use ramhold_client::TableId;
 use std::cell::Cell;
@@ -46,10 +47,12 @@ impl Link for Played {
 fn load(pipeline: usize, multi: usize, rate: Option<u64>) -> Load {
     Load {
         table: TableId(1),
+        clients: 1,
         objects: 100,
         key_bytes: 30,
         value_bytes: 100,
-        read_percent: 50,
+        mix: Mix::reads(50),
+        distribution: Distribution::Uniform,
         pipeline,
         multi,
         seed: 7,
@@ -69,7 +72,7 @@ fn run(load: &Load) -> (Measured, Little, usize) {
         None => worker.run_closed(RUN),
         Some(rate) => worker.run_open(RUN, |turn| Duration::from_secs(turn) / rate as u32),
     };
-    let little = Little::of(&measured, load, 1);
+    let little = Little::of(&measured, load);
     (measured, little, most.get())
 }
 
@@ -88,11 +91,35 @@ fn count_rate_and_mean_of_a_closed_loop_agree() {
         assert!(!little.is_client_bound());
     }
     let (measured, ..) = run(&load(1, 1, None));
-    let alone = (2 * TRAVEL + SERVICE + CLIENT).as_nanos() as u64;
-    for kind in Kind::ALL {
-        let times = measured.times(kind).expect("half of the operations");
-        assert!(times.equivalent(times.min(), alone) && times.equivalent(times.max(), alone), "{measured:?}");
+    for kind in [Kind::Read, Kind::Write] {
+        all_take(&measured, kind, ALONE);
     }
+}
+
+/// Of an operation that waits for no other one.
+const ALONE: Duration = Duration::from_micros(21);
+
+fn all_take(measured: &Measured, kind: Kind, time: Duration) {
+    let times = measured.times(kind).unwrap_or_else(|| panic!("no {kind:?}"));
+    let nanos = time.as_nanos() as u64;
+    assert!(
+        times.equivalent(times.min(), nanos) && times.equivalent(times.max(), nanos),
+        "{kind:?}: {times:?}"
+    );
+}
+
+// E2
+#[test]
+fn a_read_with_a_write_of_the_same_object_is_one_operation_in_one_place() {
+    let load = Load { mix: Ycsb::F.mix(), ..load(1, 1, None) };
+    let (measured, little, most) = run(&load);
+    assert_eq!(most, 1);
+    all_take(&measured, Kind::Read, ALONE);
+    all_take(&measured, Kind::Modify, 2 * ALONE);
+    assert!(measured.times(Kind::Write).is_none());
+    assert_eq!(little.contradiction(), None);
+    let (.., most) = run(&Load { pipeline: 16, ..load });
+    assert_eq!(most, 16);
 }
 
 // E2
@@ -129,7 +156,7 @@ fn a_client_that_is_slower_than_the_server_is_noticed() {
     // The client takes ten times as long as the server between any two of its steps.
     let clock = || now.replace(now.get() + 10 * SERVICE);
     let measured = Worker::new(&load, 0, Box::new(link), &clock).run_closed(RUN);
-    let little = Little::of(&measured, &load, 1);
+    let little = Little::of(&measured, &load);
     assert_eq!(little.contradiction(), None);
     assert!(little.is_client_bound(), "{little:?}");
 }

@@ -1,0 +1,184 @@
+//! `bench kv`: the throughput of a running cluster, the latency of its operations, and the number that fail.
+//!
+//! The command makes a load from its arguments (load), has it carried out, and prints what came of it
+//! (report).
+
+use super::load::{self, Distribution, Load, Mix, SCAN_COUNT_MAX, Ycsb};
+use super::{machine, report};
+use crate::commands::table::create::create_if_absent;
+use crate::commands::table::options::OptionArguments;
+use crate::failure::Failure;
+use crate::global::Global;
+use clap::Args;
+use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_client::TableId;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// A session of the client library has at most so many operations under way.
+const UNDER_WAY_MAX: u64 = 1024;
+const PIPELINE_DEFAULT: u16 = 16;
+const VALUE_BYTES_DEFAULT: usize = 100;
+/// What YCSB's records are, with ten fields of 100 B.
+const YCSB_VALUE_BYTES: usize = 1000;
+
+const HELP: &str = "\
+Examples:
+  ramhold bench kv
+  ramhold bench kv --replicas 2 --read-percent 95 --clients 2 --pipeline 32 \\
+      --seconds 30
+  ramhold bench kv --pipeline 1 --json
+      latency of one operation at a time
+  ramhold bench kv --pipeline 64 --multi 64
+      64 operations together, in one frame per server
+  ramhold bench kv --ycsb a --clients 4
+      YCSB's workload A: half reads, half writes, 1000 B, zipfian
+  ramhold bench kv --distribution zipfian --value-bytes 0
+  ramhold bench kv --quorum 3 --client-zone a
+      a quorum table, with values from bricks in zone a
+  ramhold bench kv --rate 20000 --pipeline 512
+      latency at a given load
+
+All objects are written once; the first write that fails ends the command. Then
+operations choose objects at random for the given time. Latency is the time from
+sending an operation to its outcome; with --rate it counts from the moment at
+which the operation was due. 'under way' is rate times mean latency: as many of
+the places (--clients times --pipeline) were taken on average. A run whose
+figures contradict each other says so, and ends with exit code 2. 'steal' is
+processor time that the host took from this virtual machine. With more than a
+few percent of steal, the results describe the host rather than the cluster.
+
+YCSB's workloads: a, b and c are 50, 95 and 100 % reads, the rest writes. d is
+95 % reads of the newest objects and 5 % inserts. e is 95 % scans and 5 %
+inserts; a scan reads 1 to 100 objects with consecutive numbers together, since
+tables have no order of keys. f is half reads, half reads with a write of the
+same object ('modify', one operation). Writes replace the whole value.";
+
+/// Read and write objects as fast as the cluster answers.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct KeyValue {
+    /// Table to use; created if it does not exist, and not dropped afterwards.
+    #[arg(long, default_value = "bench")]
+    table: String,
+    #[command(flatten)]
+    options: OptionArguments,
+    /// Number of objects, each with its own key.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    objects: u64,
+    /// Bytes of a key.
+    #[arg(long, default_value_t = 30)]
+    key_bytes: usize,
+    /// Bytes of a value, 0 to 1 MiB [default: 100; with --ycsb 1000]
+    #[arg(long)]
+    value_bytes: Option<usize>,
+    /// Percentage of reads; all other operations are writes.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    read_percent: u8,
+    /// Which objects are chosen more often than others.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Distribution::Uniform)]
+    distribution: Distribution,
+    /// A workload of YCSB, with its operations, its distribution and its size of values.
+    #[arg(long, value_enum, value_name = "LETTER", ignore_case = true,
+          conflicts_with_all = ["read_percent", "distribution"])]
+    ycsb: Option<Ycsb>,
+    /// Operations in flight per client [default: 16; with --ycsb e 8]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=UNDER_WAY_MAX as i64))]
+    pipeline: Option<u16>,
+    /// Start this many operations together; those for one server travel in one frame. The next ones start
+    /// when the pipeline has room for all of them.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "rate",
+          value_parser = clap::value_parser!(u16).range(1..=UNDER_WAY_MAX as i64))]
+    multi: u16,
+    /// Use the objects of an earlier run with the same keys instead of writing them first.
+    #[arg(long)]
+    no_fill: bool,
+    /// Start this many operations per second at even intervals, even if earlier ones are late (open loop).
+    /// Latency then counts from the moment at which the operation was due [default: keep the pipelines full]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rate: Option<u64>,
+    /// Duration of the measurement in seconds.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Seed of the choice of objects and operations [default: random; --json prints it]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Client threads, each with its own connections.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    clients: u16,
+    /// Zone of the clients: values of a quorum table are read from bricks there first. --zone is the table's.
+    #[arg(long, env = "RAMHOLD_ZONE", value_name = "NAME")]
+    client_zone: Option<String>,
+}
+
+impl KeyValue {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let global = &global.from(self.client_zone.as_deref());
+        let load = self.load()?;
+        let wish = self.options.wish(0)?;
+        let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
+        let load = Load { table, ..load };
+        let filled = if self.no_fill { load::Measured::new() } else { self.fill(&load, global)? };
+        let machine_before = machine::Times::now();
+        let measured = load::measure(&load, global, Duration::from_secs(self.seconds))?;
+        let steal = machine::steal_percent(machine_before, machine::Times::now());
+        report::print(&load, &filled, &measured, steal, global)
+    }
+
+    /// The load, with a table that is still to be named.
+    fn load(&self) -> Result<Load, Failure> {
+        let (mix, distribution) = match self.ycsb {
+            Some(ycsb) => (ycsb.mix(), ycsb.distribution()),
+            None => (Mix::reads(self.read_percent), self.distribution),
+        };
+        let scans = mix.percent(load::Kind::Scan) > 0;
+        let load = Load {
+            table: TableId(0),
+            clients: self.clients,
+            objects: self.objects,
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes.unwrap_or(match self.ycsb {
+                Some(_) => YCSB_VALUE_BYTES,
+                None => VALUE_BYTES_DEFAULT,
+            }),
+            mix,
+            distribution,
+            pipeline: self.pipeline.unwrap_or(if scans { 8 } else { PIPELINE_DEFAULT }).into(),
+            multi: self.multi.into(),
+            seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id())),
+            rate: self.rate,
+        };
+        let key_bytes_min = load::key_bytes_min(load.objects);
+        if !(key_bytes_min..=KEY_BYTES_MAX).contains(&load.key_bytes) {
+            let objects = load.objects;
+            return Err(Failure::usage(format!(
+                "--key-bytes must be between {key_bytes_min} and {KEY_BYTES_MAX} for {objects} objects"
+            )));
+        }
+        if load.value_bytes > VALUE_BYTES_MAX {
+            return Err(Failure::usage(format!("--value-bytes must be at most {VALUE_BYTES_MAX}")));
+        }
+        if load.multi > load.pipeline {
+            return Err(Failure::usage("--multi must not be more than --pipeline"));
+        }
+        let scans_max = UNDER_WAY_MAX / SCAN_COUNT_MAX;
+        if scans && load.pipeline as u64 > scans_max {
+            return Err(Failure::usage(format!(
+                "a scan of --ycsb e reads up to {SCAN_COUNT_MAX} objects, so --pipeline must be at most {scans_max}"
+            )));
+        }
+        Ok(load)
+    }
+
+    fn fill(&self, load: &Load, global: &Global) -> Result<load::Measured, Failure> {
+        let mut filled = load::fill(load, global)?;
+        match filled.failed.take() {
+            None => Ok(filled),
+            Some(failed) => {
+                let (done, all) = (filled.done(), self.objects);
+                let about = format!("filling '{}': {done} of {all} objects were written", self.table);
+                Err(failed.about(&about))
+            }
+        }
+    }
+}
