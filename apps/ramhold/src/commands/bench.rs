@@ -1,6 +1,7 @@
 //! `ramhold bench`: measurements that a user makes on the user's own machines.
 //!
-//! - `kv`: the throughput of a cluster, the latency of its operations, and the number that fail.
+//! - `kv`: the throughput of a cluster, the latency of its operations, and the number that fail; the same of
+//!   any server that speaks Redis's protocol.
 //! - `log`: the cost of a nearly full log.
 //! - `replay`: the speed at which a recovery master takes in a dead log.
 //! - `recovery`: the speed at which a whole cluster takes in the data of a dead server.
@@ -32,6 +33,7 @@ use clap::{Args, Subcommand};
 #[command(after_help = "\
 Examples:
   ramhold bench kv
+  ramhold bench kv --resp 127.0.0.1:6379
   ramhold bench recovery --data 200MiB
   ramhold bench verdict --rounds 50
 

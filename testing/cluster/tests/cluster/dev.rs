@@ -133,6 +133,10 @@ fn a_table_gets_the_replicas_that_the_cluster_was_started_with() -> Result<(), F
         "what it has"
     );
     assert_eq!(dev.ask(&["get", "t", "hello"]), "world");
+    // J1: the benchmark over Redis's protocol.
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, dev.port + 1)).to_string();
+    dev.ask(&["bench", "kv", "--resp", &server, "--objects", "10", "--seconds", "1", "--multi", "4"]);
+    assert_eq!(dev.run(&["get", "db0", &format!("{:030}", 9)]).stdout.len(), 100);
     stop(process)
 }
 

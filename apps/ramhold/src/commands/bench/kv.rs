@@ -3,7 +3,7 @@
 //! The command makes a load from its arguments (load), has it carried out, and prints what came of it
 //! (report).
 
-use super::load::{self, Distribution, Load, Mix, SCAN_COUNT_MAX, Ycsb};
+use super::load::{self, Distribution, Load, Mix, SCAN_COUNT_MAX, Servers, Ycsb};
 use super::{machine, report};
 use crate::commands::table::create::create_if_absent;
 use crate::commands::table::options::OptionArguments;
@@ -13,6 +13,7 @@ use clap::Args;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_client::TableId;
 use std::hash::{BuildHasher, RandomState};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// A session of the client library has at most so many operations under way.
@@ -34,6 +35,8 @@ Examples:
   ramhold bench kv --ycsb a --clients 4
       YCSB's workload A: half reads, half writes, 1000 B, zipfian
   ramhold bench kv --distribution zipfian --value-bytes 0
+  ramhold bench kv --resp 127.0.0.1:6379 --pipeline 64 --multi 64
+      any server of Redis's protocol, by one MGET and one MSET at a time
   ramhold bench kv --quorum 3 --client-zone a
       a quorum table, with values from bricks in zone a
   ramhold bench kv --rate 20000 --pipeline 512
@@ -47,6 +50,10 @@ the places (--clients times --pipeline) were taken on average. A run whose
 figures contradict each other says so, and ends with exit code 2. 'steal' is
 processor time that the host took from this virtual machine. With more than a
 few percent of steal, the results describe the host rather than the cluster.
+
+With --resp the same client sends the same load as GET, SET, MGET and MSET to
+the server at that address: Redis, Valkey, or a server of Ramhold, which answers
+Redis's protocol at its port. Keys of Redis clusters are not looked for.
 
 YCSB's workloads: a, b and c are 50, 95 and 100 % reads, the rest writes. d is
 95 % reads of the newest objects and 5 % inserts. e is 95 % scans and 5 %
@@ -63,6 +70,11 @@ pub struct KeyValue {
     table: String,
     #[command(flatten)]
     options: OptionArguments,
+    /// Measure servers at these addresses over Redis's protocol instead of a table. Client threads, with
+    /// one connection each, take the addresses in turn.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',',
+          conflicts_with_all = ["table", "replicas", "durability", "slots", "zone", "quorum"])]
+    resp: Vec<String>,
     /// Number of objects, each with its own key.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     objects: u64,
@@ -113,19 +125,26 @@ pub struct KeyValue {
 
 impl KeyValue {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let global = &global.from(self.client_zone.as_deref());
         let load = self.load()?;
-        let wish = self.options.wish(0)?;
-        let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
-        let load = Load { table, ..load };
-        let filled = if self.no_fill { load::Measured::new() } else { self.fill(&load, global)? };
-        let machine_before = machine::Times::now();
-        let measured = load::measure(&load, global, Duration::from_secs(self.seconds))?;
-        let steal = machine::steal_percent(machine_before, machine::Times::now());
-        report::print(&load, &filled, &measured, steal, global)
+        if self.resp.is_empty() {
+            let global = &global.from(self.client_zone.as_deref());
+            let wish = self.options.wish(0)?;
+            let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
+            return self.play(&Load { table, ..load }, Servers::Native(global), global);
+        }
+        let addresses = self.resp.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, Failure>>()?;
+        self.play(&load, Servers::Resp { addresses: &addresses, patience: global.timeout() }, global)
     }
 
-    /// The load, with a table that is still to be named.
+    fn play(&self, load: &Load, servers: Servers<'_>, global: &Global) -> Result<(), Failure> {
+        let filled = if self.no_fill { load::Measured::new() } else { self.fill(load, servers)? };
+        let machine_before = machine::Times::now();
+        let measured = load::measure(load, servers, Duration::from_secs(self.seconds))?;
+        let steal = machine::steal_percent(machine_before, machine::Times::now());
+        report::print(load, servers, &filled, &measured, steal, global)
+    }
+
+    /// The load, with a table that is still to be named if there is one.
     fn load(&self) -> Result<Load, Failure> {
         let (mix, distribution) = match self.ycsb {
             Some(ycsb) => (ycsb.mix(), ycsb.distribution()),
@@ -170,15 +189,24 @@ impl KeyValue {
         Ok(load)
     }
 
-    fn fill(&self, load: &Load, global: &Global) -> Result<load::Measured, Failure> {
-        let mut filled = load::fill(load, global)?;
+    fn fill(&self, load: &Load, servers: Servers<'_>) -> Result<load::Measured, Failure> {
+        let mut filled = load::fill(load, servers)?;
         match filled.failed.take() {
             None => Ok(filled),
             Some(failed) => {
                 let (done, all) = (filled.done(), self.objects);
-                let about = format!("filling '{}': {done} of {all} objects were written", self.table);
-                Err(failed.about(&about))
+                let filling = match servers {
+                    Servers::Native(_) => format!("'{}'", self.table),
+                    Servers::Resp { .. } => self.resp.join(", "),
+                };
+                Err(failed.about(&format!("filling {filling}: {done} of {all} objects were written")))
             }
         }
     }
+}
+
+fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--resp {text}: {why}"));
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    found.next().ok_or_else(|| wrong("this name has no address".to_owned()))
 }

@@ -7,6 +7,7 @@ mod measured;
 mod mix;
 mod native;
 mod plan;
+mod resp;
 mod values;
 mod worker;
 mod zipf;
@@ -22,23 +23,34 @@ use crate::failure::Failure;
 use crate::global::Global;
 use link::Link;
 use native::Native;
+use resp::Resp;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use worker::Worker;
 
+/// The servers that carry a load out.
+#[derive(Clone, Copy)]
+pub enum Servers<'a> {
+    /// A Ramhold cluster, over its own protocol.
+    Native(&'a Global),
+    /// Whatever speaks Redis's protocol at these addresses. Connections take them in turn.
+    Resp { addresses: &'a [SocketAddr], patience: Duration },
+}
+
 /// Writes every object once. Ends with the first write that fails: each further one may take as long to fail, and a table
 /// without some of its objects is not the one that is to be measured.
-pub fn fill(load: &Load, global: &Global) -> Result<Measured, Failure> {
+pub fn fill(load: &Load, servers: Servers<'_>) -> Result<Measured, Failure> {
     let has_failed = AtomicBool::new(false);
-    on_threads(load, global, |worker, number| {
+    on_threads(load, servers, |worker, number| {
         worker.fill((number..load.objects).step_by(usize::from(load.clients)), &has_failed)
     })
 }
 
 /// Carries out operations of the load's mix for `time`.
-pub fn measure(load: &Load, global: &Global, time: Duration) -> Result<Measured, Failure> {
+pub fn measure(load: &Load, servers: Servers<'_>, time: Duration) -> Result<Measured, Failure> {
     let clients = u64::from(load.clients);
-    on_threads(load, global, |worker, number| match load.rate {
+    on_threads(load, servers, |worker, number| match load.rate {
         None => worker.run_closed(time),
         // The operations of all threads interleave at even distances.
         Some(rate) => worker.run_open(time, |turn| distance(turn * clients + number, rate)),
@@ -54,13 +66,19 @@ fn distance(operation: u64, rate: u64) -> Duration {
 /// Connects one worker per thread, and starts them all only when all are connected.
 fn on_threads(
     load: &Load,
-    global: &Global,
+    servers: Servers<'_>,
     work: impl Fn(Worker<'_>, u64) -> Measured + Sync,
 ) -> Result<Measured, Failure> {
     let values = Values::new(load);
     let mut links: Vec<Box<dyn Link + Send + '_>> = Vec::new();
-    for _ in 0..load.clients {
-        links.push(Box::new(Native::new(load, &values, global.connect()?)));
+    for client in 0..load.clients {
+        links.push(match servers {
+            Servers::Native(global) => Box::new(Native::new(load, &values, global.connect()?)),
+            Servers::Resp { addresses, patience } => {
+                let address = addresses[usize::from(client) % addresses.len()];
+                Box::new(Resp::connect(load, &values, address, patience)?)
+            }
+        });
     }
     let mut sum = Measured::new();
     std::thread::scope(|scope| {

@@ -11,7 +11,7 @@ mod probe;
 mod redis;
 mod stage;
 
-use super::load::{self, Load};
+use super::load::{self, Load, Servers};
 use super::machine;
 use crate::commands::recoveries::timeline;
 use crate::failure::{Failure, NOT_FOUND};
@@ -173,7 +173,7 @@ impl Recovery {
         let seed = RandomState::new().hash_one(std::process::id());
         let filling = Load::filling(table, objects, KEY_BYTES, self.object_bytes as usize, seed);
         let load = Load { clients: CLIENTS, pipeline: PIPELINE, ..filling };
-        let filled = load::fill(&load, &global)?;
+        let filled = load::fill(&load, Servers::Native(&global))?;
         if let Some((error, count)) = filled.errors.first_key_value() {
             return Err(Failure::usage(format!(
                 "{count} of {objects} objects could not be written: {error}"

@@ -1,6 +1,6 @@
 //! The figures of a benchmark, for people and for programs.
 
-use super::load::{Kind, Little, Load, Measured};
+use super::load::{Kind, Little, Load, Measured, Servers};
 use crate::failure::{self, Failure};
 use crate::global::Global;
 use crate::output::{self, Columns};
@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 pub fn print(
     load: &Load,
+    servers: Servers<'_>,
     filled: &Measured,
     measured: &Measured,
     steal: Option<f64>,
@@ -17,6 +18,10 @@ pub fn print(
     let little = Little::of(measured, load);
     if global.json {
         output::print_json(&json!({
+            "protocol": match servers {
+                Servers::Native(_) => "native",
+                Servers::Resp { .. } => "resp",
+            },
             "objects": load.objects,
             "key_bytes": load.key_bytes,
             "value_bytes": load.value_bytes,

@@ -6,7 +6,7 @@
 mod stage;
 
 use super::busy::Busy;
-use super::load::{self, Load};
+use super::load::{self, Load, Servers};
 use super::machine;
 use crate::failure::{Failure, REFUSED};
 use crate::global::Global;
@@ -263,7 +263,7 @@ fn fill(global: &Global, tablets: u32) -> Result<(), Failure> {
     };
     let table = global.connect()?.create_table("bench", options)?;
     let load = Load::filling(table, OBJECTS, 30, 100, 0);
-    let filled = load::fill(&load, global)?;
+    let filled = load::fill(&load, Servers::Native(global))?;
     match filled.errors.first_key_value() {
         None => Ok(()),
         Some((error, count)) => Err(Failure::usage(format!("{count} objects could not be written: {error}"))),

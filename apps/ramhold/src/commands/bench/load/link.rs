@@ -3,7 +3,7 @@
 //! A link sends what it is given and returns what has ended. It has no clock and no limit: the worker decides
 //! when an operation is sent, and what its time counts from.
 //!
-//! Not here: the protocols (native), times (worker).
+//! Not here: the protocols (native, resp), times (worker).
 
 use crate::failure::Failure;
 use std::time::Instant;
@@ -77,4 +77,9 @@ pub trait Link {
 
     /// One that has ended already. To be called again and again: this is also what lets operations get on.
     fn poll(&mut self) -> Option<(Tag, Ending)>;
+
+    /// Whether everything that is started from now on fails.
+    fn is_lost(&self) -> bool {
+        false
+    }
 }

@@ -68,7 +68,7 @@ impl<'a> Worker<'a> {
 
     /// Keeps all places taken for `time`.
     pub fn run_closed(mut self, time: Duration) -> Measured {
-        while (self.now)() - self.began < time {
+        while (self.now)() - self.began < time && !self.link.is_lost() {
             self.add_any(None);
         }
         self.finish()
@@ -78,11 +78,11 @@ impl<'a> Worker<'a> {
     pub fn run_open(mut self, time: Duration, due: impl Fn(u64) -> Duration) -> Measured {
         for turn in 0.. {
             let after = due(turn);
-            if after >= time {
+            if after >= time || self.link.is_lost() {
                 break;
             }
             let due = self.began + after;
-            while (self.now)() < due {
+            while (self.now)() < due && !self.link.is_lost() {
                 self.poll();
             }
             self.add_any(Some(due));

@@ -1,0 +1,366 @@
+//! Redis's protocol, version 2, for any server that speaks it.
+//!
+//! A link is one connection. Its commands are GET and SET, and MGET and MSET for what starts together. Replies
+//! come in the order of the commands. Commands go out when the worker waits or polls, all at once. A wait
+//! spins for a moment and then sleeps, as Ramhold's own client does, so that all servers are measured alike.
+//!
+//! A connection that breaks is lost: what is under way fails, and so does whatever is started later.
+//!
+//! Not here: Redis clusters, whose keys are at several servers; passwords.
+
+mod reply;
+
+use super::link::{Ending, Link, Request, Tag};
+use super::plan::Load;
+use super::values::{Values, key};
+use crate::failure::{Failure, REFUSED, UNREACHABLE};
+use reply::{Seen, Strange};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// As long as Ramhold's client spins (`Poll::ADAPTIVE`).
+const SPIN: Duration = Duration::from_micros(50);
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+const READ_BYTES: usize = 64 << 10;
+
+/// What a command's reply says about operations.
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    /// GET or SET: one reply for one operation.
+    One,
+    /// MGET: an element for each of so many operations.
+    Each(usize),
+    /// MSET: one reply for so many operations.
+    All(usize),
+    /// MGET: so many elements for one operation.
+    Together(usize),
+}
+
+pub struct Resp<'a> {
+    load: &'a Load,
+    values: &'a Values,
+    stream: TcpStream,
+    /// How long a reply is waited for.
+    patience: Duration,
+    /// Commands that are not sent yet, and how much of this is.
+    output: Vec<u8>,
+    sent_bytes: usize,
+    /// The beginning of a reply.
+    input: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Under way, in order.
+    commands: VecDeque<Command>,
+    /// The operations of these commands.
+    tags: VecDeque<Tag>,
+    ended: VecDeque<(Tag, Ending)>,
+    lost: Option<String>,
+}
+
+impl<'a> Resp<'a> {
+    pub fn connect(
+        load: &'a Load,
+        values: &'a Values,
+        address: SocketAddr,
+        patience: Duration,
+    ) -> Result<Resp<'a>, Failure> {
+        let open = || {
+            let stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN.min(patience))?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            Ok(stream)
+        };
+        let stream = open().map_err(|error: std::io::Error| {
+            let text = format!("{address}: {error}; start a server there, or name another one with --resp");
+            Failure::new(UNREACHABLE, text)
+        })?;
+        Ok(Resp {
+            load,
+            values,
+            stream,
+            patience,
+            output: Vec::new(),
+            sent_bytes: 0,
+            input: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            commands: VecDeque::new(),
+            tags: VecDeque::new(),
+            ended: VecDeque::new(),
+            lost: None,
+        })
+    }
+
+    fn key(&self, object: u64) -> Vec<u8> {
+        key(object, self.load.key_bytes)
+    }
+
+    fn ask_one(&mut self, request: Request, tag: Tag) {
+        let command = match request {
+            Request::Read { object } => {
+                let key = self.key(object);
+                put(&mut self.output, [&b"GET"[..], &key]);
+                Command::One
+            }
+            Request::Write { object } => {
+                let key = self.key(object);
+                put(&mut self.output, [b"SET", &key, self.values.of(object)]);
+                Command::One
+            }
+            Request::ReadSeveral { first, count } => {
+                put_head(&mut self.output, count as usize + 1);
+                put_word(&mut self.output, b"MGET");
+                for object in first..first + count {
+                    let key = self.key(object);
+                    put_word(&mut self.output, &key);
+                }
+                Command::Together(count as usize)
+            }
+        };
+        self.commands.push_back(command);
+        self.tags.push_back(tag);
+    }
+
+    /// One MGET for all reads, and one MSET for all writes.
+    fn ask_together(&mut self, requests: &[(Request, Tag)]) {
+        let objects = |wanted: fn(Request) -> Option<u64>| {
+            let of_kind = requests.iter().filter_map(move |(request, tag)| Some((wanted(*request)?, *tag)));
+            of_kind.collect::<Vec<(u64, Tag)>>()
+        };
+        let reads = objects(|request| match request {
+            Request::Read { object } => Some(object),
+            Request::Write { .. } | Request::ReadSeveral { .. } => None,
+        });
+        if !reads.is_empty() {
+            put_head(&mut self.output, reads.len() + 1);
+            put_word(&mut self.output, b"MGET");
+            for (object, tag) in &reads {
+                let key = self.key(*object);
+                put_word(&mut self.output, &key);
+                self.tags.push_back(*tag);
+            }
+            self.commands.push_back(Command::Each(reads.len()));
+        }
+        let writes = objects(|request| match request {
+            Request::Write { object } => Some(object),
+            Request::Read { .. } | Request::ReadSeveral { .. } => None,
+        });
+        if !writes.is_empty() {
+            put_head(&mut self.output, 2 * writes.len() + 1);
+            put_word(&mut self.output, b"MSET");
+            for (object, tag) in &writes {
+                let key = self.key(*object);
+                put_word(&mut self.output, &key);
+                put_word(&mut self.output, self.values.of(*object));
+                self.tags.push_back(*tag);
+            }
+            self.commands.push_back(Command::All(writes.len()));
+        }
+        for (request, tag) in requests {
+            if let Request::ReadSeveral { .. } = request {
+                self.ask_one(*request, *tag);
+            }
+        }
+    }
+
+    /// Sends what the socket takes.
+    fn flush(&mut self) {
+        while self.sent_bytes < self.output.len() {
+            match self.stream.write(&self.output[self.sent_bytes..]) {
+                Ok(0) => return self.lose("the server takes no more commands".to_owned()),
+                Ok(count) => self.sent_bytes += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.lose(error.to_string()),
+            }
+        }
+        self.output.clear();
+        self.sent_bytes = 0;
+    }
+
+    /// Takes in what has come. Whether anything has.
+    fn receive(&mut self) -> bool {
+        match self.stream.read(&mut self.buffer) {
+            Ok(0) => self.lose("the server closed the connection".to_owned()),
+            Ok(count) => {
+                self.input.extend_from_slice(&self.buffer[..count]);
+                if let Err(Strange(text)) = self.take_replies() {
+                    self.lose(text);
+                }
+                return true;
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => self.lose(error.to_string()),
+        }
+        false
+    }
+
+    fn take_replies(&mut self) -> Result<(), Strange> {
+        let input = std::mem::take(&mut self.input);
+        let mut at = 0;
+        while let Some(length) = reply::whole(&input[at..])? {
+            self.take_reply(&input[at..at + length])?;
+            at += length;
+        }
+        self.input = input;
+        self.input.drain(..at);
+        Ok(())
+    }
+
+    /// A whole reply.
+    fn take_reply(&mut self, bytes: &[u8]) -> Result<(), Strange> {
+        let odd = || Strange("the server answered more than it was asked, or in another way".to_owned());
+        let command = self.commands.pop_front().ok_or_else(odd)?;
+        let (seen, mut at) = reply::first(bytes)?.ok_or_else(odd)?;
+        match (command, seen) {
+            (Command::One, Seen::There | Seen::Absent | Seen::Refused(_)) => self.end_one(seen),
+            (Command::Each(asked), Seen::Several(count)) if count == asked => {
+                for _ in 0..count {
+                    self.end_one(reply::next(bytes, &mut at)?);
+                }
+            }
+            (Command::Each(count) | Command::All(count), Seen::Refused(_))
+            | (Command::All(count), Seen::There) => (0..count).for_each(|_| self.end_one(seen)),
+            (Command::Together(_), Seen::Refused(_)) => self.end_one(seen),
+            (Command::Together(asked), Seen::Several(count)) if count == asked => {
+                let mut worst = Seen::There;
+                for _ in 0..count {
+                    let seen = reply::next(bytes, &mut at)?;
+                    if seen != Seen::There {
+                        worst = seen;
+                    }
+                }
+                self.end_one(worst);
+            }
+            _ => return Err(odd()),
+        }
+        Ok(())
+    }
+
+    fn end_one(&mut self, seen: Seen<'_>) {
+        let ending = match seen {
+            Seen::There | Seen::Several(_) => Ending::Done,
+            Seen::Absent => failed("absent", "an object that was written is not there".to_owned(), REFUSED),
+            Seen::Refused(text) => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                let kind = text.split(' ').next().unwrap_or_default().to_owned();
+                failed(&kind, format!("the server refused: {text}"), REFUSED)
+            }
+        };
+        let tag = self.tags.pop_front().expect("a command has as many tags as it ends");
+        self.ended.push_back((tag, ending));
+    }
+
+    /// Ends whatever is under way.
+    fn lose(&mut self, text: String) {
+        let ended = self.tags.drain(..).map(|tag| (tag, lost(&text)));
+        self.ended.extend(ended);
+        self.commands.clear();
+        self.output.clear();
+        self.sent_bytes = 0;
+        if self.lost.is_none() {
+            self.lost = Some(text);
+        }
+    }
+
+    /// Sends and receives; waits until something comes, if it is to.
+    fn turn(&mut self, waits: bool) {
+        self.flush();
+        if self.receive() || !waits {
+            return;
+        }
+        let began = Instant::now();
+        while self.lost.is_none() {
+            self.flush();
+            if self.receive() {
+                return;
+            }
+            let waited = began.elapsed();
+            match self.patience.checked_sub(waited) {
+                // Any other thread that wants this core gets it now.
+                Some(_) if waited < SPIN => std::thread::yield_now(),
+                Some(left) => self.sleep(left),
+                None => self.lose(format!("no reply within {} s", self.patience.as_secs_f64())),
+            }
+        }
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        let is_sent = self.output.is_empty();
+        let events = if is_sent { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let time = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
+        let polled = poll(&mut [PollFd::new(&self.stream, events)], Some(&time));
+        match polled {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => self.lose(error.to_string()),
+        }
+    }
+}
+
+impl Link for Resp<'_> {
+    fn start(&mut self, requests: &mut Vec<(Request, Tag)>) {
+        if let Some(text) = &self.lost {
+            self.ended.extend(requests.drain(..).map(|(_, tag)| (tag, lost(text))));
+            return;
+        }
+        match requests[..] {
+            [(request, tag)] => self.ask_one(request, tag),
+            _ => self.ask_together(requests),
+        }
+        requests.clear();
+    }
+
+    fn wait(&mut self) -> Option<(Tag, Ending)> {
+        loop {
+            if let Some(ended) = self.ended.pop_front() {
+                return Some(ended);
+            }
+            if self.tags.is_empty() {
+                return None;
+            }
+            self.turn(true);
+        }
+    }
+
+    fn poll(&mut self) -> Option<(Tag, Ending)> {
+        if self.ended.is_empty() && !self.tags.is_empty() {
+            self.turn(false);
+        }
+        self.ended.pop_front()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+}
+
+fn failed(name: &str, text: String, code: u8) -> Ending {
+    Ending::Failed { name: name.to_owned(), failure: Failure::new(code, text) }
+}
+
+fn lost(text: &str) -> Ending {
+    failed("connection lost", format!("connection lost: {text}"), UNREACHABLE)
+}
+
+fn put<const N: usize>(out: &mut Vec<u8>, words: [&[u8]; N]) {
+    put_head(out, N);
+    words.into_iter().for_each(|word| put_word(out, word));
+}
+
+fn put_head(out: &mut Vec<u8>, count: usize) {
+    put_length(out, b'*', count);
+}
+
+fn put_word(out: &mut Vec<u8>, word: &[u8]) {
+    put_length(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn put_length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    out.push(kind);
+    write!(out, "{length}\r\n").expect("memory takes all that is written");
+}
