@@ -22,6 +22,7 @@ mod machine;
 mod recovery;
 mod replay;
 mod report;
+mod server_cpu;
 mod verdict;
 
 use crate::failure::Failure;

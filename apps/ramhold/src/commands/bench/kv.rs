@@ -4,6 +4,7 @@
 //! (report).
 
 use super::load::{self, Distribution, Load, Mix, SCAN_COUNT_MAX, Servers, Ycsb};
+use super::server_cpu::ServerCpu;
 use super::{machine, report};
 use crate::commands::table::create::create_if_absent;
 use crate::commands::table::options::OptionArguments;
@@ -50,6 +51,10 @@ the places (--clients times --pipeline) were taken on average. A run whose
 figures contradict each other says so, and ends with exit code 2. 'steal' is
 processor time that the host took from this virtual machine. With more than a
 few percent of steal, the results describe the host rather than the cluster.
+
+--server-pid tells the processor time of servers, the kernel's for their sockets
+included. A server of Ramhold also turns for 50 us after its last work before it
+sleeps; that is included too, so compare where servers are busy.
 
 With --resp the same client sends the same load as GET, SET, MGET and MSET to
 the server at that address: Redis, Valkey, or a server of Ramhold, which answers
@@ -102,6 +107,10 @@ pub struct KeyValue {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "rate",
           value_parser = clap::value_parser!(u16).range(1..=UNDER_WAY_MAX as i64))]
     multi: u16,
+    /// Processes of servers on this machine: tells the processor time that they use together, per
+    /// operation and as a share of one processor.
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    server_pid: Vec<u32>,
     /// Use the objects of an earlier run with the same keys instead of writing them first.
     #[arg(long)]
     no_fill: bool,
@@ -138,10 +147,13 @@ impl KeyValue {
 
     fn play(&self, load: &Load, servers: Servers<'_>, global: &Global) -> Result<(), Failure> {
         let filled = if self.no_fill { load::Measured::new() } else { self.fill(load, servers)? };
-        let machine_before = machine::Times::now();
+        let (before, cpu) = (machine::Times::now(), ServerCpu::begin(&self.server_pid)?);
         let measured = load::measure(load, servers, Duration::from_secs(self.seconds))?;
-        let steal = machine::steal_percent(machine_before, machine::Times::now());
-        report::print(load, servers, &filled, &measured, steal, global)
+        let machine = report::Machine {
+            steal_percent: machine::steal_percent(before, machine::Times::now()),
+            server: cpu.map(|cpu| cpu.end(measured.elapsed)).transpose()?,
+        };
+        report::print(load, servers, &filled, &measured, &machine, global)
     }
 
     /// The load, with a table that is still to be named if there is one.

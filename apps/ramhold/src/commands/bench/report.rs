@@ -1,18 +1,27 @@
 //! The figures of a benchmark, for people and for programs.
 
 use super::load::{Kind, Little, Load, Measured, Servers};
+use super::server_cpu::Used;
 use crate::failure::{self, Failure};
 use crate::global::Global;
 use crate::output::{self, Columns};
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
+/// What the machine did during the measurement.
+pub struct Machine {
+    /// The processor time that the host took away.
+    pub steal_percent: Option<f64>,
+    /// The processor time of the servers, if it was asked for.
+    pub server: Option<Used>,
+}
+
 pub fn print(
     load: &Load,
     servers: Servers<'_>,
     filled: &Measured,
     measured: &Measured,
-    steal: Option<f64>,
+    machine: &Machine,
     global: &Global,
 ) -> Result<(), Failure> {
     let little = Little::of(measured, load);
@@ -38,10 +47,15 @@ pub fn print(
             "under_way_mean": little.sent,
             "rate_times_mean_latency": little.told,
             "contradiction": little.contradiction(),
-            "steal_percent": steal,
+            "server_cpu": machine.server.map(|used| json!({
+                "seconds": used.time.as_secs_f64(),
+                "micros_per_operation": used.micros_per(measured.done()),
+                "percent": used.percent(),
+            })),
+            "steal_percent": machine.steal_percent,
         }))?;
     } else {
-        output::print(&text(load, filled, measured, &little, steal))?;
+        output::print(&text(load, filled, measured, &little, machine))?;
     }
     let errors: u64 = filled.errors.values().chain(measured.errors.values()).sum();
     match () {
@@ -99,7 +113,7 @@ fn name_of_several(kind: Kind) -> &'static str {
     }
 }
 
-fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, steal: Option<f64>) -> String {
+fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, machine: &Machine) -> String {
     let mut columns = Columns::new([
         "phase", "count", "ops/s", "mean us", "p50 us", "p90 us", "p99 us", "p99.9 us", "max us",
     ]);
@@ -125,10 +139,16 @@ fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, st
     let reached = measured.per_second(measured.done());
     text.push_str(&format!("in all {reached:.0} ops/s in {:.2} s", measured.elapsed.as_secs_f64()));
     text.push_str(&format!(", {:.2} of {} under way", little.sent, little.places));
-    if let Some(steal) = steal {
+    if let Some(steal) = machine.steal_percent {
         text.push_str(&format!(", steal {steal:.1} %"));
     }
     text.push('\n');
+    if let Some(used) = machine.server {
+        let (micros, percent) = (used.micros_per(measured.done()), used.percent());
+        text.push_str(&format!(
+            "servers: {micros:.2} us of processor time per operation, {percent:.0} % of one\n"
+        ));
+    }
     if let Some(rate) = load.rate.filter(|rate| reached < *rate as f64 * 0.99) {
         text.push_str(&format!("fell short of the {rate} ops/s that were asked for\n"));
     }
