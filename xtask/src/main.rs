@@ -66,7 +66,9 @@ Fuzzing and benchmarks:
   bench compare cleaning   a nearly full server beside one that never cleans
   bench resp               Redis's protocol, beside redis-server and an empty
                            server, the floor
-  bench limits             that floor alone
+  bench limits             floors: echoes and relays by each way of waiting, the
+                           empty server, memory, the device; [--seconds N]
+                           [--runs N] [--dir DIR] [--memory MIB]
   bench shard              cost of one operation, without sockets
   bench figures            the papers' figures, neighbourhoods and 1,000 servers, simulated
                            [--quick] [--only NAMES] [--into DIR]

@@ -70,6 +70,7 @@ pub fn test() -> Result<(), Failure> {
             .program(built("ramhold"), &["demo", "--sabotage", kind])
             .run_expecting_failure()?;
     }
+    bench(&["limits".into(), "--smoke".into()])?;
     if is_installed("redis-server") && is_installed("redis-benchmark") {
         bench(&["compare".into(), "--smoke".into()])?;
     } else {

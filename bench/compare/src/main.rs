@@ -4,13 +4,14 @@
 //! - `cargo xtask bench compare memory` compares live data with resident memory.
 //! - `cargo xtask bench compare cleaning` compares a nearly full server with one that never cleans.
 //! - `cargo xtask bench resp` compares over Redis's protocol, with an empty server as the floor.
-//! - `cargo xtask bench limits` shows that floor alone.
+//! - `cargo xtask bench limits` shows floors alone: what no server on this machine can do better.
 //!
 //! Servers run on core 0 and clients on core 1, where the machine has two.
 //! Figures: docs/performance.md; earlier ones: native-client.md, redis-front.md and memory-and-cleaning.md in
 //! docs/measurements.
 
 mod cleaning;
+mod limits;
 mod memory;
 mod one_run;
 mod process;
@@ -37,7 +38,9 @@ enum What {
     Cleaning(cleaning::Cleaning),
     Memory(memory::Memory),
     Resp(Box<resp::Resp>),
-    Limits(Box<resp::Limits>),
+    Limits(Box<limits::Limits>),
+    #[command(hide = true)]
+    Echo(limits::Echo),
     #[command(hide = true)]
     Empty(resp::Empty),
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Some(What::Memory(memory)) => memory.run(),
         Some(What::Resp(resp)) => resp.run(),
         Some(What::Limits(limits)) => limits.run(),
+        Some(What::Echo(echo)) => echo.run(),
         Some(What::Empty(empty)) => empty.run(),
         None => cli.speed.run(),
     };

@@ -12,13 +12,17 @@
 
 mod empty;
 mod load;
+mod request;
 
 pub use empty::Empty;
+pub use request::Request;
 
 use crate::process::Process;
 use crate::{process, ramhold};
 use clap::Args;
-use load::{Load, Request};
+use empty::hex;
+use load::Load;
+use request::{KEY_BYTES, VALUE_BYTES};
 use std::time::Duration;
 
 /// Measure operations and CPU over Redis's protocol, beside redis-server and the empty server.
@@ -29,27 +33,20 @@ pub struct Resp {
     keys: u64,
     /// Duration of each run in seconds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
+    pub seconds: u64,
     /// Runs of each test; the median is printed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
-    runs: u16,
+    pub runs: u16,
     /// Connections of the load.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    connections: u16,
+    pub connections: u16,
     /// Few keys and one run of one second per test: shows that the benchmark works, not the speed.
     #[arg(long)]
-    smoke: bool,
-}
-
-/// Measure the empty server alone: the most that this machine can answer.
-#[derive(Args, Clone, Debug)]
-pub struct Limits {
-    #[command(flatten)]
-    resp: Resp,
+    pub smoke: bool,
 }
 
 /// Commands under way on each connection.
-const PIPELINES: [usize; 2] = [1, 16];
+pub const PIPELINES: [usize; 2] = [1, 16];
 
 /// The results of one run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,19 +79,6 @@ impl Server {
             Server::Process(process) => process.pid(),
             Server::Ramhold(cluster) => cluster.server_pid(),
         }
-    }
-}
-
-impl Limits {
-    pub fn run(self) -> Result<(), String> {
-        let plan = self.resp.plan();
-        plan.head()?;
-        println!("{:<20} {:>26}", "test", "empty: /s, us/op, busy");
-        for (request, pipeline) in tests() {
-            let figures = plan.median(|| plan.measure_empty(request, pipeline))?;
-            println!("{:<20} {}", name(request, pipeline), text(figures));
-        }
-        Ok(())
     }
 }
 
@@ -142,7 +126,8 @@ impl Resp {
         Ok(())
     }
 
-    fn plan(&self) -> Resp {
+    /// What is to be measured, little of it to try the benchmark out.
+    pub fn plan(&self) -> Resp {
         if self.smoke { Resp { keys: 10_000, seconds: 1, runs: 1, ..self.clone() } } else { self.clone() }
     }
 
@@ -151,12 +136,7 @@ impl Resp {
             "Redis's protocol, {} random keys of {} B, values of {} B, {} connections, medians of {} runs of {} s;\n\
              servers on core 0, our own load on core 1; us/op: the server's CPU time for one operation; busy: its part of the\n\
              core. A server that is not busy waited for the load, or for whoever else used the core",
-            self.keys,
-            load::KEY_BYTES,
-            load::VALUE_BYTES,
-            self.connections,
-            self.runs,
-            self.seconds
+            self.keys, KEY_BYTES, VALUE_BYTES, self.connections, self.runs, self.seconds
         );
         println!(
             "a byte to a sleeping process and back: {:.1} us on the other core\n",
@@ -166,13 +146,19 @@ impl Resp {
     }
 
     fn measure_empty(&self, request: Request, pipeline: usize) -> Result<Figures, String> {
-        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        let (own, form) = (std::env::current_exe().map_err(|error| error.to_string())?, request.form());
         let empty = Process::start(&own.to_string_lossy(), |command, port, _| {
-            let reply = String::from_utf8_lossy(request.reply()).into_owned();
-            command.args(["empty", "--port", &port.to_string()]);
-            command.args(["--request-bytes", &request.bytes().to_string(), "--reply", &reply]);
+            command.args(["empty", "--port", &port.to_string(), "--reply", &hex(&form.reply)]);
+            command.args(["--request-bytes", &form.request.len().to_string()]);
         })?;
         self.measure(&Server::Process(empty), request, pipeline)
+    }
+
+    /// The empty server with these requests: the most that any server can answer here.
+    pub fn floor(&self, request: Request, pipeline: usize) -> Result<Figures, String> {
+        let runs: Result<Vec<Figures>, String> =
+            (0..self.runs).map(|_| self.measure_empty(request, pipeline)).collect();
+        Ok(median(runs?))
     }
 
     fn measure(&self, server: &Server, request: Request, pipeline: usize) -> Result<Figures, String> {
@@ -182,22 +168,17 @@ impl Resp {
         let used = process::cpu_micros(server.pid())? - before;
         Ok(Figures { ops_per_second: count as f64 / seconds, server_micros: used as f64 / count as f64 })
     }
-
-    fn median(&self, mut run: impl FnMut() -> Result<Figures, String>) -> Result<Figures, String> {
-        let runs: Result<Vec<Figures>, String> = (0..self.runs).map(|_| run()).collect();
-        Ok(median(runs?))
-    }
 }
 
 fn tests() -> impl Iterator<Item = (Request, usize)> {
     PIPELINES.into_iter().flat_map(|pipeline| [(Request::Get, pipeline), (Request::Set, pipeline)])
 }
 
-fn name(request: Request, pipeline: usize) -> String {
+pub fn name(request: Request, pipeline: usize) -> String {
     format!("{request}, pipeline {pipeline}")
 }
 
-fn text(figures: Figures) -> String {
+pub fn text(figures: Figures) -> String {
     let busy = figures.ops_per_second * figures.server_micros / 10_000.0;
     format!("{:>12.0} {:>7.2} {busy:>4.0}%", figures.ops_per_second, figures.server_micros)
 }

@@ -18,8 +18,28 @@ pub struct Empty {
     port: u16,
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     request_bytes: u32,
-    #[arg(long)]
-    reply: String,
+    /// In hexadecimal.
+    #[arg(long, value_parser = parse_hex)]
+    reply: Bytes,
+}
+
+/// A type of its own, since a list would be an option that may be repeated.
+#[derive(Clone, Debug)]
+struct Bytes(Vec<u8>);
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn parse_hex(text: &str) -> Result<Bytes, String> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
+    match digits {
+        Some(digits) if !digits.is_empty() && digits.len() % 2 == 0 => {
+            Ok(Bytes(digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect()))
+        }
+        _ => Err("an even number of hexadecimal digits is needed".to_owned()),
+    }
 }
 
 const LISTENER: u64 = u64::MAX;
@@ -39,7 +59,7 @@ impl Empty {
 
     fn serve(&self) -> io::Result<()> {
         let request_bytes = self.request_bytes as usize;
-        let replies = self.reply.repeat(BUFFER_BYTES / request_bytes + 1);
+        let replies = self.reply.0.repeat(BUFFER_BYTES / request_bytes + 1);
         let listener = TcpListener::bind(("127.0.0.1", self.port))?;
         let poll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&poll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
@@ -73,11 +93,23 @@ impl Empty {
                 }
                 let bytes = connection.begun_bytes + count;
                 connection.begun_bytes = bytes % request_bytes;
-                let answer = &replies.as_bytes()[..bytes / request_bytes * self.reply.len()];
+                let answer = &replies[..bytes / request_bytes * self.reply.0.len()];
                 if connection.stream.write_all(answer).is_err() {
                     connections.remove(&token);
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_survive_the_command_line() {
+        let bytes = [0, 1, 0x7f, 0xa7, 255];
+        assert_eq!(parse_hex(&hex(&bytes)).map(|bytes| bytes.0), Ok(bytes.to_vec()));
+        assert!(["", "a", "0g"].into_iter().all(|text| parse_hex(text).is_err()));
     }
 }

@@ -4,53 +4,14 @@
 //! answered. Every reply has the same length and is compared with the expected one. A server that answers
 //! otherwise ends the run.
 
+use super::request::{Form, Request};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-pub const KEY_BYTES: usize = 16;
-pub const VALUE_BYTES: usize = 3;
 const GIVE_UP: Duration = Duration::from_secs(60);
-const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000000\r\n";
-const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\nxxx\r\n";
-/// The offset of the key's digits in a request.
-const DIGITS_AT: usize = 22;
-const DIGIT_COUNT: usize = 12;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    Get,
-    Set,
-}
-
-impl Request {
-    fn template(self) -> &'static [u8] {
-        match self {
-            Request::Get => GET,
-            Request::Set => SET,
-        }
-    }
-
-    pub fn bytes(self) -> usize {
-        self.template().len()
-    }
-
-    pub fn reply(self) -> &'static [u8] {
-        match self {
-            Request::Get => b"$3\r\nxxx\r\n",
-            Request::Set => b"+OK\r\n",
-        }
-    }
-}
-
-impl fmt::Display for Request {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(if *self == Request::Get { "GET" } else { "SET" })
-    }
-}
 
 struct Connection {
     stream: TcpStream,
@@ -64,6 +25,7 @@ pub struct Load {
     poll: OwnedFd,
     connections: Vec<Connection>,
     request: Request,
+    form: Form,
     keys: u64,
     /// All replies to one write.
     replies: Vec<u8>,
@@ -81,6 +43,7 @@ impl Load {
     ) -> Result<Load, String> {
         let text = |error: io::Error| format!("port {port}: {error}");
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| text(error.into()))?;
+        let form = request.form();
         let mut opened = Vec::new();
         for token in 0..u64::from(connections) {
             let stream = TcpStream::connect(("127.0.0.1", port)).map_err(text)?;
@@ -88,11 +51,11 @@ impl Load {
             stream.set_read_timeout(Some(GIVE_UP)).map_err(text)?;
             epoll::add(&poll, &stream, EventData::new_u64(token), EventFlags::IN)
                 .map_err(|error| text(error.into()))?;
-            opened.push(Connection { stream, out: request.template().repeat(pipeline), missing_bytes: 0 });
+            opened.push(Connection { stream, out: form.request.repeat(pipeline), missing_bytes: 0 });
         }
-        let replies = request.reply().repeat(pipeline);
+        let replies = form.reply.repeat(pipeline);
         let state = 88_172_645_463_325_252;
-        Ok(Load { poll, connections: opened, request, keys, replies, pipeline, state })
+        Ok(Load { poll, connections: opened, request, form, keys, replies, pipeline, state })
     }
 
     /// Asks for random keys. Returns the number of commands that were answered, and the seconds that they
@@ -129,7 +92,7 @@ impl Load {
         let text = |error: io::Error| format!("{}: {error}", self.request);
         let (mut sent, mut answered, mut under_way) = (0, 0, 0);
         for connection in &mut self.connections {
-            connection.send(self.request, &self.replies, &mut next).map_err(text)?;
+            connection.send(&self.form, &self.replies, &mut next).map_err(text)?;
             sent += self.pipeline as u64;
             under_way += 1;
         }
@@ -158,7 +121,7 @@ impl Load {
                 if over {
                     under_way -= 1;
                 } else {
-                    connection.send(self.request, &self.replies, &mut next).map_err(text)?;
+                    connection.send(&self.form, &self.replies, &mut next).map_err(text)?;
                     sent += self.pipeline as u64;
                 }
             }
@@ -168,10 +131,10 @@ impl Load {
 }
 
 impl Connection {
-    fn send(&mut self, request: Request, replies: &[u8], next: &mut impl FnMut() -> u64) -> io::Result<()> {
-        for command in self.out.chunks_mut(request.bytes()) {
+    fn send(&mut self, form: &Form, replies: &[u8], next: &mut impl FnMut() -> u64) -> io::Result<()> {
+        for command in self.out.chunks_mut(form.request.len()) {
             let mut number = next();
-            for digit in command[DIGITS_AT..DIGITS_AT + DIGIT_COUNT].iter_mut().rev() {
+            for digit in command[form.digits.clone()].iter_mut().rev() {
                 *digit = b'0' + (number % 10) as u8;
                 number /= 10;
             }
@@ -188,19 +151,5 @@ impl Connection {
             self.missing_bytes -= bytes.len();
         }
         is_right
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_digits_are_those_of_the_key() {
-        for request in [Request::Get, Request::Set] {
-            let digits = &request.template()[DIGITS_AT..DIGITS_AT + DIGIT_COUNT];
-            assert_eq!(digits, [b'0'; DIGIT_COUNT]);
-            assert_eq!(&request.template()[DIGITS_AT - 4..DIGITS_AT], b"key:");
-        }
     }
 }
