@@ -61,6 +61,8 @@ Fuzzing and benchmarks:
                 [resp_parse|resp_front|frame|requests|entry|rdb|aof|all]
                 [--executions N]
   bench compare            speed beside redis-server
+  bench compare kv         one client for Ramhold, redis-server and, if it is
+                           there, valkey-server; [--runs N] [--raw FILE]
   bench compare memory     live data by resident memory, beside redis-server
                            and memcached
   bench compare cleaning   a nearly full server beside one that never cleans

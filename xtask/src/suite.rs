@@ -71,6 +71,7 @@ pub fn test() -> Result<(), Failure> {
             .run_expecting_failure()?;
     }
     bench(&["limits".into(), "--smoke".into()])?;
+    bench(&["compare".into(), "kv".into(), "--smoke".into()])?;
     if is_installed("redis-server") && is_installed("redis-benchmark") {
         bench(&["compare".into(), "--smoke".into()])?;
     } else {

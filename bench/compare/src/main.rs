@@ -1,6 +1,7 @@
 //! Ramhold beside redis-server and memcached: one machine, one run, one kind of client.
 //!
 //! - `cargo xtask bench compare` compares operations per second and their latency.
+//! - `cargo xtask bench compare kv` compares them with one client for all, `ramhold bench kv`.
 //! - `cargo xtask bench compare memory` compares live data with resident memory.
 //! - `cargo xtask bench compare cleaning` compares a nearly full server with one that never cleans.
 //! - `cargo xtask bench resp` compares over Redis's protocol, with an empty server as the floor.
@@ -11,6 +12,7 @@
 //! docs/measurements.
 
 mod cleaning;
+mod kv;
 mod limits;
 mod memory;
 mod one_run;
@@ -36,6 +38,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum What {
     Cleaning(cleaning::Cleaning),
+    Kv(Box<kv::KeyValue>),
     Memory(memory::Memory),
     Resp(Box<resp::Resp>),
     Limits(Box<limits::Limits>),
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     }
     let outcome = match cli.what {
         Some(What::Cleaning(cleaning)) => cleaning.run(),
+        Some(What::Kv(key_value)) => key_value.run(),
         Some(What::Memory(memory)) => memory.run(),
         Some(What::Resp(resp)) => resp.run(),
         Some(What::Limits(limits)) => limits.run(),

@@ -20,7 +20,7 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(servers: usize, replicas: u8) -> Result<Cluster, String> {
-        let mut cluster = Cluster::coordinator(replicas)?;
+        let mut cluster = Cluster::begin(replicas)?;
         let coordinator = cluster.coordinator.clone();
         for number in 0..servers {
             let name = format!("server-{number}");
@@ -38,7 +38,7 @@ impl Cluster {
 
     /// One server without replicas that hears Redis clients.
     pub fn resp() -> Result<Cluster, String> {
-        let mut cluster = Cluster::coordinator_with(0, &["--default-replicas", "0"])?;
+        let mut cluster = Cluster::begin_with(0, &["--default-replicas", "0"])?;
         let coordinator = cluster.coordinator.clone();
         let (port, buffers) = (free_port()?, cluster.buffer_dir.join("server-0"));
         cluster.spawn("server-0", |c, dir| {
@@ -48,6 +48,10 @@ impl Cluster {
         cluster.resp_port = port;
         cluster.wait_for(1)?;
         Ok(cluster)
+    }
+
+    pub fn coordinator(&self) -> &str {
+        &self.coordinator
     }
 
     pub fn resp_port(&self) -> u16 {
@@ -61,7 +65,7 @@ impl Cluster {
 
     /// One server that owns all data and is no backup, and three backups with files.
     pub fn split(memory_mebibytes: u64) -> Result<Cluster, String> {
-        let mut cluster = Cluster::coordinator(3)?;
+        let mut cluster = Cluster::begin(3)?;
         let coordinator = cluster.coordinator.clone();
         let owner = format!("{memory_mebibytes}MiB");
         for number in 0..4 {
@@ -83,11 +87,11 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn coordinator(replicas: u8) -> Result<Cluster, String> {
-        Cluster::coordinator_with(replicas, &[])
+    fn begin(replicas: u8) -> Result<Cluster, String> {
+        Cluster::begin_with(replicas, &[])
     }
 
-    fn coordinator_with(replicas: u8, more: &[&str]) -> Result<Cluster, String> {
+    fn begin_with(replicas: u8, more: &[&str]) -> Result<Cluster, String> {
         let port = free_port()?;
         let dir = scratch(&format!("ramhold-{port}"))?;
         let coordinator = format!("127.0.0.1:{port}");
