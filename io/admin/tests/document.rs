@@ -318,6 +318,8 @@ fn check(family: &Family) {
         "cluster",
         "class",
         "outcome",
+        // As many as there are reasons for a rebuilding to come no further.
+        "obstacle",
         // 17 of them.
         "statistic",
         // One sample for each of at most 256 servers that are gone.

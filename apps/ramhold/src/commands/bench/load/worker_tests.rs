@@ -153,8 +153,14 @@ fn a_client_that_is_slower_than_the_server_is_noticed() {
         under_way: VecDeque::new(),
         most: Rc::new(Cell::new(0)),
     };
-    // The client takes ten times as long as the server between any two of its steps.
-    let clock = || now.replace(now.get() + 10 * SERVICE);
+    // An operation has three looks at the clock: when it is sent, before the next one is made, and when its answer is taken
+    // in. After that the client takes ten times as long as the server before it sends the next one. The worker has looked
+    // twice before the first one is sent.
+    let looks = Cell::new(2_u32);
+    let clock = || {
+        let is_taken = looks.replace(looks.get() + 1).is_multiple_of(3);
+        now.replace(now.get() + if is_taken { 10 * SERVICE } else { Duration::ZERO })
+    };
     let measured = Worker::new(&load, 0, Box::new(link), &clock).run_closed(RUN);
     let little = Little::of(&measured, &load);
     assert_eq!(little.contradiction(), None);
