@@ -271,7 +271,8 @@ impl Index {
     }
 
     /// Makes room for one insertion of an entry that is in the indexes of other logs already. It takes half as much beyond the
-    /// bound as a start may: the next start takes the same entries in another order.
+    /// bound as a start may: the next start takes the same entries in another order. An index of less than 16
+    /// chunks has nothing to lend.
     pub(crate) fn prepare_recovered(&mut self, hash: u64) -> Result<(), IndexFull> {
         match planted(Defect::IndexFullWhenRebuilt) {
             true => self.prepare(hash),

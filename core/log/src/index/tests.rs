@@ -500,7 +500,7 @@ fn a_full_index_takes_its_entries_again_in_any_order() {
 // C2, I6: a rebuilding enters what others hold, and the next start enters all of it in another order.
 #[test]
 fn a_full_index_takes_what_others_hold_and_leaves_memory_for_the_next_start() {
-    for (seed, bytes_max) in [1 << 18, 1 << 20, 1 << 22].into_iter().enumerate() {
+    for (seed, bytes_max) in [1 << 22, 1 << 24].into_iter().enumerate() {
         let (mut index, mut hashes, mut rng) = full(seed as u64, bytes_max);
         let (before, mut refused) = (hashes.len(), 0);
         while refused < 10_000 {
