@@ -298,7 +298,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("QuorumOutlivedVotes", "ramhold-world", "bricks", "copies::of_two_processes"),
     ("QuorumBegunByFirst", "ramhold-quorum", "quorum", "clocks::one_wrong_clock"),
     ("QuorumLateClockCounts", "ramhold-quorum", "quorum", "clocks::an_answer_that_comes_late"),
-    ("QuorumWrongClockPassedOn", "ramhold-brick", "", "clock::a_wrong_clock_is_not_passed_on"),
+    ("QuorumWrongClockPassedOn", "ramhold-brick", "", "a_wrong_clock_is_not_passed_on"),
     ("QuorumTimeOfOne", "ramhold-client-core", "transcripts", "thresholds::a_read_that_asks_half"),
     ("QuorumCopyRunsOn", "ramhold-world", "bricks", "copies::a_copy_does_not_end"),
     ("QuorumOutdatedStored", "ramhold-quorum", "quorum", "schedules::a_put_with_an_old_stamp"),
