@@ -63,7 +63,7 @@ struct Subject {
     pid: u32,
 }
 
-/// Of one run.
+/// The figures of one run.
 #[derive(Clone, Copy)]
 struct Figures {
     rate: f64,
@@ -137,7 +137,7 @@ impl KeyValue {
         })
     }
 
-    /// What `ramhold bench kv` says.
+    /// The output of `ramhold bench kv`.
     fn bench(&self, subject: &Subject, arguments: &[&str]) -> Result<Value, String> {
         let mut command = pinned(1, &ramhold());
         command.args(["--json", "bench", "kv", "--objects", &self.objects.to_string()]);

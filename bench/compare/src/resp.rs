@@ -126,7 +126,7 @@ impl Resp {
         Ok(())
     }
 
-    /// What is to be measured, little of it to try the benchmark out.
+    /// The load to be measured, little of it to try the benchmark out.
     pub fn plan(&self) -> Resp {
         if self.smoke { Resp { keys: 10_000, seconds: 1, runs: 1, ..self.clone() } } else { self.clone() }
     }

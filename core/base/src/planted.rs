@@ -262,7 +262,7 @@ defects! {
     QuorumRebuiltKeepsOwn;
     /// The index that a start fills again has no more memory than it was full with.
     IndexFullAtStart;
-    /// What others have stored takes no memory beyond the index's bound.
+    /// An entry that others have stored takes no memory beyond the index's bound.
     IndexFullWhenRebuilt;
     /// A brick that is rebuilt stores what a sibling tells over its own record with the same stamp.
     QuorumRebuiltStoresOwn;

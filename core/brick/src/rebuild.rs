@@ -167,7 +167,7 @@ pub(crate) struct Rebuilding {
     moved_at: Option<Instant>,
     /// When siblings' pages last brought it further.
     decided_at: Instant,
-    /// What it waits for itself. `None`: nothing, or siblings.
+    /// The obstacle of this brick itself. `None`: nothing, or siblings.
     obstacle: Option<RebuildObstacle>,
     /// Siblings that told no page when they were last asked, with their answers.
     refusing: BTreeMap<ServerId, Option<Status>>,
@@ -258,7 +258,7 @@ impl Rebuilding {
         }
     }
 
-    /// What it waits for.
+    /// The obstacle that it waits for.
     pub fn hindrance(&self) -> Option<Hindrance> {
         let pages = || Some(self.refusing.clone()).filter(|it| !it.is_empty()).map(Hindrance::Pages);
         self.obstacle.map(Hindrance::Own).or_else(pages)

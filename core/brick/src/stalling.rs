@@ -41,7 +41,7 @@ pub(crate) enum Hindrance {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum News {
     Stalled,
-    /// What was told is over.
+    /// The stall that was told is over.
     GoesOn,
 }
 
@@ -96,7 +96,7 @@ impl Stalling {
         matches!(self.hindrance, Some(Hindrance::Own(_)))
     }
 
-    /// What is told. `None`: it goes on, or has not stood still for long.
+    /// The stall as it is told. `None`: it goes on, or has not stood still for long.
     pub fn status(&self, now: Instant) -> Option<StalledStatus> {
         let hindrance = self.hindrance.as_ref().filter(|_| self.is_told)?;
         let (obstacle, bricks) = match hindrance {

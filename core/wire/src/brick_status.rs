@@ -116,7 +116,7 @@ pub struct RefusingStatus {
     pub status: Option<u16>,
 }
 
-/// What is in the way of a rebuilding.
+/// The obstacle in the way of a rebuilding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum RebuildObstacle {

@@ -30,7 +30,7 @@ pub enum Request {
     Write,
 }
 
-/// What goes over the wire.
+/// The bytes that go over the wire.
 #[derive(Clone, Debug)]
 pub struct Form {
     pub request: Vec<u8>,

@@ -21,7 +21,7 @@ use std::time::Duration;
 const UNDER_WAY_MAX: u64 = 1024;
 const PIPELINE_DEFAULT: u16 = 16;
 const VALUE_BYTES_DEFAULT: usize = 100;
-/// What YCSB's records are, with ten fields of 100 B.
+/// YCSB's records have ten fields of 100 B.
 const YCSB_VALUE_BYTES: usize = 1000;
 
 const HELP: &str = "\

@@ -8,7 +8,7 @@ use crate::output::{self, Columns};
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
-/// What the machine did during the measurement.
+/// The machine's doings during the measurement.
 pub struct Machine {
     /// The processor time that the host took away.
     pub steal_percent: Option<f64>,
@@ -88,7 +88,7 @@ fn phase(measured: &Measured) -> Value {
     Value::Object(phase)
 }
 
-/// What is to be told of each kind, under a name of it.
+/// The figures of each kind, under its name.
 fn by_kind(name: impl Fn(Kind) -> &'static str, told: impl Fn(Kind) -> Value) -> Map<String, Value> {
     Kind::ALL.into_iter().map(|kind| (name(kind).to_owned(), told(kind))).collect()
 }

@@ -18,7 +18,7 @@ pub struct ServerCpu<'a> {
     before: Duration,
 }
 
-/// What the processes have used together.
+/// Processor time of the processes together.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
     pub time: Duration,
@@ -34,7 +34,7 @@ impl<'a> ServerCpu<'a> {
         Ok(Some(ServerCpu { pids, before: time_of(pids)? }))
     }
 
-    /// What was used since the beginning, which is so long ago.
+    /// The processor time since the beginning, which is so long ago.
     pub fn end(&self, elapsed: Duration) -> Result<Used, Failure> {
         let time = time_of(self.pids)?.saturating_sub(self.before);
         Ok(Used { time, elapsed })
@@ -46,7 +46,7 @@ impl Used {
         self.time.as_secs_f64() * 1e6 / operations.max(1) as f64
     }
 
-    /// Of one processor; two that are busy all the time are 200.
+    /// Percent of one processor; two that are busy all the time are 200.
     pub fn percent(&self) -> f64 {
         100.0 * self.time.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }

@@ -67,7 +67,7 @@ fn a_rebuilding_without_places_in_the_index_says_so_and_goes_on_when_there_are_s
     assert_eq!(it.store.full(), None, "further keys have been stored");
 }
 
-// I6, C6: rule 97. What is stored here already must be removed here as well, or nothing gets free.
+// I6, C6: rule 97. A value that is stored here already must be removed here as well, or nothing gets free.
 #[test]
 fn a_rebuilding_without_memory_says_so_and_stores_what_frees_some() {
     let mut it = Harness::new(60, 6000);

@@ -39,7 +39,7 @@ impl Little {
         }
     }
 
-    /// What contradicts itself in the figures.
+    /// The contradiction in the figures, if there is one.
     pub fn contradiction(&self) -> Option<String> {
         let Little { told, sent, places, is_open, .. } = *self;
         if sent > places * (1.0 + SLACK) {

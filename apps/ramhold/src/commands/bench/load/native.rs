@@ -20,7 +20,7 @@ pub struct Native<'a> {
     groups_begun: u64,
 }
 
-/// What an operation of the client library is to the benchmark.
+/// An operation of the client library, as the benchmark counts it.
 enum Part {
     Whole(Tag),
     /// One of several reads that end together.
@@ -57,7 +57,7 @@ impl<'a> Native<'a> {
         self.groups_begun
     }
 
-    /// What has ended for the benchmark with a part; nothing while others of its group are under way.
+    /// The operation that has ended with a part; nothing while others of its group are under way.
     fn ended(&mut self, part: Part, outcome: Outcome) -> Option<(Tag, Ending)> {
         let number = match part {
             Part::Whole(tag) => return Some((tag, ending(outcome))),

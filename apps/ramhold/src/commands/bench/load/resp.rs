@@ -27,7 +27,7 @@ const SPIN: Duration = Duration::from_micros(50);
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 64 << 10;
 
-/// What a command's reply says about operations.
+/// The operations that a command's reply is about.
 #[derive(Clone, Copy, Debug)]
 enum Command {
     /// GET or SET: one reply for one operation.

@@ -96,7 +96,7 @@ fn count_rate_and_mean_of_a_closed_loop_agree() {
     }
 }
 
-/// Of an operation that waits for no other one.
+/// The latency of an operation that waits for no other one.
 const ALONE: Duration = Duration::from_micros(21);
 
 fn all_take(measured: &Measured, kind: Kind, time: Duration) {

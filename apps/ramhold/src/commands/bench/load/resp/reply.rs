@@ -25,7 +25,7 @@ pub enum Seen<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strange(pub String);
 
-/// What the bytes begin with, and its length; of an array without its elements. `None`: it is not whole yet.
+/// The reply that the bytes begin with, and its length; an array counts without its elements. `None`: it is not whole yet.
 pub fn first(bytes: &[u8]) -> Result<Option<(Seen<'_>, usize)>, Strange> {
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LINE_BYTES_MAX { Ok(None) } else { Err(strange(bytes)) };
