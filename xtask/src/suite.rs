@@ -7,9 +7,9 @@ use crate::{clients, histories, imports, single_place};
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
 const TEST_SEEDS: &str = "600..800";
-/// At most this many further seeds run, until each crash point is met. Any change of the drawn values moves
-/// the rarest points to other seeds.
-const FURTHER_SEEDS: &str = "300";
+/// At most this many further seeds run for each crash point that these do not meet, aimed at it. Any change of the
+/// drawn values moves the rarest points to other seeds.
+const FURTHER_SEEDS: &str = "60";
 /// For runs with so little memory that clients fill it.
 const TIGHT_SEEDS: &str = "0..60";
 /// For runs whose servers reach each other on networks that fail in parts.

@@ -41,6 +41,38 @@ use settings::{SEGMENT_BYTES, coordinator_address};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+impl Cluster {
+    /// The named crash points of a role's processes. A point that is there twice is drawn twice as often.
+    fn crash_points_of(&self, role: Role) -> Vec<&'static str> {
+        let with = |purposes: &'static [MarkUse]| {
+            Mark::ALL.iter().filter(|mark| purposes.contains(&mark.purpose())).map(|mark| mark.name())
+        };
+        use MarkUse::*;
+        match role {
+            Role::Server if self.zones > 0 => with(&[ServerCrash, RareServerCrash])
+                .chain(with(&[RareServerCrash, FurtherServerCrash, ZonesServerCrash]))
+                .chain(with(&[ZonesServerCrash]))
+                .collect(),
+            Role::Server if self.planes > 0 => with(&[ServerCrash, RareServerCrash])
+                .chain(with(&[RareServerCrash, FurtherServerCrash, LinksServerCrash]))
+                .chain(with(&[LinksServerCrash]))
+                .collect(),
+            Role::Server => with(&[ServerCrash, RareServerCrash])
+                .chain(with(&[RareServerCrash, FurtherServerCrash]))
+                .collect(),
+            // They have no marks of their own.
+            Role::Brick => Vec::new(),
+            Role::Coordinator if self.bricks.is_some() => {
+                let all = with(&[CoordinatorCrash, FurtherCoordinatorCrash, BricksCoordinatorCrash]);
+                all.chain(with(&[CoordinatorCrash, BricksCoordinatorCrash])).collect()
+            }
+            Role::Coordinator => {
+                with(&[CoordinatorCrash]).chain(with(&[CoordinatorCrash, FurtherCoordinatorCrash])).collect()
+            }
+        }
+    }
+}
+
 impl System for Cluster {
     type Process = Process;
     type Session = ClusterSession;
@@ -256,31 +288,10 @@ impl System for Cluster {
     }
 
     fn crash_points(&self, role: Role) -> Vec<&'static str> {
-        let with = |purposes: &'static [MarkUse]| {
-            Mark::ALL.iter().filter(|mark| purposes.contains(&mark.purpose())).map(|mark| mark.name())
-        };
-        use MarkUse::*;
-        match role {
-            Role::Server if self.zones > 0 => with(&[ServerCrash, RareServerCrash])
-                .chain(with(&[RareServerCrash, FurtherServerCrash, ZonesServerCrash]))
-                .chain(with(&[ZonesServerCrash]))
-                .collect(),
-            Role::Server if self.planes > 0 => with(&[ServerCrash, RareServerCrash])
-                .chain(with(&[RareServerCrash, FurtherServerCrash, LinksServerCrash]))
-                .chain(with(&[LinksServerCrash]))
-                .collect(),
-            Role::Server => with(&[ServerCrash, RareServerCrash])
-                .chain(with(&[RareServerCrash, FurtherServerCrash]))
-                .collect(),
-            // They have no marks of their own.
-            Role::Brick => Vec::new(),
-            Role::Coordinator if self.bricks.is_some() => {
-                let all = with(&[CoordinatorCrash, FurtherCoordinatorCrash, BricksCoordinatorCrash]);
-                all.chain(with(&[CoordinatorCrash, BricksCoordinatorCrash])).collect()
-            }
-            Role::Coordinator => {
-                with(&[CoordinatorCrash]).chain(with(&[CoordinatorCrash, FurtherCoordinatorCrash])).collect()
-            }
+        let points = self.crash_points_of(role);
+        match self.aim {
+            Some(aim) if points.contains(&aim) => vec![aim],
+            _ => points,
         }
     }
 

@@ -74,6 +74,8 @@ pub struct Cluster {
     pub tablets: u32,
     /// Bricks beside the servers, with a quorum table; none: there are no bricks.
     pub bricks: Option<BrickSetup>,
+    /// The crash point at which every process dies that is to die at one of its role's; none: each draws its own.
+    pub aim: Option<&'static str>,
 }
 
 /// One seed in this many has Redis clients among the others.
@@ -102,6 +104,7 @@ impl Default for Cluster {
             racks: 0,
             tablets: 8,
             bricks: None,
+            aim: None,
         }
     }
 }

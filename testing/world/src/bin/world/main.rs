@@ -126,9 +126,13 @@ struct Arguments {
     /// seeds twice, to compare their traces.
     #[arg(long)]
     demand: bool,
-    /// With --demand: so many seeds more at most, until every crash point is met. Some are met once in hundreds of seeds.
+    /// With --demand: for each crash point that no seed met, so many seeds more at most, aimed at it, until it is met. Some
+    /// points are met once in hundreds of seeds.
     #[arg(long, default_value_t = 0)]
     further: u64,
+    /// The crash point at which every process dies that is to die at a drawn one, if its role has this point.
+    #[arg(long, value_name = "POINT", value_parser = crash_point)]
+    aim: Option<&'static str>,
     /// Gives the servers so little memory that the clients fill it: writes are refused, all else has to go on.
     #[arg(long)]
     tight: bool,
@@ -186,6 +190,11 @@ enum Which {
     Roles,
     /// A small store in which faults can be planted. It shows that they are found.
     Specimen(Specimen),
+}
+
+fn crash_point(text: &str) -> Result<&'static str, String> {
+    let named = Mark::ALL.iter().map(|mark| mark.name()).find(|name| *name == text);
+    named.ok_or_else(|| format!("no process reports {text:?}"))
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -286,14 +295,41 @@ fn done(system: &Which, seed: u64, arguments: &Arguments) -> Done {
         let chosen: String =
             choices.iter().filter(|(is_chosen, _)| *is_chosen).map(|(_, name)| *name).collect();
         let planted = arguments.planted.as_ref().map_or(String::new(), |p| format!(" --planted {p}"));
+        let aim = match system {
+            Which::Cluster(Cluster { aim: Some(point), .. }) => format!(" --aim {point}"),
+            _ => String::new(),
+        };
         let seconds = arguments.seconds;
         done.text += &format!("seed {seed} FAILED: {why}\n");
         done.text += &format!(
-            "replay: ramhold-world --replay {seed} --verbose --seconds {seconds}{chosen}{planted}\n"
+            "replay: ramhold-world --replay {seed} --verbose --seconds {seconds}{chosen}{aim}{planted}\n"
         );
         done.tally.add_failure(seed, &why);
     }
     done
+}
+
+/// Runs seeds that are aimed at a crash point until a process died there; none, if one did already.
+fn meet(cluster: Cluster, point: &'static str, seeds: Range<u64>, arguments: &Arguments, tally: &mut Tally) {
+    let name = format!("crash point.{point}");
+    if seeds.is_empty() || tally.sum(&name) > 0 {
+        return;
+    }
+    println!("no process died at {point}: further seeds are aimed at it");
+    let aimed = Which::Cluster(Cluster { aim: Some(point), ..cluster });
+    in_order(
+        seeds,
+        |seed| done(&aimed, seed, arguments),
+        |seed, done| {
+            print!("{}", done.text);
+            tally.merge(&done.tally);
+            if tally.sum(&name) == 0 {
+                return ControlFlow::Continue(());
+            }
+            println!("seed {seed} met {point}");
+            ControlFlow::Break(())
+        },
+    );
 }
 
 fn print_sums(tally: &Tally, took: f64) {
@@ -350,6 +386,7 @@ fn main() -> ExitCode {
             planes: 2 * u8::from(arguments.links || arguments.cubes),
             cube: arguments.cubes.then_some((3, 0)),
             bricks: arguments.bricks.then(|| BrickSetup::draw(0)),
+            aim: arguments.aim,
             ..Cluster::default()
         })
     };
@@ -372,20 +409,20 @@ fn main() -> ExitCode {
     let points: Vec<&str> = demanded.map(|mark| mark.name()).collect();
     let begun = Instant::now();
     let mut tally = Tally::default();
-    let all = seeds.start..seeds.end.saturating_add(further);
     in_order(
-        all,
+        seeds.clone(),
         |seed| done(&system, seed, &arguments),
-        |seed, done| {
-            let is_met = |point: &&str| tally.sum(&format!("crash point.{point}")) > 0;
-            if seed >= seeds.end && points.iter().all(is_met) {
-                return ControlFlow::Break(());
-            }
+        |_, done| {
             print!("{}", done.text);
             tally.merge(&done.tally);
             ControlFlow::Continue(())
         },
     );
+    if let Which::Cluster(cluster) = &system {
+        for point in &points {
+            meet(*cluster, point, seeds.end..seeds.end.saturating_add(further), &arguments, &mut tally);
+        }
+    }
     print_sums(&tally, begun.elapsed().as_secs_f64());
     let mut lacks = Vec::new();
     if arguments.tight && arguments.replay.is_none() {
