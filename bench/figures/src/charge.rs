@@ -328,6 +328,8 @@ impl Pace for Charge {
         if !self.meter.borrow().on {
             return FREE;
         }
+        // The inputs of a turn have paid for its end; only what it sends is left.
+        let fixed = if given == Given::TurnOver { 0.0 } else { STEP };
         let given = match given {
             Given::Frame(frame) => {
                 let (load, receiving) = (self.load(frame), self.receiving(frame));
@@ -345,7 +347,7 @@ impl Pace for Charge {
                 self.note(node, Work::Divide, Tally { count, receiving, ..Tally::default() });
                 receiving
             }
-            Given::Disk { .. } | Given::Other => 0.0,
+            Given::Disk { .. } | Given::TurnOver | Given::Other => 0.0,
         };
         let sent: f64 = effects
             .list
@@ -362,7 +364,7 @@ impl Pace for Charge {
                 _ => 0.0,
             })
             .sum();
-        let cost = ((STEP + given + sent) * self.profile.slower) as u64;
+        let cost = ((fixed + given + sent) * self.profile.slower) as u64;
         self.meter.borrow_mut().busy.processors[node] += cost;
         cost
     }

@@ -136,6 +136,22 @@ impl Machine for Process {
             Process::Loader(loader) => loader.deadline(),
         }
     }
+
+    fn puts_off(&self) -> bool {
+        match self {
+            Process::Coordinator(coordinator) => coordinator.puts_off(),
+            Process::Server(server) => server.puts_off(),
+            Process::Loader(loader) => loader.puts_off(),
+        }
+    }
+
+    fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
+        match self {
+            Process::Coordinator(coordinator) => coordinator.turn_over(now, effects),
+            Process::Server(server) => server.turn_over(now, effects),
+            Process::Loader(loader) => loader.turn_over(now, effects),
+        }
+    }
 }
 
 /// An object with its result and headers, in the simulation.

@@ -97,7 +97,8 @@ impl Shard {
                 && header.kind == Kind::Request
             {
                 let answer = Header { cluster: self.view.cluster, ..header.answer(ramhold_base::Status::Ok) };
-                self.master.on_replication_reply(self.now, &answer, &[], &self.view, &mut self.effects);
+                self.master.on_replication_reply(self.now, &answer, &[], &self.view);
+                self.master.turn_over(self.now, &self.view, &mut self.effects);
             }
         }
         self.effects.clear();
@@ -127,6 +128,10 @@ impl Shard {
             &self.view,
             &mut self.effects,
         );
+        // Each request is a turn of its own, as it is for a client that asks one thing at a time.
+        if self.master.puts_off() {
+            self.master.turn_over(self.now, &self.view, &mut self.effects);
+        }
     }
 
     /// One request; panics unless it is answered `Ok`.

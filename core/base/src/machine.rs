@@ -386,8 +386,20 @@ impl Effects {
 pub trait Machine {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects);
 
-    /// When to step with `Tick` if nothing else happens. Only `step` may change it.
+    /// When to step with `Tick` if nothing else happens. Only `step` and `turn_over` may change it.
     fn deadline(&self) -> Option<Instant>;
+
+    /// Whether something was put off to the end of the turn. A turn is all that an executor hands on before it looks
+    /// for more. Only the executor ends it, so `deadline` does not name this work.
+    fn puts_off(&self) -> bool {
+        false
+    }
+
+    /// The turn is over: the machine does what it put off, once for all inputs of the turn. An executor calls this
+    /// before it waits whenever `puts_off` is true, and may call it earlier, and at any time.
+    fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
+        let _ = (now, effects);
+    }
 
     /// A hint: these bytes of several connections are going to be handed on next. A machine that knows which
     /// memory they need can have that fetched for all of them at once. Nothing depends on it.

@@ -16,7 +16,7 @@ use ramhold_wire::{Header, Opcode, Step, View};
 
 impl Master {
     /// Treats a request of this process. The answer, now or later, is among those of [`Master::swap_local_answers`]
-    /// under `ticket`. Appended entries go out with [`Master::finish_local`].
+    /// under `ticket`. Appended entries go out after [`Master::finish_local`], when the turn is over.
     pub fn on_local(
         &mut self,
         now: Instant,
@@ -51,14 +51,14 @@ impl Master {
         }
     }
 
-    /// Replicates everything that some requests have appended, and pays for cleaning. `bytes`: the bytes of their
-    /// bodies together.
+    /// Notes that some requests are through: what they appended is replicated, and paid for, when the turn is over.
+    /// `bytes`: the bytes of their bodies together.
     pub fn finish_local(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        self.service.advance_after_read(step);
+        self.service.put_off_after_read(step);
         self.service.expiry.plan(step.now, &self.service.shard.log, step.view);
         if bytes > 0 {
-            self.service.pay_for_cleaning(step, bytes);
+            self.service.put_off_after_mutation(step, bytes);
         }
     }
 

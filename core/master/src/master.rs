@@ -34,6 +34,8 @@ pub struct Master {
     divisions: Divisions,
     takes: Takes,
     busy: bool,
+    /// Backups or the coordinator have answered the replicator in this turn, and nothing was made of it yet.
+    has_heard: bool,
 }
 
 impl Master {
@@ -46,7 +48,25 @@ impl Master {
             divisions: Divisions::default(),
             takes: Takes::default(),
             busy: false,
+            has_heard: false,
         }
+    }
+
+    /// Whether something was put off to the end of the turn.
+    pub fn puts_off(&self) -> bool {
+        self.has_heard || self.service.put_off.mutations
+    }
+
+    /// The turn is over. Sends what its mutations appended, in one message for each backup, and answers everything that
+    /// its answers made durable. Safe to call at any time, any number of times.
+    pub fn turn_over(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let step = &mut Step { now, view, effects };
+        if self.has_heard {
+            // Sends what was appended, too.
+            self.service.shard.appended = false;
+            self.advance(step);
+        }
+        self.service.advance_after_mutations(step);
     }
 
     /// A request to this role. For requests of servers the caller has checked cluster and target.
@@ -78,9 +98,9 @@ impl Master {
     ) {
         self.service.on_object_request(step, request, header, body, Asker::Conn(from));
         match request {
-            ForObject::Read => self.service.advance_after_read(step),
+            ForObject::Read => self.service.put_off_after_read(step),
             ForObject::Write | ForObject::Remove | ForObject::Increment => {
-                self.service.advance_after_mutation(step, body.len() as u64);
+                self.service.put_off_after_mutation(step, body.len() as u64);
             }
         }
     }
@@ -97,19 +117,19 @@ impl Master {
         match request {
             ForMaster::Multi => {
                 service.on_multi(step, header, body, from);
-                return service.advance_after_mutation(step, body.len() as u64);
+                return service.put_off_after_mutation(step, body.len() as u64);
             }
             ForMaster::Commit => {
                 service.on_commit(step, header, body, from);
-                return service.advance_after_mutation(step, body.len() as u64);
+                return service.put_off_after_mutation(step, body.len() as u64);
             }
             ForMaster::Scan => {
                 service.on_scan(step, header, body, from);
-                return service.advance_after_read(step);
+                return service.put_off_after_read(step);
             }
             ForMaster::Count => {
                 service.on_count(step, header, body, from);
-                return service.advance_after_read(step);
+                return service.put_off_after_read(step);
             }
             ForMaster::LeaseMeet => {
                 service.leases.on_meet(step, header, body, from);
@@ -139,24 +159,12 @@ impl Master {
         self.advance(step);
     }
 
-    /// An answer to a call of the replicator.
-    pub fn on_replication_reply(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        let step = &mut Step { now, view, effects };
-        self.service.shard.replicator.on_reply(
-            step.now,
-            header,
-            body,
-            &LogSegments(&self.service.shard.log),
-            step.view,
-        );
-        self.advance(step);
+    /// An answer to a call of the replicator. Its consequences are drawn when the turn is over: as a rule several backups
+    /// have answered by then, and only the last answer makes anything durable.
+    pub fn on_replication_reply(&mut self, now: Instant, header: &Header, body: &[u8], view: &View) {
+        let log = LogSegments(&self.service.shard.log);
+        self.service.shard.replicator.on_reply(now, header, body, &log, view);
+        self.has_heard = true;
     }
 
     /// An answer to a call of this role's own.
@@ -297,6 +305,7 @@ impl Master {
 
     /// Compares wanted and reached everywhere, and sends whatever is due.
     fn advance(&mut self, step: &mut Step<'_>) {
+        self.has_heard = false;
         self.service.ceiling.advance(step, &mut self.service.calls);
         self.service.leases.advance(step, &mut self.service.shard.log, &mut self.service.calls);
         self.advance_replays(step);

@@ -30,6 +30,9 @@ use ramhold_wire::{CallRole, Calls, Step, View};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Mutations of a turn whose bodies have this many bytes together are sent to the backups before the turn is over, so
+/// that large values are on their way while the next ones are taken in.
+const PUT_OFF_BYTES_MAX: u64 = 64 * 1024;
 /// How long a request to join tablets is remembered. The coordinator repeats it every few seconds.
 const UNITE_FOR: Duration = Duration::from_secs(30);
 
@@ -43,6 +46,14 @@ pub(crate) struct Counters {
     /// Mutations that were dropped: there was no room to remember their results, or their results could not be told
     /// yet.
     pub dropped: u64,
+}
+
+/// The work that mutations and reads of this turn leave to its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PutOff {
+    pub mutations: bool,
+    /// Bytes of their bodies, for which cleaning is not paid yet.
+    pub bytes: u64,
 }
 
 pub(crate) struct Service {
@@ -63,6 +74,7 @@ pub(crate) struct Service {
     pub to_unite: BTreeMap<TableId, (Instant, Vec<(HashRange, StreamId)>)>,
     pub calls: Calls<Context>,
     pub counters: Counters,
+    pub put_off: PutOff,
     /// Bytes of dead logs that were fetched.
     pub fetched: Traffic,
     pub events: Vec<Event>,
@@ -170,6 +182,7 @@ impl Service {
             to_unite: BTreeMap::new(),
             calls,
             counters: Counters::default(),
+            put_off: PutOff::default(),
             fetched: Traffic::default(),
             events: Vec::new(),
         }
@@ -193,6 +206,32 @@ impl Service {
         self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
     }
 
+    /// Puts off what a mutation whose body has `bytes` makes due: replication, the read lease, its payment for cleaning.
+    /// It is done once for all mutations of a turn, or before that once their bodies are large together.
+    pub fn put_off_after_mutation(&mut self, step: &mut Step<'_>, bytes: u64) {
+        self.put_off.mutations = true;
+        self.put_off.bytes += bytes;
+        if self.put_off.bytes >= PUT_OFF_BYTES_MAX {
+            self.advance_after_mutations(step);
+        }
+    }
+
+    /// The same after a read, if it removed an expired object or needs the read lease.
+    pub fn put_off_after_read(&mut self, step: &Step<'_>) {
+        if self.shard.appended || self.answers.read_lease.is_due(step.now) {
+            self.put_off.mutations = true;
+        }
+    }
+
+    /// Advances after mutations, and lets them pay for cleaning.
+    pub fn advance_after_mutations(&mut self, step: &mut Step<'_>) {
+        let put_off = std::mem::take(&mut self.put_off);
+        if put_off.mutations {
+            self.advance_if_appended(step);
+            self.pay_for_cleaning(step, put_off.bytes);
+        }
+    }
+
     /// Advances after a mutation: only replication can have something new to do, and only if something was appended.
     pub fn advance_if_appended(&mut self, step: &mut Step<'_>) {
         if std::mem::take(&mut self.shard.appended) {
@@ -210,19 +249,6 @@ impl Service {
         if self.answers.read_lease.is_due(step.now) {
             self.advance_read_lease(step);
         }
-    }
-
-    /// Advances after a read, if it removed an expired object or needs the read lease.
-    pub fn advance_after_read(&mut self, step: &mut Step<'_>) {
-        if self.shard.appended || self.answers.read_lease.is_due(step.now) {
-            self.advance_if_appended(step);
-        }
-    }
-
-    /// Advances after mutations whose bodies have `bytes` together, and lets them pay for cleaning.
-    pub fn advance_after_mutation(&mut self, step: &mut Step<'_>, bytes: u64) {
-        self.advance_if_appended(step);
-        self.pay_for_cleaning(step, bytes);
     }
 
     /// Keeps the read lease while it is used, and answers the requests that wait for it.

@@ -219,7 +219,7 @@ impl ServerNode {
             Some(CallRole::Backup) => self.backup.on_reply(now, header, body, &self.view, effects),
             Some(CallRole::Replicator) => {
                 if let Some(master) = &mut self.master {
-                    master.on_replication_reply(now, header, body, &self.view, effects);
+                    master.on_replication_reply(now, header, body, &self.view);
                 }
             }
             Some(CallRole::Master) => {
@@ -487,6 +487,18 @@ impl ServerNode {
         }
     }
 
+    /// Everything that follows an input, whichever role it was for.
+    fn finish_step(&mut self, now: Instant, effects: &mut Effects) {
+        self.advance_life(now, effects);
+        self.tell(now, effects);
+        self.act_on_events(now, effects);
+        if self.phase != Phase::Ended && self.master.as_ref().is_some_and(Master::has_local_answers) {
+            self.resp(now, For::Answers, effects);
+        }
+        self.paths.route(now, &self.view, effects);
+        self.note_bulk(now, effects);
+    }
+
     fn stop(&mut self, now: Instant, effects: &mut Effects) {
         match self.phase {
             Phase::Serving => {
@@ -525,17 +537,25 @@ impl Machine for ServerNode {
             Input::Store { .. } => {}
             Input::Stop => self.stop(now, effects),
         }
-        if self.phase == Phase::Ended {
+        if self.phase != Phase::Ended {
+            self.finish_step(now, effects);
+        }
+    }
+
+    fn puts_off(&self) -> bool {
+        self.phase != Phase::Ended && self.master.as_ref().is_some_and(Master::puts_off)
+    }
+
+    fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
+        if !self.puts_off() {
             return;
         }
-        self.advance_life(now, effects);
-        self.tell(now, effects);
-        self.act_on_events(now, effects);
-        if self.phase != Phase::Ended && self.master.as_ref().is_some_and(Master::has_local_answers) {
-            self.resp(now, For::Answers, effects);
+        self.now = now;
+        if let Some(master) = &mut self.master {
+            master.turn_over(now, &self.view, effects);
         }
-        self.paths.route(now, &self.view, effects);
-        self.note_bulk(now, effects);
+        // Answers of the master may let further Redis commands begin. What these put off waits for the next call.
+        self.finish_step(now, effects);
     }
 
     fn prefetch(&self, coming: &mut dyn Iterator<Item = Coming<'_>>) {

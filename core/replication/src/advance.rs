@@ -201,11 +201,20 @@ impl Replicator {
         let is_primary = segment.is_primary(index);
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
-        let missing =
-            place.sent < limit.length || place.sent_epoch != Some(epoch) || (may_close && !place.sent_close);
+        let changes = place.sent_epoch != Some(epoch) || (may_close && !place.sent_close);
+        let missing = place.sent < limit.length || changes;
         // Copies send one message at a time: many run side by side, and heads must not wait behind them.
         let window = if is_head && place.patience == 0 { self.config.in_flight_max } else { 1 };
         if !missing || place.in_flight >= window {
+            return false;
+        }
+        // Bytes that are under way collect what is appended meanwhile, up to a full message. An append without bytes,
+        // which only renews a grant, holds up nothing. The backup of a synced stream collects by itself while its device
+        // syncs.
+        let is_collecting = place.in_flight > 0 && place.sent > place.certified && !synced;
+        let waiting_bytes = limit.length.saturating_sub(place.sent);
+        let enough = self.config.collected_bytes_max.min(self.config.append_bytes_max);
+        if is_collecting && !changes && waiting_bytes < enough {
             return false;
         }
         if place.retry_at > now {

@@ -44,6 +44,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stream::Stream;
 
+/// About the bytes that a network between two servers holds, so that large values do not wait for answers: 64 KiB take
+/// 50 microseconds at 10 Gbit/s.
+const COLLECTED_BYTES_MAX: u32 = 64 * 1024;
+
 /// The source of the segments' bytes: the log in DRAM.
 pub trait Segments {
     /// The present end of a segment. `None` if the log has no such segment.
@@ -80,6 +84,9 @@ pub struct ReplicationConfig {
     pub replica_timeout: Duration,
     /// The most unanswered appends per replica. More data waits, and is sent together.
     pub in_flight_max: u16,
+    /// While an append to a replica of a stream that is not synced is unanswered, fewer bytes than this, and than an
+    /// append may have, wait for the answer and are sent together. 0: nothing waits.
+    pub collected_bytes_max: u32,
     /// The most closed segments that are copied again at the same time.
     pub copies_max: usize,
     /// The bytes that may be sent in a second for these copies. 0: no bound.
@@ -111,6 +118,7 @@ impl ReplicationConfig {
             append_timeout: Duration::from_millis(250),
             replica_timeout: Duration::from_secs(3),
             in_flight_max: 4,
+            collected_bytes_max: COLLECTED_BYTES_MAX,
             copies_max: 4,
             copy_bytes_per_second: 0,
             append_bytes_max: ramhold_base::limits::APPEND_BYTES_MAX,

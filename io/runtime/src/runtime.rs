@@ -1,8 +1,8 @@
 //! The loop: waits, feeds the machine, executes its effects.
 //!
-//! One turn: flush the output that is left, wait, hand on the input, tick when due, end overdue connections,
-//! flush once. The effects of each input are executed in order. Completions that these effects produce at
-//! once are fed before the next frame.
+//! One turn: flush the output that is left, wait, hand on the input, let the machine end the turn, tick when due, end
+//! overdue connections, flush once. The effects of each input are executed in order. Completions that these effects
+//! produce at once are fed before the next frame.
 //!
 //! Invariants:
 //! - the machine's first input is `Start`, and it gets no input after `Exit`
@@ -269,6 +269,7 @@ impl<M: Machine> Runtime<M> {
         self.observer.turned(woken);
 
         let worked = self.take_in(woken);
+        self.end_turn();
         let now = clock::now();
         if worked {
             self.last_work = now;
@@ -298,6 +299,7 @@ impl<M: Machine> Runtime<M> {
         let until = earliest(wait.map(|wait| start + wait), due);
         let more = self.exit.is_some()
             || !self.pending.is_empty()
+            || self.machine.puts_off()
             || self.network.has_backlog()
             || self.network.is_dirty();
         let mut now = start;
@@ -355,6 +357,17 @@ impl<M: Machine> Runtime<M> {
         self.ready = ready;
         self.backlog = backlog;
         worked
+    }
+
+    /// Everything that was ready has been handed on: the machine does what it put off. What that lets begin anew is put
+    /// off to the end of the next turn, before which the loop does not wait.
+    fn end_turn(&mut self) {
+        if self.exit.is_none() && self.machine.puts_off() {
+            let now = self.not_before(clock::now());
+            self.machine.turn_over(now, &mut self.effects);
+            self.execute(now, &[]);
+            self.settle(now);
+        }
     }
 
     /// Something of this connection can be handed on: together with that of others, so that the machine can look ahead.

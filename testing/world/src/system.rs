@@ -406,4 +406,18 @@ impl<P: Machine, S: Session> Machine for Actor<P, S> {
             Actor::Client(client) => client.deadline(),
         }
     }
+
+    fn puts_off(&self) -> bool {
+        match self {
+            Actor::Process(process) => process.puts_off(),
+            Actor::Client(client) => client.puts_off(),
+        }
+    }
+
+    fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
+        match self {
+            Actor::Process(process) => process.turn_over(now, effects),
+            Actor::Client(client) => client.turn_over(now, effects),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Runs whole clusters of machines in one thread, in virtual time, from one seed.
 //!
 //! All future events stand in one queue ordered by time. A process takes one input at a time. Each step costs
-//! the process some microseconds, during which further inputs wait. Faults are calls on the world (`crash`,
+//! the process some microseconds, during which further inputs wait. A process that puts something off is in a turn,
+//! which is over at once or some microseconds later, by chance; inputs that come until then belong to it. Faults are calls on the world (`crash`,
 //! `cut_power`, `stall`, cuts of the network) or chances in its options. `fault` decides on them.
 //!
 //! Invariants:
@@ -20,6 +21,7 @@ mod marks;
 mod node;
 mod pace;
 mod stream;
+mod turn;
 
 pub use crash_point::{Death, Step};
 pub use node::{Clock, Life, Node};
@@ -41,6 +43,8 @@ use std::net::SocketAddr;
 pub struct Costs {
     pub step_min: u64,
     pub step_max: u64,
+    /// How long a turn may go on after the input that began it.
+    pub turn_max: u64,
     pub disk_min: u64,
     pub disk_max: u64,
     pub store_min: u64,
@@ -52,6 +56,7 @@ impl Default for Costs {
         Costs {
             step_min: MICRO,
             step_max: 20 * MICRO,
+            turn_max: 50 * MICRO,
             disk_min: 50 * MICRO,
             disk_max: 5 * MILLI,
             store_min: 200 * MICRO,
@@ -108,8 +113,6 @@ impl NodeOptions {
     }
 }
 
-/// A machine spins if it has more hurried ticks than this without any other event.
-const HASTY_TICKS_MAX: u32 = 50_000;
 const ERRORS_KEPT: usize = 50;
 
 pub struct World<M: Machine> {
@@ -218,6 +221,7 @@ impl<M: Machine> World<M> {
             factory: Box::new(factory),
             inbox: VecDeque::new(),
             wake_planned: false,
+            turn_planned: false,
             busy_until: 0,
             stalled_until: 0,
             timer_at: None,
@@ -312,6 +316,7 @@ impl<M: Machine> World<M> {
             Happening::End { connection, side, how } => self.end(connection, side, how),
             Happening::Wake { node, life } => self.wake(node, life),
             Happening::Timer { node, life } => self.timer(node, life),
+            Happening::TurnOver { node, life } => self.turn_over(node, life),
             Happening::Disk { node, life, token, work } => self.complete_disk(node, life, token, work),
             Happening::Store { node, life, token, work } => self.complete_store(node, life, token, work),
             Happening::Input { node, life, pending } => self.deliver(node, life, pending),
@@ -391,63 +396,6 @@ impl<M: Machine> World<M> {
             host.timer_at = Some(at);
             self.queue.push(at, Happening::Timer { node, life: host.life });
         }
-    }
-
-    /// One turn of a process: the input, then the completions that its effects bring in the same turn.
-    fn step(&mut self, node: usize, first: Pending) {
-        let life = self.nodes[node].life;
-        assert!(self.same_turn.is_empty(), "turns do not nest");
-        self.same_turn.push_back(first);
-        self.leaves_at = self.now;
-        let mut effects = std::mem::take(&mut self.effects);
-        while let Some(pending) = self.same_turn.pop_front() {
-            self.step_once(node, pending, &mut effects);
-            if self.nodes[node].life != life || self.nodes[node].machine.is_none() {
-                self.same_turn.clear();
-                break;
-            }
-        }
-        self.effects = effects;
-        if self.nodes[node].machine.is_some() {
-            self.nodes[node].busy_until = match self.pace {
-                Some(_) => self.leaves_at,
-                None => self.now + self.rng.between(self.costs.step_min, self.costs.step_max),
-            };
-            self.plan_timer(node);
-        }
-    }
-
-    fn step_once(&mut self, node: usize, pending: Pending, effects: &mut Effects) {
-        if let Pending::Bytes { from } = pending {
-            return self.step_with_bytes(node, from, effects);
-        }
-        self.steps += 1;
-        let host = &mut self.nodes[node];
-        let (kind, length) = pending.shape();
-        self.trace.note(self.now);
-        self.trace.note((node as u64) << 8 | kind);
-        self.trace.note(length);
-        if matches!(pending, Pending::Tick) {
-            let hasty = self.now - host.last_tick < MILLI;
-            host.hasty_ticks = if hasty { host.hasty_ticks + 1 } else { 0 };
-            host.last_tick = self.now;
-            assert!(host.hasty_ticks < HASTY_TICKS_MAX, "{} spins: its deadline is always past", host.name);
-        } else {
-            host.hasty_ticks = 0;
-        }
-        let now = host.clock.local(self.now);
-        let wall_millis = host.clock.wall_millis(self.now);
-        let machine = host.machine.as_mut().expect("only a live process is stepped");
-        effects.clear();
-        let pace = &mut self.pace;
-        let (cost, bytes) = pending.with_input(wall_millis, |input| {
-            let given = Given::of(&input);
-            machine.step(now, input, effects);
-            pace.as_mut().map_or(0, |pace| pace.step(node, given, effects))
-        });
-        self.leaves_at += cost;
-        self.execute(node, effects, bytes.as_deref().unwrap_or_default());
-        self.spare.extend(bytes);
     }
 
     // Faults.
@@ -548,6 +496,10 @@ impl<M: Machine> World<M> {
             // The wake that is planned for the end of the stall stays. The new wake comes before it.
             self.nodes[node].wake_planned = false;
             self.plan_wake(node);
+            self.nodes[node].turn_planned = false;
+            if self.puts_off(node) {
+                self.plan_turn_over(node);
+            }
             self.nodes[node].timer_at = None;
             self.plan_timer(node);
         }
@@ -577,6 +529,7 @@ impl<M: Machine> World<M> {
         host.machine = None;
         host.inbox.clear();
         host.wake_planned = false;
+        host.turn_planned = false;
         host.timer_at = None;
         host.dies_after = None;
         host.dies_at = None;

@@ -26,7 +26,7 @@ fn ask(rig: &mut Rig, ticket: u64, request: &LocalRequest<'_>) -> Vec<(u64, Stat
     let mut effects = Effects::new();
     rig.master.on_local(rig.now, request, ticket, &rig.view, &mut effects);
     rig.master.finish_local(rig.now, 100, &rig.view, &mut effects);
-    rig.take(effects);
+    rig.end_turn(effects);
     answers(rig)
 }
 

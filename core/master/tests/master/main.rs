@@ -16,4 +16,5 @@ mod recovery;
 mod repair;
 mod rig;
 mod scan;
+mod turns;
 mod waits;

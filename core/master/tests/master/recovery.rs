@@ -477,12 +477,11 @@ fn refuse_sides(rig: &mut Rig, half_seconds: u32) {
         };
         while let Some(at) = rig.asked.iter().position(is_side) {
             let (header, _) = rig.asked.remove(at);
-            let mut effects = Effects::new();
             let mut body = Vec::new();
             AppendReply::default().encode(&mut body);
             let answer = header.answer(Status::OpenRefused);
-            rig.master.on_replication_reply(rig.now, &answer, &body, &rig.view, &mut effects);
-            rig.take(effects);
+            rig.master.on_replication_reply(rig.now, &answer, &body, &rig.view);
+            rig.end_turn(Effects::new());
         }
         let mut effects = Effects::new();
         rig.now = rig.now + Duration::from_millis(500);
@@ -900,9 +899,8 @@ fn a_lost_coordinator_is_not_asked_in_a_loop() {
         let mut body = vec![];
         AppendReply { length: end, certified: end, epoch: h.epoch, closed: false, flushed: 0 }
             .encode(&mut body);
-        let mut e = Effects::new();
-        rig.master.on_replication_reply(rig.now, &h.answer(Status::Ok), &body, &rig.view, &mut e);
-        rig.take(e);
+        rig.master.on_replication_reply(rig.now, &h.answer(Status::Ok), &body, &rig.view);
+        rig.end_turn(Effects::new());
     }
     let mut total = sent(&mut rig);
     for _ in 0..100 {

@@ -111,9 +111,9 @@ impl World {
                 Some(ramhold_wire::CallRole::Master) => {
                     master.on_reply(*now, &header.answer(status), &answer, view, &mut effects);
                 }
-                _ => master.on_replication_reply(*now, &header.answer(status), &answer, view, &mut effects),
+                _ => master.on_replication_reply(*now, &header.answer(status), &answer, view),
             }
-            self.rig.take(effects);
+            self.rig.end_turn(effects);
         }
         panic!("they never stop asking");
     }

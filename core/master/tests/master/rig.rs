@@ -100,7 +100,7 @@ impl Rig {
             &self.view,
             &mut effects,
         );
-        self.take(effects);
+        self.end_turn(effects);
         self.settle();
         self.answers
             .iter()
@@ -108,6 +108,12 @@ impl Rig {
             .find(|(h, _)| h.rpc == header.rpc)
             .map(|(h, _)| h.status())
             .unwrap_or(Status::NotReady)
+    }
+    /// The turn of these effects is over: they take place, together with those of its end.
+    pub fn end_turn(&mut self, mut effects: Effects) {
+        self.master.turn_over(self.now, &self.view, &mut effects);
+        assert!(!self.master.puts_off(), "nothing is left");
+        self.take(effects);
     }
     pub fn take(&mut self, effects: Effects) {
         for e in effects.list {
@@ -194,15 +200,8 @@ impl Rig {
                     flushed: if self.flushes { length } else { 0 },
                 }
                 .encode(&mut body);
-                let mut effects = Effects::new();
-                self.master.on_replication_reply(
-                    self.now,
-                    &h.answer(status),
-                    &body,
-                    &self.view,
-                    &mut effects,
-                );
-                self.take(effects);
+                self.master.on_replication_reply(self.now, &h.answer(status), &body, &self.view);
+                self.end_turn(Effects::new());
             } else if h.opcode() == Some(Opcode::TableDescribe) {
                 let description = TableDescription {
                     shortage: None,
@@ -235,15 +234,8 @@ impl Rig {
                 self.take(effects);
             } else if matches!(h.opcode(), Some(Opcode::StreamRegister | Opcode::HeadRecord)) {
                 encode_into(&mut body, &ramhold_wire::control::Empty {});
-                let mut effects = Effects::new();
-                self.master.on_replication_reply(
-                    self.now,
-                    &h.answer(Status::Ok),
-                    &body,
-                    &self.view,
-                    &mut effects,
-                );
-                self.take(effects);
+                self.master.on_replication_reply(self.now, &h.answer(Status::Ok), &body, &self.view);
+                self.end_turn(Effects::new());
             }
         }
     }
@@ -385,7 +377,7 @@ impl Rig {
             &self.view,
             &mut effects,
         );
-        self.take(effects);
+        self.end_turn(effects);
         header.rpc
     }
     /// The answer to a request, if it has one.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
+mod batches;
 mod bench;
 mod copies;
 mod flushed;

@@ -32,12 +32,29 @@ pub struct Probe {
     pub deadline: Option<Instant>,
     /// Frames that are handed on had not come by then.
     pub came_after: Instant,
+    /// It sends frames back when their turn is over; how many each turn brought.
+    pub gathers: bool,
+    pub turns: Vec<usize>,
+    pub put_off: Vec<(ConnId, Vec<u8>)>,
     react: React,
 }
 
 impl Probe {
     pub fn new(react: impl FnMut(Instant, &Seen, &mut Effects) + Send + 'static) -> Probe {
-        Probe { seen: Vec::new(), deadline: None, came_after: Instant::ZERO, react: Box::new(react) }
+        Probe {
+            seen: Vec::new(),
+            deadline: None,
+            came_after: Instant::ZERO,
+            gathers: false,
+            turns: Vec::new(),
+            put_off: Vec::new(),
+            react: Box::new(react),
+        }
+    }
+
+    /// Sends frames back, those of a turn together.
+    pub fn gathering() -> Probe {
+        Probe { gathers: true, ..Probe::silent() }
     }
 
     pub fn silent() -> Probe {
@@ -87,12 +104,26 @@ impl Machine for Probe {
         if seen == Seen::Tick {
             self.deadline = None;
         }
+        if let (Seen::Frame { from, bytes }, true) = (&seen, self.gathers) {
+            self.put_off.push((*from, bytes.clone()));
+        }
         (self.react)(now, &seen, effects);
         self.seen.push(seen);
     }
 
     fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    fn puts_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    fn turn_over(&mut self, _: Instant, effects: &mut Effects) {
+        self.turns.push(self.put_off.len());
+        for (conn, frame) in self.put_off.drain(..) {
+            effects.send_with(Peer::Conn(conn), |out| out.extend_from_slice(&frame));
+        }
     }
 
     fn came_after(&mut self, time: Instant) {

@@ -191,3 +191,37 @@ fn a_frame_that_waited_for_a_long_step_came_before_that_step_ended() {
     let came_after = runtime.machine().came_after;
     assert!(came_after != ramhold_base::Instant::ZERO && came_after <= written, "{came_after:?} {written:?}");
 }
+
+// E3
+#[test]
+fn frames_of_a_turn_are_dealt_with_together_and_answered_before_the_next_turn() {
+    let (mut runtime, addr) = server(Probe::gathering());
+    let mut peers = [Raw::connect(addr), Raw::connect(addr)];
+    until(&mut runtime, |runtime| runtime.connection_count() == 2);
+    let frames = request(1, 10).repeat(5);
+    for peer in &mut peers {
+        peer.write(&frames);
+    }
+    until(&mut runtime, |runtime| runtime.machine().turns.iter().sum::<usize>() == 10);
+    let turns = &runtime.machine().turns;
+    assert!(turns.len() <= 2, "one for each write at most: {turns:?}");
+    // The loop does not turn any more.
+    let give_up = std::time::Instant::now() + Duration::from_secs(30);
+    for peer in &mut peers {
+        while peer.read().len() < frames.len() {
+            assert!(std::time::Instant::now() < give_up, "the answers have not gone out");
+        }
+        assert_eq!(peer.got, frames);
+    }
+}
+
+// E3
+#[test]
+fn the_loop_does_not_wait_while_something_is_put_off() {
+    let mut runtime = Runtime::new(Probe::gathering(), quiet(NetworkLimits::default()).0).unwrap();
+    runtime.step(|machine, _, _| machine.put_off.push((ramhold_base::ConnId(0), Vec::new())));
+    let begun = std::time::Instant::now();
+    runtime.turn(Some(Duration::from_secs(60)));
+    assert_eq!(runtime.machine().turns, [1]);
+    assert!(begun.elapsed() < Duration::from_secs(30), "it has waited for something else to happen");
+}

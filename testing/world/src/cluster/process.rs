@@ -151,4 +151,25 @@ impl Machine for Process {
             Process::Brick(brick) => brick.deadline(),
         }
     }
+
+    fn puts_off(&self) -> bool {
+        match self {
+            Process::Server(server) => server.node.puts_off(),
+            Process::Coordinator(coordinator) => coordinator.puts_off(),
+            Process::Brick(brick) => brick.puts_off(),
+        }
+    }
+
+    fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
+        match self {
+            Process::Server(server) => {
+                server.node.turn_over(now, effects);
+                server.state_time(now, effects);
+                server.mark_full(effects);
+                server.mark_resp(effects);
+            }
+            Process::Coordinator(coordinator) => coordinator.turn_over(now, effects),
+            Process::Brick(brick) => brick.turn_over(now, effects),
+        }
+    }
 }

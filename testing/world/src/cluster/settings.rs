@@ -217,6 +217,8 @@ impl Cluster {
         config.backup_config.buffers = Buffers::Reserved { count: rng.between(2, 8) as u32 };
         replication.copy_bytes_per_second = *rng.pick(&[0, 0, 512 * 1024, 2048 * 1024]).expect("four rates");
         config.backup_config.frames_grow_by = *rng.pick(&[1, 4, 16]).expect("three steps");
+        let replication = &mut config.master_config.replication;
+        replication.collected_bytes_max = *rng.pick(&[0, 300, 64 * 1024]).expect("three sizes");
     }
 
     /// The time after which a server that does not answer is dead, where limits are drawn. It may be shorter

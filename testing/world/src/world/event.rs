@@ -109,6 +109,11 @@ pub enum Happening {
         node: usize,
         life: u64,
     },
+    /// The end of a turn that a process is in.
+    TurnOver {
+        node: usize,
+        life: u64,
+    },
     Disk {
         node: usize,
         life: u64,

@@ -148,6 +148,8 @@ pub struct Node<M: Machine> {
     pub(super) factory: Box<dyn FnMut(Life) -> M>,
     pub(super) inbox: VecDeque<Pending>,
     pub(super) wake_planned: bool,
+    /// The end of the turn that the process is in is planned.
+    pub(super) turn_planned: bool,
     pub(super) busy_until: u64,
     pub(super) stalled_until: u64,
     /// The time at which the earliest planned timer fires.

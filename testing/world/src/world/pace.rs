@@ -22,6 +22,8 @@ pub enum Given<'a> {
     Disk {
         bytes: u64,
     },
+    /// The inputs of a turn are through, and the process does what it put off.
+    TurnOver,
     Other,
 }
 

@@ -514,3 +514,66 @@ fn a_stream_that_lost_something_ends() {
     assert!(world.machine(1).unwrap().ends >= 1);
     assert!(world.machine(0).unwrap().heard.len() > heard + 10_000);
 }
+
+/// Puts every frame off to the end of its turn, and notes how many each turn brought. A caller sends a few frames each
+/// millisecond.
+#[derive(Default)]
+struct Gatherer {
+    calls: Option<SocketAddr>,
+    next: Option<Instant>,
+    sent: u32,
+    put_off: u32,
+    turns: Vec<u32>,
+}
+
+const GATHERED: u32 = 400;
+
+impl Machine for Gatherer {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        match (&input, self.calls) {
+            (Input::Start { .. }, Some(_)) => self.next = Some(now),
+            (Input::Frame { .. }, _) => self.put_off += 1,
+            _ => {}
+        }
+        if let (Some(addr), Some(next)) = (self.calls, self.next)
+            && next <= now
+        {
+            for _ in 0..4 {
+                effects.send_with(Peer::Addr(addr), |out| out.extend_from_slice(&[0; 24]));
+            }
+            self.sent += 4;
+            self.next = (self.sent < GATHERED).then_some(now + Duration::from_millis(1));
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+
+    fn puts_off(&self) -> bool {
+        self.put_off > 0
+    }
+
+    fn turn_over(&mut self, _: Instant, _: &mut Effects) {
+        self.turns.push(std::mem::take(&mut self.put_off));
+    }
+}
+
+/// E3
+#[test]
+fn a_turn_brings_one_input_or_several_and_ends_also_after_a_stall() {
+    let mut world: World<Gatherer> = World::new(3, NetworkOptions::calm());
+    world.add_node(NodeOptions::plain("gathers", addr(1)), |_| Gatherer::default());
+    let calls = Some(addr(1));
+    let caller = move |_| Gatherer { calls, ..Gatherer::default() };
+    world.add_node(NodeOptions::plain("calls", addr(2)), caller);
+    world.run_until(30 * MILLI);
+    world.stall(0, SECOND);
+    world.run_until(60 * MILLI);
+    world.resume_all();
+    world.run_until(SECOND / 2);
+    let gatherer = world.machine(0).unwrap();
+    assert_eq!(gatherer.turns.iter().sum::<u32>(), GATHERED);
+    assert!(gatherer.turns.contains(&1) && gatherer.turns.iter().any(|count| *count > 1));
+    assert!(!gatherer.puts_off());
+}

@@ -232,6 +232,7 @@ impl Shard {
             &self.view,
             &mut self.effects,
         );
+        self.master.turn_over(now, &self.view, &mut self.effects);
         let nanos = self.clock.now().0 - now.0;
         self.service.nanos.saturating_record(nanos);
         self.service.longest_nanos = self.service.longest_nanos.max(nanos);
@@ -336,7 +337,7 @@ impl Shard {
             Kind::Reply if CallRole::of(header.rpc) == Some(CallRole::Master) => {
                 master.on_reply(now, &header, body, view, effects);
             }
-            Kind::Reply => master.on_replication_reply(now, &header, body, view, effects),
+            Kind::Reply => master.on_replication_reply(now, &header, body, view),
         });
     }
 
@@ -362,6 +363,7 @@ impl Shard {
     fn step(&mut self, step: impl FnOnce(&mut Master, Instant, &View, &mut Effects)) {
         let now = self.clock.now();
         step(&mut self.master, now, &self.view, &mut self.effects);
+        self.master.turn_over(now, &self.view, &mut self.effects);
         self.service.longest_nanos = self.service.longest_nanos.max(self.clock.now().0 - now.0);
         self.sort_effects();
     }
