@@ -66,6 +66,7 @@ fn write_loop(page: &mut Page, of_loop: &LoopSeen) {
         "Turns of the event loop that took something in: from waking up until answers are about to be sent.",
         [(None, &of_loop.turns)],
     );
+    write_polled(page, of_loop);
     let stats = &of_loop.network;
     page.gauge(
         "ramhold_connections",
@@ -124,4 +125,30 @@ fn write_loop(page: &mut Page, of_loop: &LoopSeen) {
     ] {
         page.counter(name, help, value);
     }
+}
+
+/// How the loop waits, and the processor time that it takes for that.
+fn write_polled(page: &mut Page, of_loop: &LoopSeen) {
+    let polled = of_loop.polled;
+    page.counter(
+        "ramhold_loop_shared_total",
+        "Times that the event loop slept early because others used its core while it looked for work.",
+        polled.shared,
+    );
+    page.counter("ramhold_loop_sleeps_total", "Times that the event loop slept.", polled.sleeps);
+    page.counter(
+        "ramhold_loop_idle_seconds_total",
+        "Processor time for which the event loop looked for work and found none.",
+        polled.idle,
+    );
+    page.counter(
+        "ramhold_loop_waited_seconds_total",
+        "Time for which the event loop's thread was ready to run and others had the cores.",
+        of_loop.waited,
+    );
+    page.counter(
+        "ramhold_processor_seconds_total",
+        "Processor time of the process. Less the idle time of the event loop it is the time for work.",
+        of_loop.processor,
+    );
 }

@@ -8,7 +8,7 @@ use ramhold_base::{
 use ramhold_coordinator::CoordinatorSeen;
 use ramhold_node::{BrickSeen, Phase, RespSeen, ServerSeen};
 use ramhold_resp::RespStats;
-use ramhold_runtime::{LoopSeen, Stats};
+use ramhold_runtime::{LoopSeen, Polled, Stats};
 use ramhold_wire::Opcode;
 use ramhold_wire::brick_status::{
     AsksStatus, BrickLimit, BrickStatus, QueueStatus, RebuildObstacle, RebuildStatus, SiblingStatus,
@@ -217,6 +217,9 @@ fn page<R: Role>(role: &R) -> String {
         network: Stats { bytes_sent: u64::MAX, ..Stats::default() },
         connections: 4,
         turns: some_latencies(),
+        polled: Polled { idle: Duration::from_micros(1_500), sleeps: 7, shared: 1 },
+        waited: Duration::from_millis(3),
+        processor: Duration::from_secs(2),
     };
     let mut page = Page::default();
     write_page(&mut page, Instant(1_500_000_000), at_loop.at, Some((&at_loop, role)), false);

@@ -7,7 +7,6 @@ use ramhold_base::{Effect, Effects, Input, Instant, Machine, Peer, RpcId};
 use ramhold_runtime::{Poll, Runtime, RuntimeConfig, StartError, now};
 use ramhold_wire::{Header, Opcode, frame};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 /// Answers every frame with itself.
 struct Echo;
@@ -55,11 +54,7 @@ impl Machine for Caller {
 
 fn main() -> Result<(), StartError> {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20_000);
-    let ways = [
-        ("busy", Poll::Busy),
-        ("adaptive, 50 us", Poll::ADAPTIVE),
-        ("blocking", Poll::Adaptive { spin: Duration::ZERO }),
-    ];
+    let ways = [("busy", Poll::Busy), ("adaptive, 50 us", Poll::ADAPTIVE), ("sleep", Poll::Sleep)];
     println!("{:<16} {:>8} {:>8} {:>8} us", "", "p50", "p99", "p99.9");
     for (name, poll) in ways {
         let mut nanos = round_trips(poll, count)?;

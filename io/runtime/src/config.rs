@@ -12,10 +12,12 @@ use std::time::Duration;
 /// How the loop waits when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Poll {
-    /// Looks again and again for `spin` after the last work, letting others have the core in between, then sleeps.
+    /// Looks again and again for `spin` after the last work, then sleeps; where others use the same core, sleeps early.
     Adaptive { spin: Duration },
-    /// Never sleeps and never yields; for a core of its own.
+    /// Never sleeps and never gives its core away; for a core of its own.
     Busy,
+    /// Sleeps whenever there is nothing to do.
+    Sleep,
 }
 
 impl Poll {

@@ -9,9 +9,11 @@
 
 use crate::network::Stats;
 use crate::poll::Waker;
+use crate::polling::Polled;
 use ramhold_base::{Instant, Latencies};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The loop's knowledge of itself, as it was at `at`.
 #[derive(Clone, Debug)]
@@ -22,6 +24,12 @@ pub struct LoopSeen {
     pub connections: usize,
     /// From the first thing that was taken in to the flush, of every turn that took something in.
     pub turns: Latencies,
+    /// How the loop waits.
+    pub polled: Polled,
+    /// For how long its thread was ready to run while others had the cores. Zero: the system does not tell.
+    pub waited: Duration,
+    /// Processor time of the whole process.
+    pub processor: Duration,
 }
 
 /// Asks the loop from any thread to show what it owns.

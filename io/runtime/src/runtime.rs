@@ -14,17 +14,18 @@ mod execute;
 mod lending;
 
 use crate::clock;
-use crate::config::{Poll, RuntimeConfig};
+use crate::config::RuntimeConfig;
 use crate::disk::{Disk, open_disk};
 use crate::error::StartError;
 use crate::network::{Event, Fed, ListenAt, Network, Sharing, Speaks, Stats};
 use crate::observe::{AskHandle, LoopSeen, Observer};
 use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
+use crate::polling::{Next, Polling};
 use crate::receive::ReceiveBuffer;
 use crate::report::{Report, Throttle};
 use crate::store::StoreThread;
-use crate::usage::Usage;
+use crate::usage::{self, Usage};
 use lending::Lending;
 use ramhold_base::time::earliest;
 use ramhold_base::{Coming, ConnId, Effects, Input, Instant, Latencies, Machine, Rest, ServerId};
@@ -90,7 +91,7 @@ pub struct Runtime<M: Machine> {
     network: Network,
     disk: Option<Disk>,
     store: Option<StoreThread>,
-    poll: Poll,
+    polling: Polling,
     /// Inputs to feed before anything else.
     pending: VecDeque<Pending>,
     /// From the helper threads.
@@ -161,7 +162,7 @@ impl<M: Machine> Runtime<M> {
             network,
             disk,
             store,
-            poll: config.poll,
+            polling: Polling::new(config.poll),
             pending: VecDeque::new(),
             completions,
             observer: Observer::new(Arc::clone(&waker)),
@@ -302,13 +303,12 @@ impl<M: Machine> Runtime<M> {
             || self.machine.puts_off()
             || self.network.has_backlog()
             || self.network.is_dirty();
+        self.polling.begin();
         let mut now = start;
         loop {
             let over = more || until.is_some_and(|until| until <= now);
-            let sleeps = match self.poll {
-                Poll::Busy => false,
-                Poll::Adaptive { spin } => !over && now >= self.last_work + spin,
-            };
+            let next = if over { Next::Look } else { self.polling.next(now, self.last_work) };
+            let sleeps = next == Next::Sleep;
             let rest = if sleeps { until.map(|until| until.since(now)) } else { Some(Duration::ZERO) };
             let looked = std::mem::replace(&mut self.looked, now);
             self.network.wait(rest, &mut self.ready).expect("the event queue is ours and open");
@@ -318,19 +318,26 @@ impl<M: Machine> Runtime<M> {
                 if self.looked.since(now) > AT_ONCE {
                     // It slept until something came.
                     self.came_after = self.looked;
+                    self.polling.slept();
                 }
                 return self.looked;
             }
             if over || !self.ready.is_empty() {
                 return now;
             }
-            match self.poll {
-                Poll::Busy => std::hint::spin_loop(),
-                // Any other thread that wants this core gets it now. If there is none, yielding costs less
-                // than a microsecond.
-                Poll::Adaptive { .. } => std::thread::yield_now(),
-            }
+            let begun = now;
             now = clock::now();
+            self.polling.looked(now.since(begun));
+            if next == Next::GiveAway {
+                // Any other thread that wants this core gets it now. If there is none, that takes less than a
+                // microsecond.
+                std::thread::yield_now();
+                let given = now;
+                now = clock::now();
+                self.polling.gave_away(now.since(given));
+            } else {
+                std::hint::spin_loop();
+            }
         }
     }
 
@@ -410,6 +417,9 @@ impl<M: Machine> Runtime<M> {
                 network: self.network.stats,
                 connections: self.network.connection_count(),
                 turns: self.turns.clone(),
+                polled: self.polling.polled(),
+                waited: usage::waited().unwrap_or_default(),
+                processor: usage::processor_time(),
             };
             show(&self.machine, seen);
         }

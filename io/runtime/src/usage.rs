@@ -1,4 +1,4 @@
-//! The processor time and the memory that this process uses.
+//! The processor time and the memory that this process uses, and the time for which it waits for a processor.
 //!
 //! Not here: what is made of it (core/brick compares bricks by it). Catalogue: I6.
 
@@ -17,12 +17,28 @@ pub struct Usage {
 impl Usage {
     /// Two system calls, and some tens of microseconds.
     pub fn now() -> Usage {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-        let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
         let memory = fs::read_to_string("/proc/self/status").ok().and_then(|text| resident(&text));
-        Usage { processor: Duration::new(seconds, nanos), memory_bytes: memory.unwrap_or_default() }
+        Usage { processor: processor_time(), memory_bytes: memory.unwrap_or_default() }
     }
+}
+
+/// Processor time of all threads since the start of the process.
+pub(crate) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanos)
+}
+
+/// For how long the calling thread was ready to run while others had the processors, since its start. `None`: the
+/// system does not tell. Three system calls, and some microseconds.
+pub(crate) fn waited() -> Option<Duration> {
+    waited_of(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// The nanoseconds on a processor, those of waiting for one, and the number of turns on it.
+fn waited_of(schedstat: &str) -> Option<Duration> {
+    Some(Duration::from_nanos(schedstat.split_whitespace().nth(1)?.parse().ok()?))
 }
 
 /// A line of `/proc/self/status`: `VmRSS:     1234 kB`.
@@ -37,6 +53,12 @@ mod tests {
     use super::*;
 
     // I6
+    #[test]
+    fn the_time_of_waiting_is_the_second_number() {
+        assert_eq!(waited_of("510237 1297324 2\n"), Some(Duration::from_nanos(1_297_324)));
+        assert_eq!((waited_of(""), waited_of("1 x 2")), (None, None));
+    }
+
     #[test]
     fn work_takes_processor_time_and_memory() {
         let before = Usage::now();

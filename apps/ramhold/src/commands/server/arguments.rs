@@ -10,6 +10,7 @@ use crate::supervising::{
 use clap::{Args, Subcommand, ValueEnum};
 use ramhold_base::limits::{LABEL_BYTES_MAX, TABLE_NAME_BYTES_MAX};
 use ramhold_node::{CrossSlot, RestartLoad};
+use ramhold_runtime::Poll;
 use ramhold_wire::bricks::{BRICK_WEIGHT, BRICK_WEIGHT_MAX};
 use ramhold_wire::membership::Label;
 use std::net::{IpAddr, SocketAddr};
@@ -234,7 +235,7 @@ pub struct Server {
     /// Do not serve Redis clients.
     #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_cluster_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
     pub no_resp: bool,
-    /// How to wait for work.
+    /// How the event loop waits when it has nothing to do.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
     pub poll: PollMode,
     /// Allow addresses that other machines can reach. There is no encryption and there are no accounts yet.
@@ -262,10 +263,22 @@ pub enum ServerCommand {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PollMode {
-    /// Spin briefly after each piece of work, then sleep.
+    /// Look for work for 50 microseconds, then sleep. Where others use the same core: sleep early.
     Adaptive,
-    /// Never sleep; takes a whole core.
+    /// Never sleep: for a core of its own.
     Busy,
+    /// Sleep at once: least processor time, and each request pays for a wake-up.
+    Sleep,
+}
+
+impl From<PollMode> for Poll {
+    fn from(mode: PollMode) -> Poll {
+        match mode {
+            PollMode::Adaptive => Poll::ADAPTIVE,
+            PollMode::Busy => Poll::Busy,
+            PollMode::Sleep => Poll::Sleep,
+        }
+    }
 }
 
 impl Server {

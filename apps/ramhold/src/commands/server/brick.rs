@@ -2,7 +2,7 @@
 //!
 //! Not here: what a brick does (core/brick). Catalogue: I6.
 
-use super::arguments::{PollMode, Server};
+use super::arguments::Server;
 use super::buffers::{self, BufferPlace};
 use super::device::{self, Kind};
 use super::start::{FRAMES_GROW_BY, NEEDED_INTERVAL, PORT_ATTEMPT_COUNT, coordinator_for, settle};
@@ -19,7 +19,7 @@ use ramhold_base::processor;
 use ramhold_log::Geometry;
 use ramhold_node::{BrickConfig, BrickNode, BrickNodeConfig, BrickSeen};
 use ramhold_runtime::{
-    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, free_space, memory_available, raise_file_limit,
+    DiskConfig, Runtime, RuntimeConfig, StartError, free_space, memory_available, raise_file_limit,
 };
 use ramhold_wire::control::Address;
 use std::fs;
@@ -129,10 +129,7 @@ impl PreparedBrick {
             let node = BrickNode::new(self.node_config(arguments, address), region, seed);
             let config = RuntimeConfig {
                 listen: Some(listen),
-                poll: match arguments.poll {
-                    PollMode::Adaptive => Poll::ADAPTIVE,
-                    PollMode::Busy => Poll::Busy,
-                },
+                poll: arguments.poll.into(),
                 disk: Some(DiskConfig {
                     data_dir: arguments.dir().to_owned(),
                     buffer_dir: self.buffers.path().to_owned(),

@@ -1,6 +1,6 @@
 //! The start of a server: checks the machine, divides its memory, and opens everything.
 
-use super::arguments::{PollMode, Server};
+use super::arguments::Server;
 use super::buffers::{self, BufferPlace};
 use super::device::{self, Kind};
 use super::redis::{check_resp_ports, handed, redis_line, resp_config};
@@ -18,9 +18,7 @@ use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::{RespConfig, ServerConfig, ServerNode};
 use ramhold_placement::HeadRoom;
-use ramhold_runtime::{
-    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
-};
+use ramhold_runtime::{DiskConfig, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Link;
 use std::hash::{BuildHasher, RandomState};
@@ -115,10 +113,7 @@ impl Prepared {
                     .collect(),
                 listen_open: handed(arguments.resp_stdin)?,
                 hears_bytes: self.resp.is_some(),
-                poll: match arguments.poll {
-                    PollMode::Adaptive => Poll::ADAPTIVE,
-                    PollMode::Busy => Poll::Busy,
-                },
+                poll: arguments.poll.into(),
                 disk: Some(DiskConfig {
                     data_dir: arguments.dir().to_owned(),
                     buffer_dir: self.buffers.path().to_owned(),

@@ -1,0 +1,230 @@
+//! How a loop waits that finds nothing to do: it looks again, gives its core away in between, or sleeps.
+//!
+//! A sleep and a wake-up cost more than a short wait. So a loop looks again for a while before it sleeps. Where other
+//! processes want the same core, each look keeps them from work, perhaps from the work that this loop waits for. So between
+//! its looks the loop gives the core away. If it does not get the core back at once, somebody else has used it. After
+//! `USED_MAX` such gifts in one wait the loop sleeps: it has then let others work and looked twice, and its own looks have
+//! cost about as much as the sleep. So of several loops on one core most sleep, and the last one looks on: a core that
+//! is awake takes up the next one without the delay of a core that sleeps.
+//!
+//! Each wait is judged by itself, because who uses a core changes within microseconds. The last gift alone says how soon
+//! the next wait gives the core away.
+//!
+//! Invariants:
+//! - `Poll::Busy` never sleeps and never gives its core away, `Poll::Sleep` never looks twice;
+//! - where others use the core, a wait takes a few looks of this loop's own.
+//!
+//! Not here: the wait itself (runtime). Decision: 0031. Catalogue: E2.
+
+use crate::config::Poll;
+use ramhold_base::Instant;
+use std::time::Duration;
+
+/// Giving the core away takes less than this when nobody wants it.
+const GIVING_MAX: Duration = Duration::from_micros(3);
+/// A look that takes longer than this was interrupted: others had the core for the rest of the time.
+const LOOK_MAX: Duration = Duration::from_micros(5);
+/// The core is given away after this many looks, so that others wait for a few microseconds at most. After each look once
+/// others have used it.
+const LOOKS_PER_GIFT: u32 = 4;
+/// A wait ends in sleep when others have used the core so often in it. Once is often a process that works for this one.
+const USED_MAX: u32 = 2;
+
+/// What the loop does after it has found nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    Look,
+    /// Look, and let others have the core before the next look.
+    GiveAway,
+    /// Wait in the kernel until something comes.
+    Sleep,
+}
+
+/// What the loop tells of its waiting; each figure only grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Polled {
+    /// Processor time of looks that found nothing.
+    pub idle: Duration,
+    pub sleeps: u64,
+    /// Waits that were cut short because others used the core.
+    pub shared: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Polling {
+    poll: Poll,
+    polled: Polled,
+    /// Of this wait: looks since the last gift, and gifts that others used.
+    looks: u32,
+    gifts_used: u32,
+    /// Others used the last gift.
+    is_wanted: bool,
+}
+
+impl Polling {
+    pub fn new(poll: Poll) -> Polling {
+        Polling { poll, polled: Polled::default(), looks: 0, gifts_used: 0, is_wanted: false }
+    }
+
+    /// The loop has nothing to do and begins to wait.
+    pub fn begin(&mut self) {
+        (self.looks, self.gifts_used) = (0, 0);
+    }
+
+    /// What to do at `now`, when there was work last at `last_work`.
+    pub fn next(&mut self, now: Instant, last_work: Instant) -> Next {
+        let spin = match self.poll {
+            Poll::Busy => return Next::Look,
+            Poll::Sleep => return Next::Sleep,
+            Poll::Adaptive { spin } => spin,
+        };
+        if now >= last_work + spin {
+            return Next::Sleep;
+        }
+        if self.gifts_used >= USED_MAX {
+            self.polled.shared += 1;
+            return Next::Sleep;
+        }
+        self.looks += 1;
+        if self.is_wanted || self.looks == LOOKS_PER_GIFT {
+            self.looks = 0;
+            return Next::GiveAway;
+        }
+        Next::Look
+    }
+
+    /// A look that found nothing took so long.
+    pub fn looked(&mut self, took: Duration) {
+        self.polled.idle += took.min(LOOK_MAX);
+    }
+
+    /// The core was given away, and came back after `took`.
+    pub fn gave_away(&mut self, took: Duration) {
+        self.is_wanted = took > GIVING_MAX;
+        if self.is_wanted {
+            self.gifts_used += 1;
+        } else {
+            self.polled.idle += took;
+        }
+    }
+
+    pub fn slept(&mut self) {
+        self.polled.sleeps += 1;
+    }
+
+    pub fn polled(&self) -> Polled {
+        self.polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: u64 = 1000;
+    const LOOK: Duration = Duration::from_micros(1);
+    const SOON: Duration = Duration::from_nanos(300);
+    const LATE: Duration = Duration::from_micros(10);
+
+    /// The looks and the gifts of a loop that finds nothing until it sleeps. Giving away takes `takes`, by number of gift.
+    fn wait(polling: &mut Polling, now: &mut Instant, takes: impl Fn(u32) -> Duration) -> (u32, u32) {
+        let last_work = *now;
+        let (mut looks, mut gifts) = (0, 0);
+        polling.begin();
+        loop {
+            let next = polling.next(*now, last_work);
+            if next == Next::Sleep {
+                polling.slept();
+                return (looks, gifts);
+            }
+            looks += 1;
+            *now = *now + LOOK;
+            polling.looked(LOOK);
+            if next == Next::GiveAway {
+                gifts += 1;
+                let took = takes(gifts);
+                *now = *now + took;
+                polling.gave_away(took);
+            }
+            assert!(looks < 100_000, "it never sleeps");
+        }
+    }
+
+    // E2
+    #[test]
+    fn a_loop_that_is_alone_looks_for_its_time_and_then_sleeps() {
+        let mut polling = Polling::new(Poll::ADAPTIVE);
+        let mut now = Instant(1_000_000_000);
+        for _ in 0..1000 {
+            let begun = now;
+            let (looks, gifts) = wait(&mut polling, &mut now, |_| SOON);
+            assert!((40..=50).contains(&looks) && gifts == looks / LOOKS_PER_GIFT, "{looks} {gifts}");
+            assert!(now.since(begun) >= Duration::from_micros(50));
+        }
+        let polled = polling.polled();
+        assert_eq!((polled.sleeps, polled.shared), (1000, 0));
+        assert!(polled.idle > Duration::from_millis(49) && polled.idle < Duration::from_millis(52));
+    }
+
+    // E2
+    #[test]
+    fn a_loop_whose_core_others_use_sleeps_after_two_looks() {
+        let mut polling = Polling::new(Poll::ADAPTIVE);
+        let mut now = Instant(1_000_000_000);
+        wait(&mut polling, &mut now, |_| LATE);
+        let idle = polling.polled().idle;
+        for _ in 0..1000 {
+            assert_eq!(wait(&mut polling, &mut now, |_| LATE), (2, 2));
+        }
+        let polled = polling.polled();
+        assert_eq!((polled.sleeps, polled.shared), (1001, 1001));
+        assert_eq!(polled.idle - idle, 2000 * LOOK, "the time of others is not its own");
+    }
+
+    // E2
+    #[test]
+    fn a_loop_learns_at_once_that_the_others_are_gone() {
+        let mut polling = Polling::new(Poll::ADAPTIVE);
+        let mut now = Instant(1_000_000_000);
+        for _ in 0..1000 {
+            assert_eq!(wait(&mut polling, &mut now, |_| LATE).1, 2);
+            let (looks, gifts) = wait(&mut polling, &mut now, |_| SOON);
+            assert!(looks >= 40 && gifts <= 1 + looks / LOOKS_PER_GIFT, "{looks} {gifts}");
+        }
+    }
+
+    // E2: somebody works once while this loop waits, for example for this loop.
+    #[test]
+    fn one_use_of_the_core_ends_no_wait() {
+        let mut polling = Polling::new(Poll::ADAPTIVE);
+        let mut now = Instant(1_000_000_000);
+        for _ in 0..1000 {
+            let (looks, _) = wait(&mut polling, &mut now, |gift| if gift == 3 { LATE } else { SOON });
+            assert!(looks >= 30, "{looks}");
+        }
+        assert_eq!(polling.polled().shared, 0);
+    }
+
+    // E2
+    #[test]
+    fn time_that_others_use_is_not_idle_time_of_this_loop() {
+        let mut polling = Polling::new(Poll::ADAPTIVE);
+        polling.looked(Duration::from_millis(4));
+        assert_eq!(polling.polled().idle, LOOK_MAX, "it was interrupted");
+        polling.gave_away(LATE);
+        assert_eq!(polling.polled().idle, LOOK_MAX);
+        polling.gave_away(SOON);
+        assert_eq!(polling.polled().idle, LOOK_MAX + SOON);
+    }
+
+    // E2
+    #[test]
+    fn busy_never_sleeps_and_sleep_never_looks_twice() {
+        let (mut busy, mut sleep) = (Polling::new(Poll::Busy), Polling::new(Poll::Sleep));
+        for micros in 0..10_000 {
+            let now = Instant(micros * MICRO);
+            assert_eq!(busy.next(now, Instant::ZERO), Next::Look);
+            assert_eq!(sleep.next(now, now), Next::Sleep);
+        }
+    }
+}
