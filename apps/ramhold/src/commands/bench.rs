@@ -23,6 +23,7 @@ mod recovery;
 mod replay;
 mod report;
 mod server_cpu;
+mod server_page;
 mod verdict;
 
 use crate::failure::Failure;

@@ -204,3 +204,42 @@ fn a_refusal_a_broken_connection_and_nobody_are_told_apart() {
     let said = bench(nobody().parse().unwrap(), &[]).failed(5);
     assert!(said.contains("--resp"), "{said}");
 }
+
+/// Shows a page of metrics to whoever asks; a counter grows from time to time.
+fn show_metrics(pages: &'static [&'static str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for (stream, page) in listener.incoming().zip(pages.iter().cycle()) {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut line = String::new();
+            while stream.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", page.len());
+            stream.get_mut().write_all([head.as_bytes(), page.as_bytes()].concat().as_slice()).unwrap();
+        }
+    });
+    address
+}
+
+// E2, J5
+#[test]
+fn the_time_in_which_a_server_found_no_work_is_taken_off() {
+    let (redis, own) = (Redis::default().start(), std::process::id().to_string());
+    let admin =
+        show_metrics(&["ramhold_loop_idle_seconds_total 5\n", "ramhold_loop_idle_seconds_total 5.25\n"]);
+    let run = bench(redis, &["--server-pid", &own, "--server-admin", &admin]).ok().json();
+    let cpu = |name: &str| run["server_cpu"][name].as_f64().unwrap();
+    assert_eq!(cpu("idle_seconds"), 0.25);
+    let done = run["run"]["ops_per_second"].as_f64().unwrap() * run["run"]["seconds"].as_f64().unwrap();
+    let work = (cpu("seconds") - 0.25).max(0.0) * 1e6 / done;
+    assert!((cpu("work_micros_per_operation") - work).abs() < 0.01 * work.max(1.0), "{run}");
+    // A server that does not tell it is asked in vain, and that is said before anything is measured.
+    let silent = show_metrics(&["ramhold_up 1\n"]);
+    let said = bench(redis, &["--server-pid", &own, "--server-admin", &silent]).failed(2);
+    assert!(said.contains("no ramhold_loop_idle_seconds_total"), "{said}");
+    let said = bench(redis, &["--server-pid", &own, "--server-admin", &nobody()]).failed(5);
+    assert!(said.contains("with --admin"), "{said}");
+    assert_eq!(bench(redis, &["--server-admin", &admin]).code, 2);
+}

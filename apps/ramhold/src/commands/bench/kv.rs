@@ -53,8 +53,9 @@ processor time that the host took from this virtual machine. With more than a
 few percent of steal, the results describe the host rather than the cluster.
 
 --server-pid tells the processor time of servers, the kernel's for their sockets
-included. A server of Ramhold also turns for 50 us after its last work before it
-sleeps; that is included too, so compare where servers are busy.
+included. A server of Ramhold also looks for work before it sleeps. That time is
+in it, and --server-admin takes it off again; both figures are told. Without it,
+compare where servers are busy.
 
 With --resp the same client sends the same load as GET, SET, MGET and MSET to
 the server at that address: Redis, Valkey, or a server of Ramhold, which answers
@@ -111,6 +112,10 @@ pub struct KeyValue {
     /// operation and as a share of one processor.
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     server_pid: Vec<u32>,
+    /// Where these servers show metrics (their --admin): takes the time off in which they looked for work
+    /// and found none.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "server_pid")]
+    server_admin: Vec<String>,
     /// Use the objects of an earlier run with the same keys instead of writing them first.
     #[arg(long)]
     no_fill: bool,
@@ -147,7 +152,7 @@ impl KeyValue {
 
     fn play(&self, load: &Load, servers: Servers<'_>, global: &Global) -> Result<(), Failure> {
         let filled = if self.no_fill { load::Measured::new() } else { self.fill(load, servers)? };
-        let (before, cpu) = (machine::Times::now(), ServerCpu::begin(&self.server_pid)?);
+        let (before, cpu) = (machine::Times::now(), ServerCpu::begin(&self.server_pid, &self.server_admin)?);
         let measured = load::measure(load, servers, Duration::from_secs(self.seconds))?;
         let machine = report::Machine {
             steal_percent: machine::steal_percent(before, machine::Times::now()),

@@ -1,7 +1,7 @@
 //! The figures of a benchmark, for people and for programs.
 
 use super::load::{Kind, Little, Load, Measured, Servers};
-use super::server_cpu::Used;
+use super::server_cpu::{Used, micros_per};
 use crate::failure::{self, Failure};
 use crate::global::Global;
 use crate::output::{self, Columns};
@@ -49,7 +49,9 @@ pub fn print(
             "contradiction": little.contradiction(),
             "server_cpu": machine.server.map(|used| json!({
                 "seconds": used.time.as_secs_f64(),
-                "micros_per_operation": used.micros_per(measured.done()),
+                "idle_seconds": used.idle.map(|idle| idle.as_secs_f64()),
+                "micros_per_operation": micros_per(used.time, measured.done()),
+                "work_micros_per_operation": used.work().map(|work| micros_per(work, measured.done())),
                 "percent": used.percent(),
             })),
             "steal_percent": machine.steal_percent,
@@ -144,10 +146,15 @@ fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, ma
     }
     text.push('\n');
     if let Some(used) = machine.server {
-        let (micros, percent) = (used.micros_per(measured.done()), used.percent());
+        let micros = |time| micros_per(time, measured.done());
+        let (all, percent) = (micros(used.time), used.percent());
         text.push_str(&format!(
-            "servers: {micros:.2} us of processor time per operation, {percent:.0} % of one\n"
+            "servers: {all:.2} us of processor time per operation, {percent:.0} % of one"
         ));
+        if let Some(work) = used.work() {
+            text.push_str(&format!(", {:.2} us without looking for work in vain", micros(work)));
+        }
+        text.push('\n');
     }
     if let Some(rate) = load.rate.filter(|rate| reached < *rate as f64 * 0.99) {
         text.push_str(&format!("fell short of the {rate} ops/s that were asked for\n"));
