@@ -397,6 +397,7 @@ pub trait Machine {
 
     /// The turn is over: the machine does what it put off, once for all inputs of the turn. An executor calls this
     /// before it waits whenever `puts_off` is true, and may call it earlier, and at any time.
+    /// A machine that wraps another one passes both calls on.
     fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
         let _ = (now, effects);
     }

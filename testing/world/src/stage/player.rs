@@ -53,6 +53,22 @@ impl Machine for Player {
             Player::Speaker(speaker) => speaker.deadline(),
         }
     }
+
+    fn puts_off(&self) -> bool {
+        match self {
+            Player::Process(process) => process.puts_off(),
+            Player::Client(client) => client.puts_off(),
+            Player::Speaker(speaker) => speaker.puts_off(),
+        }
+    }
+
+    fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
+        match self {
+            Player::Process(process) => process.turn_over(now, effects),
+            Player::Client(client) => client.turn_over(now, effects),
+            Player::Speaker(speaker) => speaker.turn_over(now, effects),
+        }
+    }
 }
 
 /// A session of the real client that starts the script's operations.
