@@ -25,6 +25,7 @@ mod report;
 mod server_cpu;
 mod server_page;
 mod verdict;
+mod zipf;
 
 use crate::failure::Failure;
 use crate::global::Global;

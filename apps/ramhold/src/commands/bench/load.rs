@@ -10,7 +10,6 @@ mod plan;
 mod resp;
 mod values;
 mod worker;
-mod zipf;
 
 pub use link::Kind;
 pub use little::Little;

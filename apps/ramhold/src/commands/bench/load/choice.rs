@@ -9,7 +9,7 @@
 
 use super::mix::Distribution;
 use super::plan::Load;
-use super::zipf::Zipf;
+use crate::commands::bench::zipf::Zipf;
 use ramhold_base::Rng;
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
 //! Chooses the live object that is overwritten next.
 
+use crate::commands::bench::zipf::Zipf;
 use clap::ValueEnum;
 use ramhold_base::Rng;
 
@@ -13,9 +14,6 @@ pub enum Keys {
     /// A tenth of the keys gets nine tenths of the writes.
     HotCold,
 }
-
-/// The exponent that YCSB uses.
-const THETA: f64 = 0.99;
 
 impl Keys {
     pub fn name(self) -> &'static str {
@@ -48,7 +46,7 @@ impl Chooser {
     pub fn next(&mut self) -> u64 {
         let rank = match self.keys {
             Keys::Uniform => return self.rng.below(self.count),
-            Keys::Zipf => self.zipf.rank(self.rng.u64()),
+            Keys::Zipf => self.zipf.rank(&mut self.rng),
             Keys::HotCold => {
                 let hot = (self.count / 10).max(1);
                 if hot == self.count || self.rng.chance(9, 10) {
@@ -70,41 +68,12 @@ fn is_coprime(a: u64, b: u64) -> bool {
     a == 1
 }
 
-/// Ranks after Gray et al., "Quickly Generating Billion-Record Synthetic Databases", SIGMOD 1994.
-struct Zipf {
-    count: u64,
-    zeta: f64,
-    alpha: f64,
-    eta: f64,
-}
-
-impl Zipf {
-    fn new(count: u64) -> Zipf {
-        let zeta_of = |n: u64| (1..=n).map(|k| (k as f64).powf(-THETA)).sum::<f64>();
-        let zeta = zeta_of(count);
-        let eta = (1.0 - (2.0 / count as f64).powf(1.0 - THETA)) / (1.0 - zeta_of(2) / zeta);
-        Zipf { count, zeta, alpha: 1.0 / (1.0 - THETA), eta }
-    }
-
-    fn rank(&self, random: u64) -> u64 {
-        let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
-        let scaled = uniform * self.zeta;
-        if scaled < 1.0 {
-            return 0;
-        }
-        if scaled < 1.0 + 0.5f64.powf(THETA) {
-            return 1.min(self.count - 1);
-        }
-        let rank = self.count as f64 * (self.eta * uniform - self.eta + 1.0).powf(self.alpha);
-        (rank as u64).min(self.count - 1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SEED: u64 = 11;
+    const THETA: f64 = 0.99;
 
     fn counts(keys: Keys, count: u64, draws: u64) -> Vec<u64> {
         let mut chooser = Chooser::new(keys, count, SEED);

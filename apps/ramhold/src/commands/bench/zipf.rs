@@ -4,10 +4,11 @@
 //! 1994. YCSB uses it, so figures compare with YCSB's only with this one, approximations included. The sum in
 //! it is exact up to a bound, and an integral beyond (Euler and Maclaurin; nine digits).
 //!
-//! Not here: the object of a rank (choice).
+//! Not here: the object of a rank (load/choice, log/keys).
 
 use ramhold_base::Rng;
 
+/// The exponent that YCSB uses.
 const THETA: f64 = 0.99;
 /// So many terms of the sum are added up one by one.
 const TERM_COUNT: u64 = 10_000;
