@@ -1,11 +1,11 @@
 //! Many operations of one client under way at once, bounded in number and in bytes.
 
+use ramhold_base::map::FastMap;
 use ramhold_client::{Client, Operation, OperationId, Outcome};
-use std::collections::BTreeMap;
 
 pub struct Pipeline<T> {
     client: Client,
-    under_way: BTreeMap<OperationId, (T, u64)>,
+    under_way: FastMap<OperationId, (T, u64)>,
     bytes: u64,
     count_max: usize,
     bytes_max: u64,
@@ -13,7 +13,7 @@ pub struct Pipeline<T> {
 
 impl<T> Pipeline<T> {
     pub fn new(client: Client, count_max: usize, bytes_max: u64) -> Pipeline<T> {
-        Pipeline { client, under_way: BTreeMap::new(), bytes: 0, count_max, bytes_max }
+        Pipeline { client, under_way: FastMap::default(), bytes: 0, count_max, bytes_max }
     }
 
     /// Whether an outcome must be taken before the next operation is submitted.

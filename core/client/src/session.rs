@@ -32,6 +32,7 @@ mod lease;
 mod packing;
 mod running;
 mod searching;
+mod underway;
 mod verdict;
 
 use crate::backoff::jittered;
@@ -48,6 +49,7 @@ use running::{AttemptId, Purpose, Running, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
+use underway::Underway;
 
 pub struct Session {
     config: SessionConfig,
@@ -68,7 +70,7 @@ pub struct Session {
     /// Operations on quorum tables.
     quorum: Quorum,
     operation_last: u64,
-    running: BTreeMap<OperationId, Running>,
+    running: Underway,
     /// The operation that fetches something that others wait for.
     fetches: BTreeMap<Wanted, OperationId>,
     /// Operations that callers started and that have not ended.
@@ -77,7 +79,6 @@ pub struct Session {
     part_count: usize,
     /// Attempts whose answers are awaited.
     attempts: BTreeMap<AttemptId, OperationId>,
-    timers: BTreeSet<(Instant, OperationId)>,
     /// Operations that go out at the end of the step.
     posted: Vec<Posted>,
     /// Operations that can go on at once.
@@ -104,12 +105,11 @@ impl Session {
             bricks: Vec::new(),
             quorum,
             operation_last: 0,
-            running: BTreeMap::new(),
+            running: Underway::default(),
             fetches: BTreeMap::new(),
             started_count: 0,
             part_count: 0,
             attempts: BTreeMap::new(),
-            timers: BTreeSet::new(),
             posted: Vec::new(),
             ready: VecDeque::new(),
             outcomes: VecDeque::new(),
@@ -236,17 +236,12 @@ impl Session {
             searched: None,
         };
         self.running.insert(id, running);
-        self.timers.insert((wake, id));
         id
     }
 
     /// Puts an operation into a state. Its timer rings at `wake` or at its deadline.
     fn change(&mut self, id: OperationId, state: State, wake: Instant) {
-        let running = self.running.get_mut(&id).expect("only running operations change");
-        self.timers.remove(&(running.wake, id));
-        running.state = state;
-        running.wake = wake.min(running.deadline);
-        self.timers.insert((running.wake, id));
+        self.running.change(id, state, wake);
     }
 
     fn run_ready(&mut self, now: Instant, effects: &mut Effects) {
@@ -265,6 +260,7 @@ impl Session {
         if self.quorum.has_posts() {
             self.send_asks(now, effects);
         }
+        self.running.set_timers();
     }
 
     /// Makes the next attempt of an operation that is not calling, or lets it wait for the thing that the
@@ -339,18 +335,14 @@ impl Session {
     }
 
     fn check_invariants(&self) {
-        assert_eq!(self.timers.len(), self.running.len());
+        self.running.check_invariants();
         assert!(self.attempts.len() <= self.running.len());
         assert!(self.started_count + self.fetches.len() + self.part_count == self.running.len());
         assert!(self.ready.is_empty());
         assert!(self.posted.is_empty());
         if cfg!(debug_assertions) {
-            let calling = |running: &&Running| matches!(running.state, State::Calling(_));
-            assert_eq!(self.running.values().filter(calling).count(), self.attempts.len());
-            for (id, running) in &self.running {
-                assert!(self.timers.contains(&(running.wake, *id)));
-                assert!(running.wake <= running.deadline);
-            }
+            let is_calling = |running: &Running| matches!(running.state, State::Calling(_));
+            assert_eq!(self.running.those(is_calling).len(), self.attempts.len());
         }
     }
 }
@@ -372,6 +364,6 @@ impl Machine for Session {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.timers.first().map(|(wake, _)| *wake)
+        self.running.deadline()
     }
 }

@@ -50,9 +50,8 @@ impl Session {
         let search = self.running[&id].search.as_deref().filter(|_| who == Who::Process);
         let patience = search.map_or(self.config.attempt_timeout, Search::patience);
         let timeout = self.config.attempt_timeout.min(patience);
-        self.change(id, State::Calling(attempt), now + timeout);
         let (lease, sequence, unacknowledged) = self.number(id);
-        let running = self.running.get_mut(&id).expect("it runs");
+        let running = self.running.change(id, State::Calling(attempt), now + timeout);
         running.attempt_count = running.attempt_count.saturating_add(1);
         let rpc = RpcId(self.rpc_base.wrapping_add(attempt_id.0));
         let mut header = Header {

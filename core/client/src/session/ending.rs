@@ -86,7 +86,6 @@ impl Session {
 
     pub(super) fn end(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
         let running = self.running.remove(&id).expect("only running operations end");
-        self.timers.remove(&(running.wake, id));
         if let State::Calling(attempt) = running.state {
             self.attempts.remove(&attempt.id);
         }

@@ -163,14 +163,12 @@ impl Session {
     pub(super) fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost) {
         self.cache.doubt_address(addr);
         self.leave_coordinator(addr);
-        let calling = |(id, running): (&OperationId, &Running)| match running.state {
-            State::Calling(attempt) if attempt.addr == addr => Some((*id, attempt)),
-            State::Calling(_) | State::Pausing | State::Posted | State::Awaiting(_) | State::Asking => None,
-        };
-        let concerned: Vec<_> = self.running.iter().filter_map(calling).collect();
-        for (id, attempt) in concerned {
-            self.attempts.remove(&attempt.id);
+        let is_concerned =
+            |running: &Running| matches!(running.state, State::Calling(attempt) if attempt.addr == addr);
+        for id in self.running.those(is_concerned) {
             let running = self.running.get_mut(&id).expect("it was found running");
+            let State::Calling(attempt) = running.state else { continue };
+            self.attempts.remove(&attempt.id);
             running.fate_unknown |= how == Lost::Broken; // If it was refused, nothing of it has arrived.
             let what = match how {
                 Lost::Refused => What::RefusedConnection,
@@ -182,9 +180,7 @@ impl Session {
     }
 
     pub(super) fn on_timers(&mut self, now: Instant) {
-        while let Some((wake, id)) = self.timers.first().copied()
-            && wake <= now
-        {
+        while let Some(id) = self.running.due(now) {
             let running = self.running.get_mut(&id).expect("timers belong to running operations");
             match running.state {
                 State::Calling(attempt) => self.on_silence(now, id, attempt),

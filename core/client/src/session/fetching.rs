@@ -54,8 +54,7 @@ impl Session {
             State::Awaiting(theirs) => theirs == wanted,
             State::Pausing | State::Posted | State::Calling(_) | State::Asking => false,
         };
-        let waiting = self.running.iter().filter(|(_, running)| is_waiting(running));
-        let mut waiting: Vec<OperationId> = waiting.map(|(id, _)| *id).collect();
+        let mut waiting = self.running.those(is_waiting);
         let is_final = match &outcome {
             Outcome::Done(_) | Outcome::Refused { status: Status::LeaseOver, .. } => false,
             Outcome::Refused { cause, .. } => matches!(cause, Cause::Answered | Cause::Unsent),

@@ -161,9 +161,7 @@ impl Session {
             self.lease = Lease::default();
         }
         let is_of = |running: &Running| running.number.is_some_and(|(theirs, _)| theirs == lease);
-        let concerned: Vec<OperationId> =
-            self.running.iter().filter(|(_, running)| is_of(running)).map(|(id, _)| *id).collect();
-        for id in concerned {
+        for id in self.running.those(is_of) {
             let running = self.running.get_mut(&id).expect("it was found running");
             if running.fate_unknown || matches!(running.state, State::Calling(_)) {
                 let detail = format!(

@@ -102,8 +102,8 @@ impl Session {
                 packed: Some(first),
             };
             self.attempts.insert(attempt.id, id);
-            self.change(id, State::Calling(attempt), now + self.config.attempt_timeout);
-            let running = self.running.get_mut(&id).expect("it was posted in this step");
+            let timeout = now + self.config.attempt_timeout;
+            let running = self.running.change(id, State::Calling(attempt), timeout);
             running.attempt_count = running.attempt_count.saturating_add(1);
             is_numbered |= running.number.is_some();
         }

@@ -90,8 +90,7 @@ impl Session {
             let is_description = matches!(running.operation, Operation::DescribeTable { .. });
             is_of_caller && !is_description && matches!(running.operation.place(), Place::Coordinator)
         };
-        let over: Vec<OperationId> =
-            self.running.iter().filter(|(_, running)| is_over(running)).map(|(id, _)| *id).collect();
+        let over = self.running.those(is_over);
         let detail = format!("{who} at {addr} is a brick or a server, and this needs the coordinator");
         for id in over {
             let outcome = Outcome::refused(Status::NotCoordinator, Cause::Answered, detail.clone());

@@ -30,7 +30,13 @@ impl Values {
 
 /// The number in decimal with zeros in front.
 pub fn key(object: u64, bytes: usize) -> Vec<u8> {
-    format!("{object:0bytes$}").into_bytes()
+    let mut key = vec![b'0'; bytes];
+    let mut rest = object;
+    for digit in key.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    if rest > 0 { object.to_string().into_bytes() } else { key }
 }
 
 /// The shortest keys that tell all objects apart.
@@ -45,6 +51,8 @@ mod tests {
     #[test]
     fn keys_have_the_wanted_length_and_differ() {
         assert_eq!(key(7, 4), b"0007");
+        assert_eq!(key(1_234_567, 4), b"1234567");
+        assert_eq!(key(u64::MAX, 20), u64::MAX.to_string().as_bytes());
         for objects in [1, 10, 11, 100_000] {
             assert_eq!(key(objects - 1, key_bytes_min(objects)).len(), key_bytes_min(objects));
         }
