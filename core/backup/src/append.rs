@@ -260,7 +260,8 @@ impl Replica {
         let has_changed = !stored.is_certified_like(&self.stored);
         self.stored = stored;
         let reply = self.reply(stored.length);
-        for operation in self.operations.take_stored(count) {
+        for _ in 0..count {
+            let operation = self.operations.take_stored();
             if self.has_reached(&operation) {
                 answer(&operation.asker, Status::Ok, &reply, effects);
             } else {

@@ -11,7 +11,7 @@
 
 use crate::keys::ReplicaKey;
 use crate::place::{Place, SLOT_BYTES, SLOT_COUNT};
-use ramhold_base::bytes::{Put, Reader};
+use ramhold_base::bytes::Reader;
 use ramhold_base::checksum::crc;
 use ramhold_base::{ClusterId, ClusterTime, Epoch, LogId, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_wire::data::Certificate;
@@ -55,7 +55,6 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub fn encode(&self) -> [u8; SLOT_BYTES] {
-        let mut out = Vec::with_capacity(SLOT_BYTES);
         let bit = |on: bool, bit: u16| if on { bit } else { 0 };
         let flags = bit(self.closed, CLOSED)
             | bit(self.primary, PRIMARY)
@@ -63,31 +62,36 @@ impl Slot {
             | bit(self.interim, INTERIM)
             | bit(self.cut, CUT)
             | bit(self.synced, SYNCED);
-        out.put_u32(MAGIC);
-        out.put_u16(FORMAT);
-        out.put_u16(flags);
-        out.put_u64(self.sequence);
-        out.put_u64(self.incarnation);
-        out.put_u64(self.cluster.raw());
-        out.put_u64(self.key.log.server.raw());
-        out.put_u64(self.key.segment.raw());
-        out.put_u16(self.key.log.shard.raw());
-        out.put_u16(self.key.stream.raw());
-        out.put_u32(self.epoch.raw());
-        out.put_u32(self.certificate.length);
-        out.put_u32(self.certificate.crc);
-        out.put_u64(self.certificate.time.0);
-        out.put_u64(self.buffer_id);
-        let (kind, index) = match self.place {
+        let (kind, index): (u32, u32) = match self.place {
             Place::Frame(index) => (0, index),
             Place::Buffer(index) => (1, index),
         };
-        out.put_u32(kind);
-        out.put_u32(index);
-        out.resize(CRC_AT, 0);
-        let sum = crc(&out);
-        out.put_u32(sum);
-        out.try_into().expect("a slot was filled up to its size")
+        let mut out = [0; SLOT_BYTES];
+        let mut at = 0;
+        let mut put = |field: &[u8]| {
+            out[at..at + field.len()].copy_from_slice(field);
+            at += field.len();
+        };
+        put(&MAGIC.to_le_bytes());
+        put(&FORMAT.to_le_bytes());
+        put(&flags.to_le_bytes());
+        put(&self.sequence.to_le_bytes());
+        put(&self.incarnation.to_le_bytes());
+        put(&self.cluster.raw().to_le_bytes());
+        put(&self.key.log.server.raw().to_le_bytes());
+        put(&self.key.segment.raw().to_le_bytes());
+        put(&self.key.log.shard.raw().to_le_bytes());
+        put(&self.key.stream.raw().to_le_bytes());
+        put(&self.epoch.raw().to_le_bytes());
+        put(&self.certificate.length.to_le_bytes());
+        put(&self.certificate.crc.to_le_bytes());
+        put(&self.certificate.time.0.to_le_bytes());
+        put(&self.buffer_id.to_le_bytes());
+        put(&kind.to_le_bytes());
+        put(&index.to_le_bytes());
+        let sum = crc(&out[..CRC_AT]);
+        out[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
+        out
     }
 
     fn decode(bytes: &[u8], place: Place) -> Option<Slot> {

@@ -71,9 +71,7 @@ impl Store {
         self.shard.retire_sources(step.effects);
         let is_wanted = !self.wanted_flushes().is_empty();
         if self.shard.cleaning.has_wishes() || is_wanted {
-            let mut wishes = self.shard.cleaning_wishes();
-            wishes.extend_from_slice(self.wanted_flushes());
-            self.shard.replicator.want_flushed(wishes);
+            self.shard.want_flushed(self.wanted.iter().copied());
         }
     }
 

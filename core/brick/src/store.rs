@@ -52,7 +52,7 @@ pub(crate) struct Store {
     /// Tables whose records are counted.
     tracked: BTreeSet<TableId>,
     /// Up to these ends somebody waits for the device.
-    wanted: Vec<FlushWish>,
+    pub wanted: Vec<FlushWish>,
     /// Replicas of streams that were not whole and that no head names. They stay until everything is rebuilt.
     pub left_over: Vec<FoundReplica>,
     /// When a write was last refused for want of a place in the index. `None`: further keys have been stored since.

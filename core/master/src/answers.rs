@@ -129,7 +129,7 @@ impl Answers {
         if !self.read_lease.may_wait(&unleased, self.count_max, self.bytes_max) {
             return self.refuse(to, header, Status::TooMany, step.effects);
         }
-        self.multis.is_seen_to(to);
+        self.multis.waits(to, unleased.answer.bytes());
         self.read_lease.wait(unleased);
         self.lease_waits += 1;
         step.effects.mark(Mark::ReadWaited);
@@ -144,7 +144,7 @@ impl Answers {
         request: &Header,
         answer: Answer,
     ) {
-        self.multis.is_seen_to(to);
+        self.multis.waits(to, answer.bytes());
         let since = self.multis.now;
         let waiting = Waiting { since, position, needs, to, header: *request, answer };
         self.parked.entry(stream).or_default().push(waiting);

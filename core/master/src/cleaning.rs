@@ -11,7 +11,6 @@ use crate::service::Service;
 use crate::tablets::TabletState;
 use ramhold_base::{SegmentId, StreamId};
 use ramhold_log::{Purpose, Reference};
-use ramhold_replication::FlushWish;
 use ramhold_shard::{IDLE_WORK, LogSegments, PRESSED_WORK};
 use ramhold_wire::Step;
 
@@ -103,8 +102,6 @@ impl Service {
         if !self.shard.cleaning.has_wishes() && self.wishes_to_move.is_empty() && settling.is_empty() {
             return;
         }
-        let mut wishes: Vec<FlushWish> = self.shard.cleaning_wishes();
-        wishes.extend(self.wishes_to_move.iter().copied().chain(settling));
-        self.shard.replicator.want_flushed(wishes);
+        self.shard.want_flushed(self.wishes_to_move.iter().copied().chain(settling));
     }
 }

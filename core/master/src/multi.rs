@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - every item of a frame is settled once: it is answered, or the answer says that it is not;
-//! - the collected answers take at most `MULTI_ANSWER_BYTES_MAX` for one frame, and for all frames together no more
-//!   than parked answers may.
+//! - the collected answers, and those of the frame that wait, take at most `MULTI_ANSWER_BYTES_MAX` for one frame; the
+//!   collected ones of all frames together take no more than parked answers may.
 //!
 //! Catalogue: A5. Bytes: docs/formats/messages.md.
 
@@ -39,6 +39,9 @@ struct Collected {
     since: Instant,
     unsettled: usize,
     body: Vec<u8>,
+    /// Bytes of the answers that wait. An item's room stays counted when its answer has come: the other items are taken
+    /// in hand before that.
+    waiting_bytes: usize,
 }
 
 /// The frames whose items are not all settled.
@@ -109,7 +112,8 @@ impl Multis {
     /// Begins the answer to a frame. Every one of its items must be taken in hand. Returns the number of the frame.
     pub fn begin(&mut self, now: Instant, to: ConnId, header: &Header, unsettled: usize) -> u64 {
         self.last += 1;
-        let collected = Collected { to, header: *header, since: now, unsettled, body: Vec::new() };
+        let collected =
+            Collected { to, header: *header, since: now, unsettled, body: Vec::new(), waiting_bytes: 0 };
         self.open.insert(self.last, collected);
         self.last
     }
@@ -137,8 +141,19 @@ impl Multis {
         }
     }
 
-    /// Notes that an asker is answered now, or that its answer waits for something.
-    pub fn is_seen_to(&mut self, to: Asker) {
+    /// Notes that an asker's answer of so many bytes waits for something. It keeps its room in the answer to its frame.
+    pub fn waits(&mut self, to: Asker, answer_bytes: usize) {
+        if let Asker::Item { multi, .. } = to
+            && self.in_hand == Some(to)
+            && let Some(collected) = self.open.get_mut(&multi)
+        {
+            collected.waiting_bytes += answer_bytes + ANSWER_ITEM_BYTES;
+        }
+        self.is_seen_to(to);
+    }
+
+    /// Notes that an asker is answered now.
+    fn is_seen_to(&mut self, to: Asker) {
         if self.in_hand == Some(to) {
             self.in_hand = None;
         }
@@ -148,7 +163,8 @@ impl Multis {
     /// `TooMany`: the answers to all frames together have no room.
     pub fn check_room(&self, to: Asker, value_bytes: usize, bytes_max: usize) -> Result<(), Status> {
         let Asker::Item { multi, .. } = to else { return Ok(()) };
-        let held = self.open.get(&multi).map_or(0, |collected| collected.body.len());
+        let held =
+            self.open.get(&multi).map_or(0, |collected| collected.body.len() + collected.waiting_bytes);
         let bytes = value_bytes + ANSWER_ITEM_BYTES + 32;
         if held > 0 && held + bytes > MULTI_ANSWER_BYTES_MAX {
             Err(Status::AnswerFull)

@@ -43,9 +43,11 @@ impl Replicator {
     /// States wishes, which replace those stated before. The next `advance`, which is due at once, begins to probe. A
     /// wish is forgotten when it is fulfilled, or when its segment or stream no longer exists.
     pub fn want_flushed(&mut self, wishes: impl IntoIterator<Item = FlushWish>) {
-        let before = std::mem::replace(&mut self.wishes, wishes.into_iter().collect());
+        std::mem::swap(&mut self.wishes, &mut self.wishes_before);
+        self.wishes.clear();
+        self.wishes.extend(wishes);
         self.forget_wishes();
-        if self.wishes.iter().any(|wish| !before.contains(wish)) {
+        if self.wishes.iter().any(|wish| !self.wishes_before.contains(wish)) {
             self.retry = Some(Instant::ZERO);
         }
     }
@@ -112,10 +114,10 @@ impl Replicator {
             match *wish {
                 FlushWish::Whole(segment) => self.probe_segment(now, segment, None, view, effects),
                 FlushWish::UpTo(stream, position) => {
-                    let heads = &self.streams[&stream].unflushed;
-                    let heads: Vec<_> =
-                        heads.iter().copied().take_while(|head| *head <= position.segment).collect();
-                    for head in heads {
+                    // Probes leave the heads of the stream as they are.
+                    for index in 0.. {
+                        let head = self.streams[&stream].unflushed.get(index).copied();
+                        let Some(head) = head.filter(|head| *head <= position.segment) else { break };
                         let length = (head == position.segment).then_some(position.offset);
                         self.probe_segment(now, head, length, view, effects);
                     }

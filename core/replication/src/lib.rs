@@ -186,6 +186,8 @@ pub struct Replicator {
     calls: Calls<Context>,
     frees: Vec<Free>,
     wishes: Vec<FlushWish>,
+    /// Those of before; kept for its memory.
+    wishes_before: Vec<FlushWish>,
     /// Segments for which some backup had no room, with the instant since when, until all their replicas are open.
     refusals: BTreeMap<SegmentId, Instant>,
     /// Backups that have refused a replica for want of room and have not taken one since. If the reason is a full
@@ -223,6 +225,7 @@ impl Replicator {
             calls,
             frees: Vec::new(),
             wishes: Vec::new(),
+            wishes_before: Vec::new(),
             refusals: BTreeMap::new(),
             full: BTreeMap::new(),
             events: Vec::new(),

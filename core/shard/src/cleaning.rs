@@ -100,6 +100,8 @@ pub struct Cleaning {
     pub credit: u64,
     pub entering: Vec<Survivors>,
     pub retiring: Vec<Retiring>,
+    /// Empty between two uses; kept for its memory.
+    wishes: Vec<FlushWish>,
     /// Finished compactions whose image is not swapped in yet, because their segment has lost a replica.
     swapping: Vec<Compaction>,
     /// Where each stream ended at its last compaction. Replicas made from compacted segments wait until the devices
@@ -292,14 +294,19 @@ impl Shard {
         None
     }
 
-    /// The positions that the devices must have so that passes can go on, and replicas be made from compacted segments.
-    pub fn cleaning_wishes(&mut self) -> Vec<FlushWish> {
+    /// Wishes for the positions that the devices must have so that passes can go on, and replicas be made from compacted
+    /// segments; and for others.
+    pub fn want_flushed(&mut self, others: impl IntoIterator<Item = FlushWish>) {
+        let mut wishes = std::mem::take(&mut self.cleaning.wishes);
         let replicator = &self.replicator;
         self.cleaning.compacted.retain(|stream, position| replicator.flushed(*stream) < *position);
         let compacted = self.cleaning.compacted.iter().map(|(stream, at)| FlushWish::UpTo(*stream, *at));
         let retiring = self.cleaning.retiring.iter().flat_map(|retiring| self.wishes_of(retiring));
         let entering = self.cleaning.entering.iter().flat_map(|survivors| &survivors.side.begun);
-        compacted.chain(entering.map(|segment| FlushWish::Whole(*segment))).chain(retiring).collect()
+        wishes.extend(compacted.chain(entering.map(|segment| FlushWish::Whole(*segment))).chain(retiring));
+        wishes.extend(others);
+        self.replicator.want_flushed(wishes.drain(..));
+        self.cleaning.wishes = wishes;
     }
 
     /// Nothing was worth cleaning. Ticks look again after a pause, which doubles each time until a write comes.
@@ -425,15 +432,16 @@ impl Shard {
     }
 
     pub fn enter_survivors(&mut self, step: &mut Step<'_>, owner: &dyn Owner) {
-        let waiting = std::mem::take(&mut self.cleaning.entering);
-        for survivors in waiting {
+        let mut index = 0;
+        while let Some(survivors) = self.cleaning.entering.get(index) {
             let whole = survivors.side.begun.iter().all(|segment| self.replicator.is_flushed(*segment))
                 || planted(Defect::EnteredEarly);
             let stream = survivors.pass.stream();
             if !whole || !self.log.may_roll(survivors.side.begun.len()) {
-                self.cleaning.entering.push(survivors);
+                index += 1;
                 continue;
             }
+            let survivors = self.cleaning.entering.remove(index);
             self.log.enter_combined(&survivors.pass);
             let head = self.roll_entering(step, stream, owner).expect("there is room for its opening");
             step.effects.mark(Mark::SurvivorsEntered);
@@ -510,14 +518,15 @@ impl Shard {
     }
 
     pub fn retire_sources(&mut self, effects: &mut Effects) {
-        let waiting = std::mem::take(&mut self.cleaning.retiring);
-        for retiring in waiting {
-            let is_safe = self.wishes_of(&retiring).all(|wish| self.replicator.is_fulfilled(wish))
+        let mut index = 0;
+        while let Some(retiring) = self.cleaning.retiring.get(index) {
+            let is_safe = self.wishes_of(retiring).all(|wish| self.replicator.is_fulfilled(wish))
                 || planted(Defect::RetiredEarly);
             if !is_safe {
-                self.cleaning.retiring.push(retiring);
+                index += 1;
                 continue;
             }
+            let retiring = self.cleaning.retiring.remove(index);
             for source in &retiring.sources {
                 self.log.retire(*source);
                 self.cleaning.must_leave.remove(source);

@@ -118,10 +118,10 @@ impl Operations {
         self.waiting[count - 1].after
     }
 
-    /// Takes the first `count` operations, which are stored now.
-    pub fn take_stored(&mut self, count: usize) -> Vec<Operation> {
-        self.stored_count += count as u64;
-        self.waiting.drain(..count).collect()
+    /// Takes the oldest operation, which is stored now.
+    pub fn take_stored(&mut self) -> Operation {
+        self.stored_count += 1;
+        self.waiting.pop_front().expect("an operation waits until it is stored")
     }
 
     /// Ends all operations, because the device has failed. Returns those who wait for an answer.

@@ -3,6 +3,7 @@
 //! Catalogue: A5. Bytes: docs/formats/messages.md.
 
 use crate::rig::Rig;
+use ramhold_base::limits::READ_LEASE;
 use ramhold_base::*;
 use ramhold_wire::Opcode;
 use ramhold_wire::data::*;
@@ -144,6 +145,39 @@ fn a_frame_beyond_the_limits_or_within_another_is_refused_whole() {
     assert_eq!(rig.answer_to(rpc).unwrap().0, Status::NotFound, "nothing of it was done");
 }
 
+/// Fails unless the answer to a frame of 200 reads of this value keeps to its bound, with the rest to be asked again.
+fn check_full(rig: &Rig, rpc: RpcId, value: &[u8]) {
+    let bytes = rig.answer_to(rpc).unwrap().1.len();
+    assert!(bytes <= MULTI_ANSWER_BYTES_MAX + 201 * 24, "{bytes}");
+    let answered = answers(rig, rpc);
+    let full = answered.iter().flatten().filter(|(status, _)| *status == Status::AnswerFull).count();
+    let read = answered.iter().flatten().filter(|(status, body)| {
+        *status == Status::Ok && ReadReply::decode(body).is_ok_and(|reply| reply.value == value)
+    });
+    assert_eq!(read.count() + full, 200);
+    assert!(full > 20, "{full}");
+}
+
+// A5, F8: answers that wait are not in the answer to their frame yet, and have to fit in.
+#[test]
+fn reads_that_wait_keep_their_room_in_the_answer() {
+    let value = vec![7; 12_000];
+    let items = vec![read(b"large"); 200];
+    let mut rig = Rig::with(4 << 20);
+    rig.take_table();
+    let written = rig.send(Opcode::Write, &write(0, b"large", &value).2);
+    let for_backups = rig.send_as(Opcode::Multi, &frame(&items, false), (LEASE, 0, 60));
+    assert_eq!((rig.answer_to(written), rig.answer_to(for_backups)), (None, None));
+    rig.settle();
+    check_full(&rig, for_backups, &value);
+    rig.now = rig.now + READ_LEASE * 2;
+    let for_the_lease = rig.send_as(Opcode::Multi, &frame(&items, false), (LEASE, 0, 60));
+    assert_eq!(rig.answer_to(for_the_lease), None);
+    rig.settle();
+    check_full(&rig, for_the_lease, &value);
+    rig.master.check_invariants();
+}
+
 #[test]
 fn reads_beyond_what_an_answer_holds_are_to_be_asked_again_and_mutations_are_not() {
     let mut rig = Rig::with(4 << 20);
@@ -157,15 +191,7 @@ fn reads_beyond_what_an_answer_holds_are_to_be_asked_again_and_mutations_are_not
     items.push(increment(60, b"n", 1));
     let rpc = rig.send_as(Opcode::Multi, &frame(&items, false), (LEASE, 0, 60));
     rig.settle();
-    let bytes = rig.answer_to(rpc).unwrap().1.len();
-    assert!(bytes <= MULTI_ANSWER_BYTES_MAX + 201 * 24, "{bytes}");
-    let answered = answers(&rig, rpc);
-    let full = answered.iter().flatten().filter(|(status, _)| *status == Status::AnswerFull).count();
-    let read = answered.iter().flatten().filter(|(status, body)| {
-        *status == Status::Ok && ReadReply::decode(body).is_ok_and(|reply| reply.value == value)
-    });
-    assert_eq!(read.count() + full, 200);
-    assert!(full > 20, "{full}");
-    assert_eq!(sum(&answered[200]), (Status::Ok, 1));
+    check_full(&rig, rpc, &value);
+    assert_eq!(sum(&answers(&rig, rpc)[200]), (Status::Ok, 1));
     rig.master.check_invariants();
 }
