@@ -228,7 +228,9 @@ impl Service {
         let put_off = std::mem::take(&mut self.put_off);
         if put_off.mutations {
             self.advance_if_appended(step);
-            self.pay_for_cleaning(step, put_off.bytes);
+            if put_off.bytes > 0 {
+                self.pay_for_cleaning(step, put_off.bytes);
+            }
         }
     }
 

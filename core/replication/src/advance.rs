@@ -211,7 +211,7 @@ impl Replicator {
         // Bytes that are under way collect what is appended meanwhile, up to a full message. An append without bytes,
         // which only renews a grant, holds up nothing. The backup of a synced stream collects by itself while its device
         // syncs.
-        let is_collecting = place.in_flight > 0 && place.sent > place.certified && !synced;
+        let is_collecting = place.in_flight > 0 && place.sent > place.certified && !place.is_cut && !synced;
         let waiting_bytes = limit.length.saturating_sub(place.sent);
         let enough = self.config.collected_bytes_max.min(self.config.append_bytes_max);
         if is_collecting && !changes && waiting_bytes < enough {
@@ -262,6 +262,7 @@ impl Replicator {
             place.opens(epoch);
         }
         place.sent = to;
+        place.is_cut = !whole;
         if whole {
             place.sent_epoch = Some(epoch);
             place.sent_close = close;

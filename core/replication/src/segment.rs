@@ -54,6 +54,8 @@ pub(crate) struct Place {
     /// The backup may have created the replica.
     pub touched: bool,
     pub sent: u32,
+    /// The last message did not hold all that there was, and has no certificate. The rest follows it at once.
+    pub is_cut: bool,
     pub sent_epoch: Option<Epoch>,
     pub sent_close: bool,
     /// The length that the backup has certified.
@@ -161,6 +163,7 @@ impl Place {
             backup: None,
             touched: false,
             sent: 0,
+            is_cut: false,
             sent_epoch: None,
             sent_close: false,
             certified: 0,
@@ -233,6 +236,7 @@ impl Place {
         self.attempt += 1;
         self.in_flight = 0;
         self.sent = length;
+        self.is_cut = false;
         self.sent_epoch = self.epoch;
         self.sent_close = self.closed;
     }

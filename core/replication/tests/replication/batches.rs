@@ -10,7 +10,10 @@ const COLLECTED_BYTES_MAX: u32 = 1000;
 
 /// A stream whose first head is durable; each frame takes a millisecond.
 fn bench() -> Bench {
-    let mut config = ReplicationConfig::new(ShardId(0));
+    bench_of(ReplicationConfig::new(ShardId(0)))
+}
+
+fn bench_of(mut config: ReplicationConfig) -> Bench {
     config.collected_bytes_max = COLLECTED_BYTES_MAX;
     let mut bench = Bench::with(config, 1, 5);
     bench.calm = true;
@@ -58,6 +61,21 @@ fn much_does_not_wait_for_an_answer_and_neither_does_a_new_head() {
     bench.advance();
     assert_eq!(bench.appends - before, 2 * REPLICAS, "the opening of the next head");
     bench.pass(20);
+    assert_eq!(bench.replicator.durable(STREAM), bench.end());
+}
+
+// E3
+#[test]
+fn the_rest_of_what_one_message_does_not_hold_follows_at_once() {
+    let mut config = ReplicationConfig::new(ShardId(0));
+    config.append_bytes_max = 4 * COLLECTED_BYTES_MAX;
+    let mut bench = bench_of(config);
+    let before = bench.appends;
+    append(&mut bench, 4 * COLLECTED_BYTES_MAX + 50);
+    assert_eq!(bench.appends - before, 2 * REPLICAS);
+    append(&mut bench, 10);
+    assert_eq!(bench.appends - before, 2 * REPLICAS, "only this was appended meanwhile");
+    bench.pass(5);
     assert_eq!(bench.replicator.durable(STREAM), bench.end());
 }
 
