@@ -554,7 +554,7 @@ impl Machine for ServerNode {
         if let Some(master) = &mut self.master {
             master.turn_over(now, &self.view, effects);
         }
-        // Answers of the master may let further Redis commands begin. What these put off waits for the next call.
+        // Answers of the master may let further Redis commands begin. Their own work is put off to the next call.
         self.finish_step(now, effects);
     }
 

@@ -30,7 +30,7 @@ const LOOKS_PER_GIFT: u32 = 4;
 /// A wait ends in sleep when others have used the core so often in it. Once is often a process that works for this one.
 const USED_MAX: u32 = 2;
 
-/// What the loop does after it has found nothing.
+/// The loop's next act after it has found nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     Look,
@@ -40,7 +40,7 @@ pub(crate) enum Next {
     Sleep,
 }
 
-/// What the loop tells of its waiting; each figure only grows.
+/// Figures about the loop's waiting; each only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Polled {
     /// Processor time of looks that found nothing.
@@ -54,7 +54,7 @@ pub struct Polled {
 pub(crate) struct Polling {
     poll: Poll,
     polled: Polled,
-    /// Of this wait: looks since the last gift, and gifts that others used.
+    /// In this wait: looks since the last gift, and gifts that others used.
     looks: u32,
     gifts_used: u32,
     /// Others used the last gift.
@@ -71,7 +71,7 @@ impl Polling {
         (self.looks, self.gifts_used) = (0, 0);
     }
 
-    /// What to do at `now`, when there was work last at `last_work`.
+    /// The act that is due at `now`, when there was work last at `last_work`.
     pub fn next(&mut self, now: Instant, last_work: Instant) -> Next {
         let spin = match self.poll {
             Poll::Busy => return Next::Look,

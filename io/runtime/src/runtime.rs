@@ -366,7 +366,7 @@ impl<M: Machine> Runtime<M> {
         worked
     }
 
-    /// Everything that was ready has been handed on: the machine does what it put off. What that lets begin anew is put
+    /// Everything that was ready has been handed on: the machine does what it put off. Work that this lets begin is put
     /// off to the end of the next turn, before which the loop does not wait.
     fn end_turn(&mut self) {
         if self.exit.is_none() && self.machine.puts_off() {

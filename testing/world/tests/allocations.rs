@@ -211,7 +211,7 @@ impl Rig {
         }
     }
 
-    /// What the steps of these operations were.
+    /// The steps of these operations, by kind.
     fn steps_of(&mut self, operations: impl IntoIterator<Item = Operation>) -> BTreeMap<&'static str, Steps> {
         STEPS.with_borrow_mut(BTreeMap::clear);
         self.play(operations);

@@ -17,7 +17,7 @@ fn bench_of(mut config: ReplicationConfig) -> Bench {
     config.collected_bytes_max = COLLECTED_BYTES_MAX;
     let mut bench = Bench::with(config, 1, 5);
     bench.calm = true;
-    bench.wire.clear(); // What was sent before it became calm is sent again.
+    bench.wire.clear(); // Messages of before it became calm are sent again.
     bench.pass(1000);
     assert_eq!(bench.replicator.durable(STREAM), bench.end());
     bench

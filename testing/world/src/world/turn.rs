@@ -76,7 +76,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// The process does what it put off. What that lets it put off anew belongs to another turn.
+    /// The process does what it put off. Work that it puts off anew meanwhile belongs to another turn.
     fn end_turn(&mut self, node: usize) {
         assert!(self.same_turn.is_empty(), "turns do not nest");
         self.trace.note(self.now);
