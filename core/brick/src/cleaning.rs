@@ -69,8 +69,8 @@ impl Store {
     pub fn advance_cleaning(&mut self, step: &mut Step<'_>, tables: &Tables) {
         self.shard.enter_survivors(step, &Owns(tables));
         self.shard.retire_sources(step.effects);
-        let is_wanted = !self.wanted_flushes().is_empty();
-        if self.shard.cleaning.has_wishes() || is_wanted {
+        self.forget_flushed();
+        if self.shard.cleaning.has_wishes() || !self.wanted.is_empty() {
             self.shard.want_flushed(self.wanted.iter().copied());
         }
     }

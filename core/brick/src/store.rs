@@ -215,11 +215,10 @@ impl Store {
         is_there
     }
 
-    /// The ends for whose flush somebody waits.
-    pub fn wanted_flushes(&mut self) -> &[FlushWish] {
+    /// Forgets the ends whose flush nobody waits for any more.
+    pub fn forget_flushed(&mut self) {
         let replicator = &self.shard.replicator;
         self.wanted.retain(|wish| !replicator.is_fulfilled(*wish));
-        &self.wanted
     }
 
     /// Everything that was stored in a stream until now.
