@@ -29,6 +29,9 @@ pub fn check() -> Result<(), Failure> {
     imports::check()?;
     single_place::check()?;
     Step::new("clippy").cargo(&["clippy", "--quiet", "--release", "--workspace", "--all-targets"]).run()?;
+    Step::new("orders of stores to shared memory")
+        .cargo(&["test", "--quiet", "--release", "--package", "ramhold-ring", "--features", "loom"])
+        .run()?;
     let unit = ["test", "--quiet", "--release", "--workspace", "--exclude", "ramhold-cluster-tests"];
     Step::new("unit tests").cargo(&unit).run()?;
     build()?;

@@ -25,6 +25,7 @@ impl Global {
             connect_timeout: CONNECT_TIMEOUT.min(self.timeout()),
             // Most commands write once and end. The others renew their lease.
             lease_term: (self.timeout() * 2).max(LEASE_TERM_MIN),
+            transport: self.transport.into(),
             zone: self.zone.clone(),
         };
         Ok(Client::connect_with(addresses, options)?)

@@ -1,7 +1,8 @@
 //! The options that every command understands.
 
 use crate::size::parse_duration;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use ramhold_client::Transport;
 use std::time::Duration;
 
 /// The heading of these options in every help.
@@ -27,9 +28,33 @@ pub struct Global {
     /// Time limit for one operation: 500ms, 10s, 2m [default: 10s]
     #[arg(long = "timeout", global = true, help_heading = HEADING, value_name = "TIME", value_parser = parse_duration)]
     pub patience: Option<Duration>,
+    /// How servers are reached. 'auto' shares memory with those of this host that allow it, and goes over
+    /// TCP to all others.
+    #[arg(long, global = true, env = "RAMHOLD_TRANSPORT", value_enum, default_value_t = TransportMode::Auto, value_name = "HOW", help_heading = HEADING)]
+    pub transport: TransportMode,
     /// The zone of the clients, for commands that take one.
     #[arg(skip)]
     pub zone: Option<String>,
+}
+
+/// How connections are opened.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransportMode {
+    Auto,
+    Tcp,
+    Unix,
+    SharedMemory,
+}
+
+impl From<TransportMode> for Transport {
+    fn from(mode: TransportMode) -> Transport {
+        match mode {
+            TransportMode::Auto => Transport::Automatic,
+            TransportMode::Tcp => Transport::Tcp,
+            TransportMode::Unix => Transport::Unix,
+            TransportMode::SharedMemory => Transport::SharedMemory,
+        }
+    }
 }
 
 impl Global {

@@ -2,18 +2,18 @@
 //!
 //! - A message to another process and back, by each way of waiting for it; and one that the other process
 //!   passes to three more before it answers, as a write with three replicas does.
+//! - A message through shared memory and back, with nothing but the rings of Ramhold.
 //! - The empty server, which counts requests and gives a fixed reply: Redis's commands and Ramhold's frames.
 //! - Memory: a copy, and reads at random places.
 //! - The device: a write that is on it when the call returns.
 //!
 //! Servers run on core 0 and clients on core 1. A figure of a server means something beside the floor of the
 //! same run: machines differ tenfold, and one machine differs from hour to hour.
-//!
-//! Not here: shared memory and Unix sockets, which no server offers yet.
 
 mod device;
 mod echo;
 mod memory;
+mod ring;
 
 pub use echo::Echo;
 
@@ -48,6 +48,7 @@ impl Limits {
             plan.seconds
         );
         println!("\n{:<44} {:>9} {:>9} {:>9} {:>9}", "round trip, us", "p50", "p90", "p99", "max");
+        trip("echo through shared memory, both spin", median(runs, || ring::echo(MESSAGE_BYTES, time))?);
         for how in How::ALL {
             trip(&format!("echo, both {how}"), median(runs, || echo::echo(how, MESSAGE_BYTES, time))?);
         }

@@ -70,6 +70,13 @@ impl Drop for Process {
     }
 }
 
+/// Has the calling thread run on this core alone, where the system lets it.
+pub fn pin(core: usize) {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &cores);
+}
+
 /// CPU time that a process has used so far, its own and the kernel's for it, in microseconds; good to some 10 ms.
 pub fn cpu_micros(pid: u32) -> Result<u64, String> {
     let path = format!("/proc/{pid}/stat");

@@ -8,7 +8,7 @@ use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, TableChange, Token,
     WhichTable,
 };
-use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
+use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Transport, Turn};
 use ramhold_wire::brick_status::BrickEventsTold;
 use ramhold_wire::copies::{StatePart, StatePosition};
 use ramhold_wire::obstacle::Obstacle;
@@ -29,6 +29,8 @@ pub struct Options {
     /// How long the client may be silent before the servers forget what its last mutations came to: 10 s to 30 min.
     /// Whatever is under way when it stands still for longer ends as unknown. Short for who writes once and goes.
     pub lease_term: Duration,
+    /// How connections are opened. By default memory is shared with servers of this host, and others are reached over TCP.
+    pub transport: Transport,
     /// The zone of this client. Values of quorum tables are asked of bricks there first.
     pub zone: Option<String>,
 }
@@ -39,6 +41,7 @@ impl Default for Options {
             deadline: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(3),
             lease_term: Duration::from_secs(30 * 60),
+            transport: Transport::default(),
             zone: None,
         }
     }
@@ -110,7 +113,8 @@ impl Client {
         // The seed comes from the operating system's randomness, so no two sessions share their rpc ids.
         let seed = RandomState::new().hash_one(std::process::id());
         // A library does not write to the stderr of its program. Everything it reports is in the outcomes.
-        let quiet = RuntimeConfig { report: Box::new(|_, _| {}), ..RuntimeConfig::default() };
+        let limits = NetworkLimits { transport: options.transport, ..NetworkLimits::default() };
+        let quiet = RuntimeConfig { report: Box::new(|_, _| {}), limits, ..RuntimeConfig::default() };
         let runtime = Runtime::new(Session::new(config, seed), quiet)?;
         let mut client = Client { runtime, deadline: options.deadline, ended: VecDeque::new() };
         client.complete_within(Operation::Ping { address: None }, options.connect_timeout)?;

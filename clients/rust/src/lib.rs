@@ -70,6 +70,9 @@ pub use difference::TableDifference;
 pub use error::Error;
 pub use scan::Scan;
 
+// How connections are opened.
+pub use ramhold_runtime::Transport;
+
 // The types of operations, outcomes and answers.
 pub use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,

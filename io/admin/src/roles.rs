@@ -118,6 +118,16 @@ fn write_loop(page: &mut Page, of_loop: &LoopSeen) {
             stats.outputs_overdue,
         ),
         (
+            "ramhold_connections_shared_total",
+            "Connections over memory shared with a process of this host, accepted and opened.",
+            stats.connections_shared,
+        ),
+        (
+            "ramhold_network_hellos_refused_total",
+            "Connections of processes of this host closed because their hello was wrong or too many share memory.",
+            stats.hellos_refused,
+        ),
+        (
             "ramhold_network_accept_pauses_total",
             "Times that accepting was paused for want of file descriptors or memory.",
             stats.accept_pauses,

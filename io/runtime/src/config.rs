@@ -29,6 +29,8 @@ impl Poll {
 pub struct RuntimeConfig {
     /// Where to accept connections; port 0 lets the kernel choose.
     pub listen: Option<SocketAddr>,
+    /// Where others reach this process if not at `listen`, for processes of this host that share memory.
+    pub reached_at: Option<SocketAddr>,
     /// Further addresses at which this process alone accepts connections.
     pub listen_links: Vec<SocketAddr>,
     /// Further addresses at which connections are accepted. Several processes may share one: the kernel gives each
@@ -55,6 +57,7 @@ impl Default for RuntimeConfig {
     fn default() -> RuntimeConfig {
         RuntimeConfig {
             listen: None,
+            reached_at: None,
             listen_links: Vec::new(),
             listen_also: Vec::new(),
             listen_open: Vec::new(),

@@ -1,4 +1,4 @@
-//! One TCP connection and the phase of its life.
+//! One connection and the phase of its life.
 //!
 //! ```text
 //!   Connecting ──► Open ──► Flushing ──► Draining ──► gone
@@ -9,7 +9,8 @@
 //!                  gone (broken, reset, over a limit)
 //! ```
 
-use crate::network::NetworkLimits;
+use crate::link::Link;
+use crate::network::limits::NetworkLimits;
 use crate::poll::Interest;
 use crate::receive::ReceiveBuffer;
 use crate::send::SendBuffer;
@@ -59,7 +60,7 @@ const FETCHED_BYTES_MIN: usize = 64 * 1024;
 
 pub(crate) struct Connection {
     pub id: ConnId,
-    pub socket: OwnedFd,
+    pub link: Link,
     pub side: Side,
     pub phase: Phase,
     pub input: ReceiveBuffer,
@@ -86,16 +87,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        id: ConnId,
-        socket: OwnedFd,
-        side: Side,
-        phase: Phase,
-        deadline: Instant,
-    ) -> Connection {
+    pub(crate) fn new(id: ConnId, link: Link, side: Side, phase: Phase, deadline: Instant) -> Connection {
         Connection {
             id,
-            socket,
+            link,
             side,
             phase,
             input: ReceiveBuffer::default(),
@@ -119,16 +114,25 @@ impl Connection {
         self.side == Side::Accepted && self.output.len() > limits.output_bytes_max / 4
     }
 
-    /// The interest that the poller should have. Output of a connection that is dirty is flushed before the loop waits;
-    /// asking the poller about it would cost two system calls per turn, and tell nothing.
-    pub(crate) fn wanted_interest(&self, limits: &NetworkLimits) -> Interest {
-        let hears = match self.phase {
+    /// Whether what comes is taken in now.
+    pub(crate) fn hears(&self, limits: &NetworkLimits) -> bool {
+        match self.phase {
             Phase::Open => !self.ended && self.backlog == Backlog::Empty && !self.is_paused(limits),
             Phase::Draining => true,
             Phase::Connecting | Phase::Flushing => false,
-        };
+        }
+    }
+
+    /// The interest that the poller should have. Output of a connection that is dirty is flushed before the loop waits;
+    /// asking the poller about it would cost two system calls per turn, and tell nothing. A bell is always heard: it is
+    /// rung for room, too.
+    pub(crate) fn wanted_interest(&self, limits: &NetworkLimits) -> Interest {
         let mut interest = Interest::empty();
-        interest.set(Interest::IN, hears);
+        if self.link.is_shared() {
+            interest.set(Interest::IN, !self.link.has_ended());
+            return interest;
+        }
+        interest.set(Interest::IN, self.hears(limits));
         interest
             .set(Interest::OUT, self.phase == Phase::Connecting || (self.output.len() > 0 && !self.dirty));
         interest

@@ -13,7 +13,9 @@
 
 mod accepting;
 mod hearing;
+pub(crate) mod limits;
 mod sending;
+mod sharing;
 mod slots;
 mod timing;
 
@@ -25,14 +27,18 @@ use crate::pending::Pending;
 use crate::poll::{Interest, Poller, Ready};
 use crate::receive::Left;
 use accepting::Listener;
-pub(crate) use accepting::{ListenAt, Sharing};
+pub(crate) use accepting::{ListenAt, Others};
+pub use limits::{NetworkLimits, Stats, Transport};
 use ramhold_base::limits::{CONNECTION_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Instant, Lost};
 use ramhold_wire::frame::FRAME_BYTES_MAX;
 use rustix::fd::AsFd;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use sharing::{Look, Sharing};
 use slots::Slots;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use timing::Timers;
@@ -40,75 +46,11 @@ use timing::Timers;
 /// Poller keys that are no connection; listeners count down from theirs.
 const KEY_WAKER: u64 = u64::MAX;
 const KEY_LISTENER: u64 = u64::MAX - 1;
-const LISTENER_COUNT_MAX: u64 = 16;
+const LISTENER_COUNT_MAX: u64 = 32;
 
 /// Connections that this process opens: one to each server and coordinator, with room for those just replaced.
 const OPENED_COUNT_MAX: usize = 2 * SERVER_COUNT_MAX;
 const _: () = assert!(CONNECTION_COUNT_MAX + OPENED_COUNT_MAX <= slots::SLOT_COUNT_MAX);
-
-/// Limits that one process sets to its connections. The default is for production.
-#[derive(Clone, Debug)]
-pub struct NetworkLimits {
-    /// Accepted connections at one time; further ones are closed at once. At most 10 000, and at most what leaves the
-    /// process descriptors for its files and its own connections.
-    pub connection_count_max: usize,
-    /// Bytes waiting to go out over one connection; with more it is closed. At least one largest frame.
-    /// An accepted connection is not heard while a quarter of this waits.
-    pub output_bytes_max: usize,
-    /// From accepting to the first whole frame.
-    pub first_frame_within: Duration,
-    /// From the first byte of a later frame to its last.
-    pub frame_within: Duration,
-    /// In this time an accepted connection must fetch a good part of what waits for it; see `Connection::time_fetching`.
-    pub fetch_within: Duration,
-    /// From the wish to connect to being connected.
-    pub connect_within: Duration,
-    /// From closing a connection to its last byte having gone out.
-    pub flush_within: Duration,
-    /// From our last byte to giving up on the other side's end.
-    pub drain_within: Duration,
-}
-
-impl Default for NetworkLimits {
-    fn default() -> NetworkLimits {
-        NetworkLimits {
-            connection_count_max: CONNECTION_COUNT_MAX,
-            output_bytes_max: 64 * 1024 * 1024,
-            first_frame_within: Duration::from_secs(10),
-            frame_within: Duration::from_secs(30),
-            fetch_within: Duration::from_secs(30),
-            connect_within: Duration::from_secs(1),
-            flush_within: Duration::from_secs(10),
-            drain_within: Duration::from_secs(1),
-        }
-    }
-}
-
-/// Counts of the network since the start; each only grows.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Stats {
-    pub frames_received: u64,
-    pub bytes_received: u64,
-    pub bytes_sent: u64,
-    /// Connections closed because their bytes were no frame.
-    pub bad_frames: u64,
-    pub connections_accepted: u64,
-    /// Closed at once because there were too many.
-    pub connections_refused: u64,
-    pub connections_opened: u64,
-    /// Closed because too much waited to go out.
-    pub output_overflows: u64,
-    /// Closed because a frame took too long.
-    pub frames_overdue: u64,
-    /// Closed because the other side was too slow to fetch what it had asked for.
-    pub outputs_overdue: u64,
-    /// Frames for connections that were gone or closing.
-    pub frames_dropped: u64,
-    /// Times that the poller was told to watch a connection for something else.
-    pub interest_changes: u64,
-    /// Times that accepting was paused for want of file descriptors or memory.
-    pub accept_pauses: u64,
-}
 
 pub(crate) struct Network {
     pub limits: NetworkLimits,
@@ -117,6 +59,8 @@ pub(crate) struct Network {
     pub ends: Vec<Pending>,
     poller: Poller,
     pub hears_bytes: bool,
+    /// An address at which processes of this host cannot be served past the network, and why.
+    pub no_local: Option<(SocketAddr, Errno)>,
     listeners: Vec<Listener>,
     slots: Slots,
     accepted_count: usize,
@@ -126,6 +70,7 @@ pub(crate) struct Network {
     backlog: Vec<ConnId>,
     timers: Timers,
     left: Left,
+    sharing: Sharing,
 }
 
 /// The work that an event leaves to the loop.
@@ -142,6 +87,7 @@ pub(crate) enum Event {
 impl Network {
     pub(crate) fn new(
         listen: Vec<ListenAt>,
+        reached_at: Option<SocketAddr>,
         mut limits: NetworkLimits,
         waker: impl AsFd,
     ) -> Result<Network, StartError> {
@@ -153,10 +99,21 @@ impl Network {
             |error: rustix::io::Errno| StartError::System { what: "an event queue", error: error.into() };
         let poller = Poller::new().map_err(refused)?;
         poller.add(waker, KEY_WAKER, Interest::IN).map_err(refused)?;
-        assert!(listen.len() as u64 <= LISTENER_COUNT_MAX);
+        assert!(2 * (listen.len() as u64) < LISTENER_COUNT_MAX);
         let mut listeners = Vec::new();
         for (key, at) in (0..).map(|place| KEY_LISTENER - place).zip(listen) {
             listeners.push(Listener::new(at, key, &poller)?);
+        }
+        let mut no_local = None;
+        if limits.shared_count_max > 0 {
+            let alone = listeners.iter().filter(|listener| listener.is_alone).map(|listener| listener.addr);
+            for addr in alone.chain(reached_at).collect::<BTreeSet<_>>() {
+                let key = KEY_LISTENER - listeners.len() as u64;
+                match Listener::local(addr, key, &poller) {
+                    Ok(listener) => listeners.push(listener),
+                    Err(error) => no_local = Some((addr, error)),
+                }
+            }
         }
         Ok(Network {
             limits,
@@ -164,6 +121,7 @@ impl Network {
             ends: Vec::new(),
             poller,
             hears_bytes: false,
+            no_local,
             listeners,
             slots: Slots::default(),
             accepted_count: 0,
@@ -172,6 +130,7 @@ impl Network {
             backlog: Vec::new(),
             timers: Timers::default(),
             left: Left::default(),
+            sharing: Sharing::default(),
         })
     }
 
@@ -187,18 +146,31 @@ impl Network {
     /// The other side of a connection, for reports.
     pub(crate) fn peer(&mut self, id: ConnId) -> Option<SocketAddr> {
         let connection = self.slots.find(id)?;
-        SocketAddr::try_from(rustix::net::getpeername(&connection.socket).ok()??).ok()
+        SocketAddr::try_from(rustix::net::getpeername(connection.link.descriptor()).ok()??).ok()
     }
 
     /// Our side of a connection.
     pub(crate) fn own(&mut self, id: ConnId) -> Option<SocketAddr> {
         let connection = self.slots.find(id)?;
-        SocketAddr::try_from(rustix::net::getsockname(&connection.socket).ok()?).ok()
+        SocketAddr::try_from(rustix::net::getsockname(connection.link.descriptor()).ok()?).ok()
     }
 
-    /// Waits at most `wait` (none: for ever) and appends what is ready.
-    pub(crate) fn wait(&self, wait: Option<Duration>, ready: &mut Vec<Ready>) -> rustix::io::Result<()> {
-        self.poller.wait(wait, ready)
+    /// Waits at most `wait` (none: for ever) and appends what is ready. False: only shared memory was looked into.
+    pub(crate) fn wait(
+        &mut self,
+        wait: Option<Duration>,
+        ready: &mut Vec<Ready>,
+    ) -> rustix::io::Result<bool> {
+        let look = self.sharing.look(&mut self.slots, &self.limits, wait, ready);
+        match look {
+            Look::Enough => return Ok(false),
+            Look::Poll(wait) => self.poller.wait(wait, ready)?,
+            Look::Sleep => {
+                self.poller.wait(wait, ready)?;
+                self.sharing.take_word_back(&mut self.slots);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn on_ready(&mut self, ready: Ready, now: Instant) -> Event {
@@ -208,13 +180,16 @@ impl Network {
                 self.accept((KEY_LISTENER - key) as usize, now);
                 Event::Done
             }
-            key => self.on_connection_ready(ConnId(key), ready.flags, now),
+            key => self.on_connection_ready(ConnId(key), ready, now),
         }
     }
 
     /// Takes a connection out and tells the machine; `how` matters for one that was opened.
     fn end(&mut self, id: ConnId, how: Lost) {
         let Some(connection) = self.slots.remove(id) else { return };
+        if connection.link.is_shared() {
+            self.sharing.forget(id, connection.side);
+        }
         match connection.side {
             Side::Accepted => {
                 self.accepted_count -= 1;
@@ -222,6 +197,7 @@ impl Network {
             }
             Side::Opened { addr } => {
                 self.by_addr.remove(&addr);
+                self.sharing.opened_ended(addr, &connection);
                 self.ends.push(Pending::Lost { addr, how });
             }
         }
@@ -236,7 +212,7 @@ impl Network {
         if wanted != connection.interest {
             connection.interest = wanted;
             self.stats.interest_changes += 1;
-            if self.poller.modify(&connection.socket, id.0, wanted).is_err() {
+            if self.poller.modify(connection.link.descriptor(), id.0, wanted).is_err() {
                 self.end(id, Lost::Broken);
             }
         }
@@ -245,10 +221,13 @@ impl Network {
     /// Enters a new connection and its deadline. False when the poller does not take it.
     fn enter(&mut self, mut connection: Connection) -> bool {
         connection.interest = connection.wanted_interest(&self.limits);
-        if self.poller.add(&connection.socket, connection.id.0, connection.interest).is_err() {
+        if self.poller.add(connection.link.descriptor(), connection.id.0, connection.interest).is_err() {
             return false;
         }
         self.timers.arm(&mut connection);
+        if connection.link.is_shared() {
+            self.sharing.enter(connection.id, connection.side);
+        }
         self.slots.insert(connection);
         true
     }

@@ -20,6 +20,8 @@ pub(crate) use epoll::EventFlags as Interest;
 pub(crate) struct Ready {
     pub key: u64,
     pub flags: Interest,
+    /// The poller says so. Otherwise it was found in shared memory.
+    pub polled: bool,
 }
 
 pub(crate) struct Poller {
@@ -50,7 +52,11 @@ impl Poller {
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error),
         };
-        ready.extend(events.iter().map(|event| Ready { key: event.data.u64(), flags: event.flags }));
+        ready.extend(events.iter().map(|event| Ready {
+            key: event.data.u64(),
+            flags: event.flags,
+            polled: true,
+        }));
         Ok(())
     }
 }

@@ -5,11 +5,10 @@
 //! there is some: the pages are allocated only once, and stay in the processor's caches. The front of the
 //! buffer is always the start of a frame, or of bytes that the machine has not taken.
 
+use crate::link::Link;
 use ramhold_wire::BadFrame;
 use ramhold_wire::frame;
-use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use std::ops::Range;
 
 /// Taken from the kernel in one turn, so that one connection cannot keep the loop from the others.
@@ -64,8 +63,8 @@ pub(crate) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// Reads once from the socket.
-    pub(crate) fn fill(&mut self, socket: impl AsFd, left: &mut Left) -> Received {
+    /// Reads once from the link.
+    pub(crate) fn fill(&mut self, link: &mut Link, left: &mut Left) -> Received {
         let wanted = self.rest_of_large();
         self.is_large = wanted.is_some();
         if let Some(wanted) = wanted {
@@ -76,8 +75,8 @@ impl ReceiveBuffer {
         let spare = self.bytes.spare_capacity_mut();
         let bound = spare.len().min(wanted.unwrap_or(READ_BYTES_MAX)).min(READ_BYTES_MAX);
         let filled = loop {
-            match rustix::net::recv(&socket, &mut spare[..bound], RecvFlags::DONTWAIT) {
-                Ok(((filled, _), _)) => break filled.len(),
+            match link.recv(&mut spare[..bound]) {
+                Ok(filled) => break filled,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Received::Nothing,
                 Err(_) => return Received::Broken,
@@ -87,7 +86,7 @@ impl ReceiveBuffer {
             unsafe_code,
             reason = "zeroing what the kernel overwrites would cost as much as the copy itself"
         )]
-        // SAFETY: rustix has initialised the first `filled` bytes of the spare capacity.
+        // SAFETY: `Link::recv` has initialised the first `filled` bytes of the spare capacity.
         unsafe {
             self.bytes.set_len(length + filled);
         }
@@ -199,12 +198,13 @@ mod tests {
     #[test]
     fn frames_are_found_in_a_stream_of_single_bytes() {
         let (mut near, far) = UnixStream::pair().unwrap();
+        let mut far = Link::socket(far.into());
         let stream = [frame_bytes(0), frame_bytes(33), frame_bytes(1)].concat();
         let (mut buffer, mut left) = (ReceiveBuffer::default(), Left::default());
         let mut found = Vec::new();
         for byte in &stream {
             near.write_all(&[*byte]).unwrap();
-            assert_eq!(buffer.fill(&far, &mut left), Received::Bytes(1));
+            assert_eq!(buffer.fill(&mut far, &mut left), Received::Bytes(1));
             while let Some(range) = buffer.frame().unwrap() {
                 found.extend_from_slice(buffer.bytes(range.clone()));
                 buffer.consume(range.len());
@@ -212,14 +212,15 @@ mod tests {
         }
         assert_eq!(found, stream);
         assert!(buffer.is_empty());
-        assert_eq!(buffer.fill(&far, &mut left), Received::Nothing);
+        assert_eq!(buffer.fill(&mut far, &mut left), Received::Nothing);
         drop(near);
-        assert_eq!(buffer.fill(&far, &mut left), Received::End);
+        assert_eq!(buffer.fill(&mut far, &mut left), Received::End);
     }
 
     #[test]
     fn memory_follows_what_has_arrived_not_what_is_claimed() {
         let (mut near, far) = UnixStream::pair().unwrap();
+        let mut far = Link::socket(far.into());
         let large = frame_bytes(4 * 1024 * 1024);
         let (mut buffer, mut left) = (ReceiveBuffer::default(), Left::default());
         let mut arrived = 0;
@@ -227,7 +228,7 @@ mod tests {
             near.write_all(part).unwrap();
             let mut rest = part.len();
             while rest > 0 {
-                let Received::Bytes(count) = buffer.fill(&far, &mut left) else { panic!() };
+                let Received::Bytes(count) = buffer.fill(&mut far, &mut left) else { panic!() };
                 rest -= count;
             }
             arrived += part.len();
@@ -243,14 +244,15 @@ mod tests {
     #[test]
     fn a_large_frame_is_read_into_what_another_has_left() {
         let (mut near, far) = UnixStream::pair().unwrap();
+        let mut far = Link::socket(far.into());
         let mut left = Left::default();
-        let read_one = |near: &mut UnixStream, frame: &[u8], left: &mut Left| {
+        let mut read_one = |near: &mut UnixStream, frame: &[u8], left: &mut Left| {
             let mut buffer = ReceiveBuffer::default();
             for part in frame.chunks(50_000) {
                 near.write_all(part).unwrap();
                 let mut rest = part.len();
                 while rest > 0 {
-                    let Received::Bytes(count) = buffer.fill(&far, left) else { panic!() };
+                    let Received::Bytes(count) = buffer.fill(&mut far, left) else { panic!() };
                     rest -= count;
                 }
             }

@@ -17,18 +17,18 @@ use crate::clock;
 use crate::config::RuntimeConfig;
 use crate::disk::{Disk, open_disk};
 use crate::error::StartError;
-use crate::network::{Event, Fed, ListenAt, Network, Sharing, Speaks, Stats};
+use crate::network::{Event, Fed, ListenAt, Network, Others, Speaks, Stats};
 use crate::observe::{AskHandle, LoopSeen, Observer};
 use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
 use crate::polling::{Next, Polling};
 use crate::receive::ReceiveBuffer;
-use crate::report::{Report, Throttle};
+use crate::report::{self, Report, Throttle};
 use crate::store::StoreThread;
 use crate::usage::{self, Usage};
 use lending::Lending;
 use ramhold_base::time::earliest;
-use ramhold_base::{Coming, ConnId, Effects, Input, Instant, Latencies, Machine, Rest, ServerId};
+use ramhold_base::{Coming, ConnId, Effects, Input, Instant, Latencies, Level, Machine, Rest, ServerId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,6 +38,9 @@ use std::time::Duration;
 
 /// Frames of one connection handed on in one turn, so that one busy peer cannot keep the others waiting.
 const FRAME_COUNT_MAX: u64 = 128;
+/// After so many frames of a process of this host, it is shown the answers: it can work on them while the rest is done.
+/// Elsewhere that would cost a system call, and all go out at the end of the turn.
+const SHOWN_COUNT: u64 = 4;
 /// Connections whose input is handed on together, after a look ahead at all of it, and about how much of it: no more
 /// than the processor's nearest caches can hold with what it leads to.
 const COME_COUNT_MAX: usize = 16;
@@ -149,11 +152,11 @@ impl<M: Machine> Runtime<M> {
             None => None,
         };
         let alone = config.listen.into_iter().chain(config.listen_links);
-        let alone = alone.map(|addr| ListenAt::Address(addr, Sharing::Alone));
-        let shared = config.listen_also.into_iter().map(|addr| ListenAt::Address(addr, Sharing::Shared));
+        let alone = alone.map(|addr| ListenAt::Address(addr, Others::Not));
+        let shared = config.listen_also.into_iter().map(|addr| ListenAt::Address(addr, Others::Too));
         let open = config.listen_open.into_iter().map(ListenAt::Open);
         let listen = alone.chain(shared).chain(open).collect();
-        let mut network = Network::new(listen, config.limits, &*waker)?;
+        let mut network = Network::new(listen, config.reached_at, config.limits, &*waker)?;
         network.hears_bytes = config.hears_bytes;
         let mut runtime = Runtime {
             machine,
@@ -181,6 +184,13 @@ impl<M: Machine> Runtime<M> {
             come: Vec::new(),
             come_bytes: 0,
         };
+        if let Some((addr, error)) = runtime.network.no_local {
+            let text = format!(
+                "processes of this host reach {addr} over TCP only: its name beside it cannot be taken ({error}); \
+                 end the process that holds the Unix name @ramhold/{addr}, see ss -lx, and start again"
+            );
+            (runtime.report)(Level::Warn, &report::line(None, &text));
+        }
         let now = clock::now();
         runtime.enter(now, Input::Start { wall_millis: clock::wall_millis() });
         runtime.settle(now);
@@ -310,8 +320,10 @@ impl<M: Machine> Runtime<M> {
             let next = if over { Next::Look } else { self.polling.next(now, self.last_work) };
             let sleeps = next == Next::Sleep;
             let rest = if sleeps { until.map(|until| until.since(now)) } else { Some(Duration::ZERO) };
-            let looked = std::mem::replace(&mut self.looked, now);
-            self.network.wait(rest, &mut self.ready).expect("the event queue is ours and open");
+            let looked = self.looked;
+            if self.network.wait(rest, &mut self.ready).expect("the event queue is ours and open") {
+                self.looked = now;
+            }
             self.came_after = looked;
             if sleeps {
                 self.looked = clock::now();
@@ -452,6 +464,9 @@ impl<M: Machine> Runtime<M> {
                     input.consume(bytes);
                     frame_count += 1;
                     self.settle(now);
+                    if frame_count.is_multiple_of(SHOWN_COUNT) {
+                        self.network.show(id, now);
+                    }
                 }
                 Ok(None) => break Fed::Drained,
                 Err(bad) => {

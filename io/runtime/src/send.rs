@@ -1,10 +1,8 @@
 //! Bytes that wait to be sent over one connection.
 
-use rustix::fd::AsFd;
+use crate::link::Link;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -78,15 +76,15 @@ impl SendBuffer {
         self.lent.push_back(Lent { memory: Arc::clone(memory), range });
     }
 
-    /// Sends the beginning of a frame past the buffer when nothing waits in it; how much. A fault of the socket shows at the
+    /// Sends the beginning of a frame past the buffer when nothing waits in it; how much. A fault of the link shows at the
     /// next flush.
-    pub(crate) fn send_at_once(&mut self, socket: impl AsFd, [first, second]: [&[u8]; 2]) -> usize {
+    pub(crate) fn send_at_once(&mut self, link: &mut Link, [first, second]: [&[u8]; 2]) -> usize {
         if self.len() > 0 {
             return 0;
         }
         let first = &first[..first.len().min(SEND_BYTES_MAX)];
         let second = &second[..second.len().min(SEND_BYTES_MAX - first.len())];
-        let count = send_parts(socket, [first, second]).unwrap_or(0);
+        let count = link.send([first, second]).unwrap_or(0);
         self.sent += count as u64;
         count
     }
@@ -96,8 +94,8 @@ impl SendBuffer {
         &mut self.bytes
     }
 
-    /// Sends until nothing is left, the socket is full, or this turn's share is used up.
-    pub(crate) fn flush(&mut self, socket: impl AsFd) -> Sent {
+    /// Sends until nothing is left, the link is full, or this turn's share is used up.
+    pub(crate) fn flush(&mut self, link: &mut Link) -> Sent {
         let mut share = SEND_BYTES_MAX;
         while self.len() > 0 && share > 0 {
             let own = &self.bytes[self.start..];
@@ -109,7 +107,7 @@ impl SendBuffer {
             let first = &first[..first.len().min(share)];
             let second = &second[..second.len().min(share - first.len())];
             let first_bytes = first.len();
-            match send_parts(&socket, [first, second]) {
+            match link.send([first, second]) {
                 Ok(count) => {
                     let of_first = count.min(first_bytes);
                     self.took(of_first);
@@ -155,15 +153,6 @@ impl SendBuffer {
     }
 }
 
-/// Sends two pieces, of which the second may be empty, with one call: how many bytes of them the kernel took.
-fn send_parts(socket: impl AsFd, parts: [&[u8]; 2]) -> rustix::io::Result<usize> {
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    if parts[1].is_empty() {
-        return rustix::net::send(socket, parts[0], flags);
-    }
-    rustix::net::sendmsg(socket, &parts.map(IoSlice::new), &mut SendAncillaryBuffer::default(), flags)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +162,7 @@ mod tests {
     #[test]
     fn a_slow_reader_gets_everything_in_order() {
         let (near, mut far) = UnixStream::pair().unwrap();
+        let mut near = Link::socket(near.into());
         let mut buffer = SendBuffer::default();
         let mut want = Vec::new();
         let mut got = Vec::new();
@@ -181,12 +171,12 @@ mod tests {
             let frame: Vec<u8> = (0..20_000u32).map(|i| (i ^ round) as u8).collect();
             buffer.push(&frame);
             want.extend_from_slice(&frame);
-            assert_ne!(buffer.flush(&near), Sent::Broken);
+            assert_ne!(buffer.flush(&mut near), Sent::Broken);
             let count = far.read(&mut part).unwrap();
             got.extend_from_slice(&part[..count]);
         }
         while got.len() < want.len() {
-            assert_ne!(buffer.flush(&near), Sent::Broken);
+            assert_ne!(buffer.flush(&mut near), Sent::Broken);
             let count = far.read(&mut part).unwrap();
             got.extend_from_slice(&part[..count]);
         }
@@ -194,12 +184,13 @@ mod tests {
         assert!(got == want);
         drop(far);
         buffer.push(b"x");
-        assert_eq!(buffer.flush(&near), Sent::Broken);
+        assert_eq!(buffer.flush(&mut near), Sent::Broken);
     }
 
     #[test]
     fn what_is_lent_goes_out_between_what_was_pushed_before_and_after_it() {
         let (near, mut far) = UnixStream::pair().unwrap();
+        let mut near = Link::socket(near.into());
         let mut rng = ramhold_base::Rng::new(11);
         let mut buffer = SendBuffer::default();
         let (mut want, mut got) = (Vec::new(), Vec::new());
@@ -214,19 +205,19 @@ mod tests {
                 let memory = Arc::new(bytes);
                 let from = rng.below(memory.len() as u64 + 1) as usize;
                 let between = from + rng.below((memory.len() - from) as u64 + 1) as usize;
-                let taken = buffer.send_at_once(&near, [&memory[from..between], &memory[between..]]);
+                let taken = buffer.send_at_once(&mut near, [&memory[from..between], &memory[between..]]);
                 want.extend_from_slice(&memory[from..]);
                 buffer.push_lent(&memory, from + taken..memory.len());
                 lent.push(memory);
             }
             assert_eq!(buffer.sent() as usize + buffer.len(), want.len());
-            assert_ne!(buffer.flush(&near), Sent::Broken);
+            assert_ne!(buffer.flush(&mut near), Sent::Broken);
             let count =
                 if buffer.len() > 0 || got.len() < want.len() { far.read(&mut part).unwrap() } else { 0 };
             got.extend_from_slice(&part[..count]);
         }
         while got.len() < want.len() {
-            assert_ne!(buffer.flush(&near), Sent::Broken);
+            assert_ne!(buffer.flush(&mut near), Sent::Broken);
             let count = far.read(&mut part).unwrap();
             got.extend_from_slice(&part[..count]);
         }

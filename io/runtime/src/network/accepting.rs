@@ -7,6 +7,7 @@
 use super::Network;
 use crate::StartError;
 use crate::connection::{Connection, Phase, Side, tune};
+use crate::link::{Link, local};
 use crate::poll::{Interest, Poller};
 use ramhold_base::Instant;
 use rustix::fd::OwnedFd;
@@ -24,17 +25,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// Whether other processes may listen at the same address.
+/// Whether other processes may listen at the same address, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sharing {
-    Alone,
-    Shared,
+pub(crate) enum Others {
+    Not,
+    Too,
 }
 
 /// Where to accept connections.
 #[derive(Debug)]
 pub(crate) enum ListenAt {
-    Address(SocketAddr, Sharing),
+    Address(SocketAddr, Others),
     /// A socket that listens already, and of which other processes accept too.
     Open(OwnedFd),
 }
@@ -43,6 +44,10 @@ pub(super) struct Listener {
     pub addr: SocketAddr,
     key: u64,
     socket: OwnedFd,
+    /// No other process listens there.
+    pub is_alone: bool,
+    /// Listens at the name of `addr` for processes of this host.
+    is_local: bool,
     /// Accepted in one turn: of a queue that others accept from too only one, so that all get their share.
     accept_count_max: usize,
     /// Accepting is paused until then.
@@ -52,7 +57,7 @@ pub(super) struct Listener {
 impl Listener {
     pub(super) fn new(at: ListenAt, key: u64, poller: &Poller) -> Result<Listener, StartError> {
         match at {
-            ListenAt::Address(addr, sharing) => Listener::bind(addr, sharing, key, poller)
+            ListenAt::Address(addr, others) => Listener::bind(addr, others, key, poller)
                 .map_err(|error| StartError::Listen { addr, error: error.into() }),
             ListenAt::Open(socket) => Listener::open(socket, key, poller).map_err(|error| {
                 StartError::System { what: "the socket that it was handed", error: error.into() }
@@ -60,17 +65,26 @@ impl Listener {
         }
     }
 
-    fn bind(addr: SocketAddr, sharing: Sharing, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
+    fn bind(addr: SocketAddr, others: Others, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
         let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
         // A restarted process can thus take over its address while connections of the old process are still
         // closing.
         sockopt::set_socket_reuseaddr(&socket, true)?;
-        sockopt::set_socket_reuseport(&socket, sharing == Sharing::Shared)?;
+        sockopt::set_socket_reuseport(&socket, others == Others::Too)?;
         rustix::net::bind(&socket, &addr)?;
         rustix::net::listen(&socket, WAITING_COUNT_MAX)?;
         let addr = socket_addr(rustix::net::getsockname(&socket)?)?;
         poller.add(&socket, key, Interest::IN)?;
-        Ok(Listener { addr, key, socket, accept_count_max: ACCEPT_COUNT_MAX, again: None })
+        let is_alone = others == Others::Not && !addr.ip().is_unspecified();
+        Ok(Listener {
+            addr,
+            key,
+            socket,
+            is_alone,
+            is_local: false,
+            accept_count_max: ACCEPT_COUNT_MAX,
+            again: None,
+        })
     }
 
     fn open(socket: OwnedFd, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
@@ -82,7 +96,22 @@ impl Listener {
         // accept.
         rustix::io::ioctl_fionbio(&socket, true)?;
         poller.add(&socket, key, Interest::IN)?;
-        Ok(Listener { addr, key, socket, accept_count_max: 1, again: None })
+        Ok(Listener { addr, key, socket, is_alone: false, is_local: false, accept_count_max: 1, again: None })
+    }
+
+    /// At the name of an address at which this process listens already.
+    pub(super) fn local(addr: SocketAddr, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
+        let socket = local::listen(addr, WAITING_COUNT_MAX)?;
+        poller.add(&socket, key, Interest::IN)?;
+        Ok(Listener {
+            addr,
+            key,
+            socket,
+            is_alone: false,
+            is_local: true,
+            accept_count_max: ACCEPT_COUNT_MAX,
+            again: None,
+        })
     }
 }
 
@@ -106,7 +135,10 @@ impl Network {
         for _ in 0..count {
             let Some(listener) = self.listeners.get(place) else { return };
             match rustix::net::accept_with(&listener.socket, FLAGS) {
-                Ok(socket) => self.admit(socket, now),
+                Ok(socket) => {
+                    let is_local = listener.is_local;
+                    self.admit(socket, is_local, now);
+                }
                 Err(Errno::AGAIN) => return,
                 // The client has already gone.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
@@ -115,16 +147,20 @@ impl Network {
         }
     }
 
-    fn admit(&mut self, socket: OwnedFd, now: Instant) {
+    fn admit(&mut self, socket: OwnedFd, is_local: bool, now: Instant) {
         if self.accepted_count >= self.limits.connection_count_max {
             self.stats.connections_refused += 1;
             return;
         }
-        if tune(&socket, Side::Accepted).is_err() {
+        let link = if is_local {
+            Link::arriving(socket)
+        } else if tune(&socket, Side::Accepted).is_ok() {
+            Link::socket(socket)
+        } else {
             return; // The connection is broken before its first byte.
-        }
+        };
         let deadline = now + self.limits.first_frame_within;
-        let connection = Connection::new(self.slots.next_id(), socket, Side::Accepted, Phase::Open, deadline);
+        let connection = Connection::new(self.slots.next_id(), link, Side::Accepted, Phase::Open, deadline);
         if self.enter(connection) {
             self.accepted_count += 1;
             self.stats.connections_accepted += 1;

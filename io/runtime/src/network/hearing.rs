@@ -6,10 +6,11 @@
 
 use super::{Event, Network};
 use crate::connection::{Backlog, Phase, Side};
-use crate::poll::Interest;
+use crate::poll::{Interest, Ready};
 use crate::receive::{ReceiveBuffer, Received};
 use ramhold_base::{ConnId, Instant, Lost, RpcId};
 use ramhold_wire::{BadFrame, Header, Kind, Opcode, frame};
+use rustix::io::Errno;
 
 /// How far the loop got with the frames of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +35,16 @@ pub(crate) enum Speaks {
 }
 
 impl Network {
-    pub(super) fn on_connection_ready(&mut self, id: ConnId, flags: Interest, now: Instant) -> Event {
+    pub(super) fn on_connection_ready(&mut self, id: ConnId, ready: Ready, now: Instant) -> Event {
+        let flags = ready.flags;
+        if !self.arrives(id) {
+            return Event::Done;
+        }
+        let Some(connection) = self.slots.find(id) else { return Event::Done };
+        if ready.polled && connection.link.is_shared() {
+            connection.link.hear_bell();
+            self.watch(id);
+        }
         let Some(connection) = self.slots.find(id) else { return Event::Done };
         let gone = flags.intersects(Interest::HUP | Interest::ERR);
         match connection.phase {
@@ -47,7 +57,7 @@ impl Network {
                 return Event::Done;
             }
             Phase::Draining => {
-                match connection.input.fill(&connection.socket, &mut self.left) {
+                match connection.input.fill(&mut connection.link, &mut self.left) {
                     Received::Bytes(_) => connection.input = ReceiveBuffer::default(),
                     Received::Nothing => {}
                     Received::End | Received::Broken => self.end(id, Lost::Broken),
@@ -56,14 +66,21 @@ impl Network {
             }
             Phase::Open | Phase::Flushing => {}
         }
-        if flags.contains(Interest::OUT) {
+        // A bell is rung for bytes or for room.
+        let may_have_room = connection.link.is_shared() && connection.output.len() > 0;
+        if flags.contains(Interest::OUT) || may_have_room {
             self.flush_one(id, now);
         }
         let Some(connection) = self.slots.find(id).filter(|connection| connection.phase == Phase::Open)
         else {
             return Event::Done;
         };
-        if connection.interest.contains(Interest::IN) && (gone || flags.contains(Interest::IN)) {
+        let hears = if connection.link.is_shared() {
+            connection.hears(&self.limits)
+        } else {
+            connection.interest.contains(Interest::IN) && (gone || flags.contains(Interest::IN))
+        };
+        if hears {
             return self.receive(id);
         }
         // A listed backlog is handed on in this turn, and then the connection is read. Any other connection
@@ -74,9 +91,32 @@ impl Network {
         Event::Done
     }
 
+    /// False: the other process has not said yet how it speaks, or was refused.
+    fn arrives(&mut self, id: ConnId) -> bool {
+        let Some(connection) = self.slots.find(id).filter(|connection| connection.link.is_arriving()) else {
+            return true;
+        };
+        match connection.link.arrive(self.sharing.accepted_count() < self.limits.shared_count_max) {
+            Ok(()) => {
+                if connection.link.is_shared() {
+                    self.sharing.enter(id, Side::Accepted);
+                    self.stats.connections_shared += 1;
+                }
+                self.watch(id);
+                true
+            }
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(_) => {
+                self.stats.hellos_refused += 1;
+                self.end(id, Lost::Broken);
+                false
+            }
+        }
+    }
+
     fn receive(&mut self, id: ConnId) -> Event {
         let Some(connection) = self.slots.find(id) else { return Event::Done };
-        match connection.input.fill(&connection.socket, &mut self.left) {
+        match connection.input.fill(&mut connection.link, &mut self.left) {
             Received::Bytes(count) => {
                 connection.busy = true;
                 self.stats.bytes_received += count as u64;

@@ -1,14 +1,15 @@
 //! Sends frames, opens connections for them, and closes connections.
 
 use super::accepting::{FLAGS, family};
-use super::{Network, OPENED_COUNT_MAX};
+use super::{Network, OPENED_COUNT_MAX, Transport};
 use crate::connection::{Backlog, Connection, Phase, Side, tune};
+use crate::link::Link;
 use crate::pending::Pending;
 use crate::send::Sent;
 use ramhold_base::{ConnId, Instant, Lost, Outgoing, Peer};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketType, sockopt};
+use rustix::net::{SocketType, sockopt};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ impl Network {
             // rest later.
             let parts = [&memory[own.clone()], shared.as_ref().map_or(&[][..], |shared| shared)];
             let taken = match connection.phase {
-                Phase::Open => connection.output.send_at_once(&connection.socket, parts),
+                Phase::Open => connection.output.send_at_once(&mut connection.link, parts),
                 _ => 0,
             };
             self.stats.bytes_sent += taken as u64;
@@ -67,12 +68,17 @@ impl Network {
         let how = if self.by_addr.len() >= OPENED_COUNT_MAX {
             Lost::Broken
         } else {
-            match connect_to(addr) {
-                Ok(socket) => {
+            match self.connect_to(addr, now) {
+                Ok((link, phase)) => {
                     let id = self.slots.next_id();
                     let deadline = now + self.limits.connect_within;
                     let side = Side::Opened { addr };
-                    if self.enter(Connection::new(id, socket, side, Phase::Connecting, deadline)) {
+                    self.stats.connections_shared += u64::from(link.is_shared());
+                    let mut connection = Connection::new(id, link, side, phase, deadline);
+                    if phase == Phase::Open {
+                        connection.deadline = None;
+                    }
+                    if self.enter(connection) {
                         self.by_addr.insert(addr, id);
                         self.stats.connections_opened += 1;
                         return Some(id);
@@ -88,11 +94,25 @@ impl Network {
         None
     }
 
+    /// Begins to connect. What is on the same host is reached at once or not at all.
+    fn connect_to(&mut self, addr: SocketAddr, now: Instant) -> rustix::io::Result<(Link, Phase)> {
+        let transport = self.limits.transport;
+        let is_automatic = transport == Transport::Automatic;
+        if transport == Transport::Tcp || is_automatic && self.sharing.avoids(addr, now) {
+            return Ok((Link::socket(connect_over_tcp(addr)?), Phase::Connecting));
+        }
+        match Link::open_local(addr, transport != Transport::Unix) {
+            Ok(link) => Ok((link, Phase::Open)),
+            Err(_) if is_automatic => Ok((Link::socket(connect_over_tcp(addr)?), Phase::Connecting)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The socket of a beginning connection can be written or has an error: it has worked out or it has not.
     pub(super) fn on_connected(&mut self, id: ConnId) {
         let Some(connection) = self.slots.find(id) else { return };
-        let how = match sockopt::socket_error(&connection.socket) {
-            Ok(Ok(())) if !is_own_echo(&connection.socket) => {
+        let how = match sockopt::socket_error(connection.link.descriptor()) {
+            Ok(Ok(())) if !is_own_echo(connection.link.descriptor()) => {
                 connection.phase = Phase::Open;
                 connection.deadline = None;
                 if !connection.dirty {
@@ -137,6 +157,14 @@ impl Network {
         self.dirty = dirty;
     }
 
+    /// Shows the other side what waits, if it shares memory and nothing else has to be done for that.
+    pub(crate) fn show(&mut self, id: ConnId, now: Instant) {
+        let Some(connection) = self.slots.find(id) else { return };
+        if connection.link.is_shared() && connection.phase == Phase::Open && connection.output.len() > 0 {
+            self.flush_one(id, now);
+        }
+    }
+
     /// Whether a flush has something to do.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
@@ -153,13 +181,13 @@ impl Network {
             return;
         }
         let before = connection.output.len();
-        let sent = connection.output.flush(&connection.socket);
+        let sent = connection.output.flush(&mut connection.link);
         self.stats.bytes_sent += (before - connection.output.len()) as u64;
         connection.busy = true;
         match (sent, connection.phase) {
             (Sent::Broken, _) => return self.end(id, Lost::Broken),
             (Sent::All, Phase::Flushing) => {
-                let told = rustix::net::shutdown(&connection.socket, Shutdown::Write).is_ok();
+                let told = connection.link.end_sending().is_ok();
                 if connection.ended || !told {
                     return self.end(id, Lost::Broken);
                 }
@@ -182,7 +210,7 @@ impl Network {
     }
 }
 
-fn connect_to(addr: SocketAddr) -> rustix::io::Result<OwnedFd> {
+fn connect_over_tcp(addr: SocketAddr) -> rustix::io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
     tune(&socket, Side::Opened { addr })?;
     match rustix::net::connect(&socket, &addr) {

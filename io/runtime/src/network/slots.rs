@@ -72,6 +72,7 @@ fn slot_of(id: ConnId) -> usize {
 mod tests {
     use super::*;
     use crate::connection::{Phase, Side};
+    use crate::link::Link;
     use crate::poll::Waker;
     use ramhold_base::Instant;
     use rustix::fd::AsFd;
@@ -79,7 +80,13 @@ mod tests {
     fn enter(slots: &mut Slots) -> ConnId {
         let id = slots.next_id();
         let descriptor = Waker::new().unwrap().as_fd().try_clone_to_owned().unwrap();
-        slots.insert(Connection::new(id, descriptor, Side::Accepted, Phase::Open, Instant::ZERO));
+        slots.insert(Connection::new(
+            id,
+            Link::socket(descriptor),
+            Side::Accepted,
+            Phase::Open,
+            Instant::ZERO,
+        ));
         id
     }
 

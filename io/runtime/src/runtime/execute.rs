@@ -108,6 +108,10 @@ impl<M: Machine> Runtime<M> {
                 "pauses of accepting for want of file descriptors or memory (raise the limit, see ulimit -n)",
                 stats.accept_pauses - told.accept_pauses,
             ),
+            (
+                "processes of this host that go over TCP because too many share memory or their hello was wrong",
+                stats.hellos_refused - told.hellos_refused,
+            ),
         ];
         if news.iter().all(|(_, count)| *count == 0) || self.troubles.network.pass(now).is_none() {
             return;

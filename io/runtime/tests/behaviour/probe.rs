@@ -4,7 +4,7 @@ use ramhold_base::{
     ConnId, DiskError, DiskToken, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, RpcId,
     StoreResult, StoreToken,
 };
-use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Turn};
+use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Transport, Turn};
 use ramhold_wire::{Header, Opcode, frame};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -155,7 +155,12 @@ pub fn server(machine: Probe) -> (Runtime<Probe>, SocketAddr) {
 }
 
 pub fn client(machine: Probe) -> Runtime<Probe> {
-    Runtime::new(machine, quiet(NetworkLimits::default()).0).expect("starts")
+    client_over(machine, crate::TRANSPORT)
+}
+
+pub fn client_over(machine: Probe, transport: Transport) -> Runtime<Probe> {
+    let limits = NetworkLimits { transport, ..NetworkLimits::default() };
+    Runtime::new(machine, quiet(limits).0).expect("starts")
 }
 
 /// Turns the loop until the condition holds; fails the test when that takes longer than anything should.

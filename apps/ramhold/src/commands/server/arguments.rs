@@ -10,7 +10,7 @@ use crate::supervising::{
 use clap::{Args, Subcommand, ValueEnum};
 use ramhold_base::limits::{LABEL_BYTES_MAX, TABLE_NAME_BYTES_MAX};
 use ramhold_node::{CrossSlot, RestartLoad};
-use ramhold_runtime::Poll;
+use ramhold_runtime::{NetworkLimits, Poll, Transport};
 use ramhold_wire::bricks::{BRICK_WEIGHT, BRICK_WEIGHT_MAX};
 use ramhold_wire::membership::Label;
 use std::net::{IpAddr, SocketAddr};
@@ -238,6 +238,11 @@ pub struct Server {
     /// How the event loop waits when it has nothing to do.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
     pub poll: PollMode,
+    /// Processes of this host that may share memory with this one instead of using TCP, 512 KiB each.
+    /// 0: this process shares memory with nobody.
+    #[arg(long, help_heading = "Network", env = "RAMHOLD_SHARED_MEMORY", value_name = "COUNT",
+        default_value_t = SHARED_COUNT, value_parser = clap::value_parser!(u16).range(..=SHARED_COUNT_MAX))]
+    pub shared_memory: u16,
     /// Allow addresses that other machines can reach. There is no encryption and there are no accounts yet.
     #[arg(long, help_heading = "Network", env = "RAMHOLD_INSECURE_NETWORK")]
     pub insecure_network: bool,
@@ -326,6 +331,22 @@ pub fn parse_database(text: &str) -> Result<(u16, String), String> {
         _ => Err(format!(
             "'{text}' is not like 0=sessions; give the number of a database and the name of its table"
         )),
+    }
+}
+
+/// Processes that share memory with a server by default, and at most: each of them is looked at in each turn.
+const SHARED_COUNT: u16 = 64;
+const SHARED_COUNT_MAX: i64 = 1024;
+
+impl Server {
+    /// The limits of the network that an operator sets.
+    pub fn network_limits(&self) -> NetworkLimits {
+        let transport = if self.shared_memory == 0 { Transport::Tcp } else { Transport::Automatic };
+        NetworkLimits {
+            shared_count_max: usize::from(self.shared_memory),
+            transport,
+            ..NetworkLimits::default()
+        }
     }
 }
 

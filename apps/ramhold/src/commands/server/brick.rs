@@ -129,6 +129,8 @@ impl PreparedBrick {
             let node = BrickNode::new(self.node_config(arguments, address), region, seed);
             let config = RuntimeConfig {
                 listen: Some(listen),
+                reached_at: Some(address),
+                limits: arguments.network_limits(),
                 poll: arguments.poll.into(),
                 disk: Some(DiskConfig {
                     data_dir: arguments.dir().to_owned(),

@@ -101,6 +101,8 @@ impl Prepared {
             let node = ServerNode::new(self.server_config(arguments, listen, advertise), region, seed);
             let config = RuntimeConfig {
                 listen: Some(listen),
+                reached_at: Some(advertise),
+                limits: arguments.network_limits(),
                 listen_links: links(arguments, listen)
                     .into_iter()
                     .map(|link| link.address.0)
