@@ -28,8 +28,8 @@ pub struct Global {
     /// Time limit for one operation: 500ms, 10s, 2m [default: 10s]
     #[arg(long = "timeout", global = true, help_heading = HEADING, value_name = "TIME", value_parser = parse_duration)]
     pub patience: Option<Duration>,
-    /// How servers are reached. 'auto' shares memory with those of this host that allow it, and goes over
-    /// TCP to all others.
+    /// How servers are reached. 'auto' shares memory with those of this host and user, and goes over TCP
+    /// to all others.
     #[arg(long, global = true, env = "RAMHOLD_TRANSPORT", value_enum, default_value_t = TransportMode::Auto, value_name = "HOW", help_heading = HEADING)]
     pub transport: TransportMode,
     /// The zone of the clients, for commands that take one.

@@ -123,8 +123,18 @@ fn write_loop(page: &mut Page, of_loop: &LoopSeen) {
             stats.connections_shared,
         ),
         (
+            "ramhold_connections_memory_refused_total",
+            "Connections of this host over a Unix socket because too many processes share memory already.",
+            stats.memory_refused,
+        ),
+        (
+            "ramhold_network_names_left_total",
+            "Times that processes of this host were sent to TCP because too many of other users connected.",
+            stats.names_left,
+        ),
+        (
             "ramhold_network_hellos_refused_total",
-            "Connections of processes of this host closed because their hello was wrong or too many share memory.",
+            "Connections of this host closed because their user was another one or their hello was wrong.",
             stats.hellos_refused,
         ),
         (

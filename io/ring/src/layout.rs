@@ -24,6 +24,9 @@ pub const fn pair_words(data_words: usize) -> usize {
     2 * (CONTROL_WORDS + data_words)
 }
 
+/// A full ring holds at least so many chunks. One of loom's small rings may be full with one.
+pub(crate) const CHUNKS_MIN: usize = if cfg!(feature = "loom") { 1 } else { 4 };
+
 /// The other side has stored something that cannot be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken;

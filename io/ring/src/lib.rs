@@ -34,6 +34,21 @@ pub enum Side {
     Other,
 }
 
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Maker => Side::Other,
+            Side::Other => Side::Maker,
+        }
+    }
+}
+
+/// Takes out all that one side has pushed, if the other one has read none of it.
+pub fn take_back<M: AsRef<[Word]> + Clone>(memory: M, side: Side) -> Result<Vec<u8>, Broken> {
+    let (_, mut receiver) = ends(memory, side.other());
+    receiver.pull_all()
+}
+
 /// Both ends that one side has.
 ///
 /// # Panics

@@ -2,7 +2,9 @@
 //!
 //! A process that touches a mapped page that the file has lost is ended by SIGBUS. So the file is sealed against a
 //! change of its length before it is handed over, and whoever is handed one looks at the seals, the length and the kind
-//! of file system before mapping it: only files of the kernel's own tmpfs have seals and give a page for every touch.
+//! of file system before mapping it: only files of the kernel's own tmpfs have seals and give a page for every touch. The
+//! other process can give pages back under the mapping; the next touch then takes a new one, for which the system must
+//! have memory, as for any other page.
 //!
 //! Invariants: the mapping is as long as the words it shows, and stays for as long as anybody holds it.
 
@@ -39,7 +41,7 @@ unsafe impl Sync for Mapping {}
 pub enum BadMemory {
     /// Its length can change, or it is no memory at all.
     Unsealed,
-    /// It does not hold two rings.
+    /// It does not hold two rings, or larger ones than may be.
     Length,
     /// The kernel does not map it.
     Refused(Errno),
@@ -59,8 +61,8 @@ impl Memory {
         Ok((Memory(Arc::new(Mapping::of(&file, words)?)), file))
     }
 
-    /// Memory that somebody else has made.
-    pub fn handed(file: &OwnedFd) -> Result<Memory, BadMemory> {
+    /// Memory that somebody else has made, with at most so many words of data in each ring.
+    pub fn handed(file: &OwnedFd, data_words_max: usize) -> Result<Memory, BadMemory> {
         let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| BadMemory::Unsealed)?;
         let is_memory = rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type == TMPFS_MAGIC);
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || !is_memory {
@@ -69,7 +71,8 @@ impl Memory {
         let length = rustix::fs::fstat(file).map_err(BadMemory::Refused)?.st_size;
         let words =
             usize::try_from(length).ok().filter(|bytes| bytes.is_multiple_of(8)).map(|bytes| bytes / 8);
-        let words = words.filter(|words| data_words(*words).is_some()).ok_or(BadMemory::Length)?;
+        let fits = |words: &usize| data_words(*words).is_some_and(|data_words| data_words <= data_words_max);
+        let words = words.filter(fits).ok_or(BadMemory::Length)?;
         Ok(Memory(Arc::new(Mapping::of(file, words).map_err(BadMemory::Refused)?)))
     }
 }

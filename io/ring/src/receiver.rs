@@ -75,6 +75,19 @@ impl<M: AsRef<[Word]>> Receiver<M> {
         Ok((filled, self.control(WAITS).swap(0, Ordering::AcqRel) != 0))
     }
 
+    /// Takes out all that has come.
+    pub(crate) fn pull_all(&mut self) -> Result<Vec<u8>, Broken> {
+        // More than a ring holds.
+        let mut out = Vec::with_capacity(8 * self.data_words);
+        let (filled, _) = self.pull(out.spare_capacity_mut())?;
+        #[expect(unsafe_code, reason = "the bytes were copied out just now")]
+        // SAFETY: `pull` has initialised the first `filled` bytes of the spare capacity, which began at 0.
+        unsafe {
+            out.set_len(filled);
+        }
+        Ok(out)
+    }
+
     /// Reads the length of the next chunk. All of a chunk is there when its first word is.
     fn begin(&mut self) -> Result<(), Broken> {
         let mask = self.data_words - 1;

@@ -1,6 +1,6 @@
 //! The end of a ring that stores bytes.
 
-use crate::layout::{ASLEEP, Broken, CONTROL_WORDS, HEAD, TAIL, WAITS, chunk_words};
+use crate::layout::{ASLEEP, Broken, CHUNKS_MIN, CONTROL_WORDS, HEAD, TAIL, WAITS, chunk_words};
 use crate::word::{Ordering, Word};
 
 #[derive(Debug)]
@@ -42,14 +42,21 @@ impl<M: AsRef<[Word]>> Sender<M> {
 
     /// Stores as much of `bytes` as there is room for; how much. The receiver sees it after `publish`.
     pub fn push(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
-        if bytes.is_empty() {
-            return Ok(0);
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let rest = &bytes[taken..];
+            if self.room() < chunk_words(rest.len()) {
+                self.look()?;
+            }
+            let Some(words_max) = self.room().checked_sub(1).filter(|words| *words > 0) else { break };
+            // What was read counts at the end of a chunk, so a large one would hide for long that the receiver reads.
+            let bytes_max = 8 * words_max.min(self.data_words / CHUNKS_MIN);
+            taken += self.push_chunk(&rest[..rest.len().min(bytes_max)]);
         }
-        if self.room() < chunk_words(bytes.len()) {
-            self.look()?;
-        }
-        let Some(data_max) = self.room().checked_sub(1).filter(|words| *words > 0) else { return Ok(0) };
-        let bytes = &bytes[..bytes.len().min(8 * data_max)];
+        Ok(taken)
+    }
+
+    fn push_chunk(&mut self, bytes: &[u8]) -> usize {
         let mask = self.data_words - 1;
         let place = self.tail as usize & mask;
         let data = &self.memory.as_ref()[self.start + CONTROL_WORDS..][..self.data_words];
@@ -59,7 +66,7 @@ impl<M: AsRef<[Word]>> Sender<M> {
         store(&data[place..], near);
         store(data, far);
         self.tail += chunk_words(bytes.len()) as u64;
-        Ok(bytes.len())
+        bytes.len()
     }
 
     /// Shows the receiver all that was pushed. True when it sleeps, and has to be woken.

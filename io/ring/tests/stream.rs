@@ -3,13 +3,15 @@
 
 use proptest::prelude::*;
 use ramhold_ring::{
-    BadMemory, Broken, CONTROL_WORDS, Memory, Receiver, Sender, Side, Word, ends, pair_words,
+    BadMemory, Broken, CONTROL_WORDS, Memory, Receiver, Sender, Side, Word, ends, pair_words, take_back,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 type Words = Arc<[Word]>;
+
+const DATA_WORDS: usize = 1024;
 
 fn words(data_words: usize) -> Words {
     (0..pair_words(data_words)).map(|_| Word::new(0)).collect()
@@ -75,7 +77,8 @@ proptest! {
         shown.append(&mut pushed);
         prop_assert!(pull(&mut receiver, 10_000).unwrap().0.iter().eq(shown.iter()));
         prop_assert!(sender.finds_room().unwrap());
-        prop_assert_eq!(sender.push(&[1; 8 * 63]).unwrap(), 8 * 63);
+        // Four chunks, with a word for the length of each.
+        prop_assert_eq!(sender.push(&[1; 8 * 64]).unwrap(), 8 * 60);
     }
 
     // F5: the other process may store whatever it likes, at any time.
@@ -137,8 +140,8 @@ fn who_sleeps_is_woken_once_and_who_waits_for_room_too() {
     assert!(taken < bytes.len());
     let _ = sender.publish();
     assert_eq!(sender.waits(), Ok(false));
-    assert_eq!(pull(&mut receiver, taken - 1).unwrap(), (vec![3; taken - 1], false), "the chunk is not over");
-    assert_eq!(pull(&mut receiver, 100).unwrap(), (vec![3], true));
+    assert_eq!(pull(&mut receiver, 100).unwrap(), (vec![3; 100], false), "the chunk is not over");
+    assert_eq!(pull(&mut receiver, taken).unwrap(), (vec![3; taken - 100], true));
     assert_eq!(sender.waits(), Ok(true));
 }
 
@@ -168,8 +171,8 @@ fn positions_and_lengths_that_cannot_be_are_broken() {
 #[test]
 fn only_sealed_memory_of_two_rings_is_mapped() {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-    let (ours, file) = Memory::new(1024).unwrap();
-    let theirs = Memory::handed(&file).unwrap();
+    let (ours, file) = Memory::new(DATA_WORDS).unwrap();
+    let theirs = Memory::handed(&file, DATA_WORDS).unwrap();
     let (mut sender, _) = ends(ours, Side::Maker);
     let (_, mut receiver) = ends(theirs, Side::Other);
     assert_eq!(sender.push(b"through two mappings"), Ok(20));
@@ -180,18 +183,39 @@ fn only_sealed_memory_of_two_rings_is_mapped() {
         let file = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, bytes).unwrap();
         fcntl_add_seals(&file, seals).unwrap();
-        Memory::handed(&file).err()
+        Memory::handed(&file, DATA_WORDS).err()
     };
     let sealed = SealFlags::SHRINK | SealFlags::GROW;
     let bytes = 8 * pair_words(64) as u64;
     assert_eq!(made(bytes, sealed), None);
     assert_eq!(made(bytes, SealFlags::GROW), Some(BadMemory::Unsealed));
-    for wrong in [0, 8, bytes - 8, bytes + 1, 2 * bytes, 8 * pair_words(32) as u64, 1 << 40] {
+    for wrong in [
+        0,
+        8,
+        bytes - 8,
+        bytes + 1,
+        2 * bytes,
+        8 * pair_words(32) as u64,
+        8 * pair_words(2048) as u64,
+        1 << 40,
+    ] {
         assert_eq!(made(wrong, sealed), Some(BadMemory::Length), "{wrong}");
     }
     let (reads, _writes) = rustix::pipe::pipe().unwrap();
-    assert_eq!(Memory::handed(&reads).err(), Some(BadMemory::Unsealed));
+    assert_eq!(Memory::handed(&reads, DATA_WORDS).err(), Some(BadMemory::Unsealed));
     let disk = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
-    assert_eq!(Memory::handed(&disk.into()).err(), Some(BadMemory::Unsealed));
+    assert_eq!(Memory::handed(&disk.into(), DATA_WORDS).err(), Some(BadMemory::Unsealed));
     assert!(Memory::new(100).is_err());
+}
+
+// E4: what nobody has read is taken back whole, once.
+#[test]
+fn what_was_not_read_is_taken_back() {
+    let memory = words(64);
+    let (mut sender, _) = ends(Arc::clone(&memory), Side::Maker);
+    for bytes in [&b"one"[..], b"", &[7; 200]] {
+        assert_eq!(sender.push(bytes), Ok(bytes.len()));
+    }
+    let _ = sender.publish();
+    assert_eq!(take_back(memory, Side::Maker).unwrap(), [&b"one"[..], &[7; 200]].concat());
 }

@@ -15,7 +15,7 @@
 
 pub(crate) mod local;
 
-use local::Hello;
+use local::{Hello, Strangers};
 use ramhold_ring::{Memory, Receiver, Sender, Side};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -40,8 +40,11 @@ enum Kind {
 pub(crate) struct Shared {
     sender: Sender<Memory>,
     receiver: Receiver<Memory>,
+    memory: Memory,
     /// The other side sends no more than what lies in the memory.
     ended: bool,
+    /// This side has made the memory, and the other one has not rung yet: it may still refuse.
+    may_be_refused: bool,
 }
 
 /// Taken from a bell in one turn. One byte is enough to be woken by; more come of a side that is wrong.
@@ -57,10 +60,19 @@ impl Link {
     }
 
     /// Connects to whoever listens at this address, if it is on this host and can be trusted. Does not wait.
-    pub(crate) fn open_local(addr: SocketAddr, shares: bool) -> rustix::io::Result<Link> {
-        let (socket, memory) = local::open(addr, shares)?;
+    pub(crate) fn open_local(
+        addr: SocketAddr,
+        shares: bool,
+        strangers: &Strangers,
+    ) -> rustix::io::Result<Link> {
+        let (socket, memory) = local::open(addr, shares, strangers)?;
         let kind = memory.map_or(Kind::Socket, |memory| Kind::Shared(Shared::new(memory, Side::Maker)));
         Ok(Link { socket, kind })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sharing(bell: OwnedFd, memory: Memory, side: Side) -> Link {
+        Link { socket: bell, kind: Kind::Shared(Shared::new(memory, side)) }
     }
 
     /// The descriptor that the poller watches.
@@ -76,15 +88,16 @@ impl Link {
         matches!(self.kind, Kind::Arriving)
     }
 
-    /// Takes the hello of a process that has connected from this host. An error: it has not come yet (`AGAIN`), is wrong, or
-    /// brings memory that may not be shared.
-    pub(crate) fn arrive(&mut self, may_share: bool) -> rustix::io::Result<()> {
-        self.kind = match local::receive_hello(&self.socket)? {
-            Hello::Plain => Kind::Socket,
-            Hello::Memory(memory) if may_share => Kind::Shared(Shared::new(memory, Side::Other)),
-            Hello::Memory(_) => return Err(Errno::NOBUFS),
+    /// Takes the hello of a process that has connected from this host. True: it offered memory and was refused. An error: the
+    /// hello has not come yet (`AGAIN`) or is wrong.
+    pub(crate) fn arrive(&mut self, may_share: bool) -> rustix::io::Result<bool> {
+        let hello = local::receive_hello(&self.socket, may_share)?;
+        let is_refused = matches!(hello, Hello::Refused);
+        self.kind = match hello {
+            Hello::Plain | Hello::Refused => Kind::Socket,
+            Hello::Memory(memory) => Kind::Shared(Shared::new(memory, Side::Other)),
         };
-        Ok(())
+        Ok(is_refused)
     }
 
     /// Receives what has come, at most so much; zero bytes are the end.
@@ -120,18 +133,36 @@ impl Link {
         rustix::net::shutdown(&self.socket, Shutdown::Write)
     }
 
-    /// The poller says that the bell was rung, or that the other side has ended.
-    pub(crate) fn hear_bell(&mut self) {
-        let Kind::Shared(shared) = &mut self.kind else { return };
+    /// The poller says that the bell was rung, or that the other side has ended. If the other side shares no memory, this is
+    /// a socket from now on; gives what was sent through the memory, of which it has read nothing.
+    pub(crate) fn hear_bell(&mut self) -> Option<Vec<u8>> {
+        let Kind::Shared(shared) = &mut self.kind else { return None };
         let mut rings = [0; RINGS_MAX];
         loop {
-            match rustix::net::recv(&self.socket, &mut rings, RecvFlags::DONTWAIT) {
-                Ok((_, 1..)) | Err(Errno::AGAIN) => {}
+            // What follows a refusal is no ring of the bell.
+            let count_max = if shared.may_be_refused { 1 } else { RINGS_MAX };
+            match rustix::net::recv(&self.socket, &mut rings[..count_max], RecvFlags::DONTWAIT) {
+                Ok((_, 1..)) if shared.may_be_refused && rings[0] == local::REFUSED => break,
+                Ok((_, 1..)) if shared.may_be_refused => {
+                    shared.may_be_refused = false;
+                    continue;
+                }
+                Ok((_, 1..)) | Err(Errno::AGAIN) => return None,
                 Err(Errno::INTR) => continue,
-                Ok((_, 0)) | Err(_) => shared.ended = true,
+                Ok((_, 0)) | Err(_) => {
+                    shared.ended = true;
+                    return None;
+                }
             }
-            return;
         }
+        let unread = ramhold_ring::take_back(shared.memory.clone(), Side::Maker);
+        if unread.is_err() {
+            // It has read, or stored what cannot be.
+            shared.ended = true;
+            return None;
+        }
+        self.kind = Kind::Socket;
+        unread.ok()
     }
 
     /// The bell has told the end, and need not be watched for more.
@@ -152,6 +183,14 @@ impl Link {
         }
     }
 
+    /// Leaves word for the other side to ring the bell when there is room. False: there is some already, or it is broken.
+    pub(crate) fn waits_for_room(&mut self) -> bool {
+        match &mut self.kind {
+            Kind::Shared(shared) => shared.sender.waits() == Ok(false),
+            Kind::Socket | Kind::Arriving => true,
+        }
+    }
+
     /// Leaves word for the other side to ring the bell. False: something has come already, or its end.
     pub(crate) fn sleeps(&mut self) -> bool {
         match &mut self.kind {
@@ -169,8 +208,8 @@ impl Link {
 
 impl Shared {
     fn new(memory: Memory, side: Side) -> Shared {
-        let (sender, receiver) = ramhold_ring::ends(memory, side);
-        Shared { sender, receiver, ended: false }
+        let (sender, receiver) = ramhold_ring::ends(memory.clone(), side);
+        Shared { sender, receiver, memory, ended: false, may_be_refused: side == Side::Maker }
     }
 
     fn recv(&mut self, bell: &OwnedFd, out: &mut [MaybeUninit<u8>]) -> rustix::io::Result<usize> {

@@ -111,7 +111,7 @@ impl Network {
                 let key = KEY_LISTENER - listeners.len() as u64;
                 match Listener::local(addr, key, &poller) {
                     Ok(listener) => listeners.push(listener),
-                    Err(error) => no_local = Some((addr, error)),
+                    Err(error) => no_local = no_local.or(Some((addr, error))),
                 }
             }
         }
@@ -158,10 +158,11 @@ impl Network {
     /// Waits at most `wait` (none: for ever) and appends what is ready. False: only shared memory was looked into.
     pub(crate) fn wait(
         &mut self,
+        now: Instant,
         wait: Option<Duration>,
         ready: &mut Vec<Ready>,
     ) -> rustix::io::Result<bool> {
-        let look = self.sharing.look(&mut self.slots, &self.limits, wait, ready);
+        let look = self.sharing.look(&mut self.slots, &self.limits, now, wait, ready);
         match look {
             Look::Enough => return Ok(false),
             Look::Poll(wait) => self.poller.wait(wait, ready)?,

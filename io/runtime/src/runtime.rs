@@ -186,8 +186,8 @@ impl<M: Machine> Runtime<M> {
         };
         if let Some((addr, error)) = runtime.network.no_local {
             let text = format!(
-                "processes of this host reach {addr} over TCP only: its name beside it cannot be taken ({error}); \
-                 end the process that holds the Unix name @ramhold/{addr}, see ss -lx, and start again"
+                "processes of this host reach {addr} over TCP only: the Unix name @ramhold/{addr} cannot be taken \
+                 ({error}); see who holds it with ss -lxp, and start again when it is free"
             );
             (runtime.report)(Level::Warn, &report::line(None, &text));
         }
@@ -321,10 +321,15 @@ impl<M: Machine> Runtime<M> {
             let sleeps = next == Next::Sleep;
             let rest = if sleeps { until.map(|until| until.since(now)) } else { Some(Duration::ZERO) };
             let looked = self.looked;
-            if self.network.wait(rest, &mut self.ready).expect("the event queue is ours and open") {
+            let asked =
+                self.network.wait(now, rest, &mut self.ready).expect("the event queue is ours and open");
+            if asked {
                 self.looked = now;
             }
             self.came_after = looked;
+            if sleeps && !asked {
+                return now;
+            }
             if sleeps {
                 self.looked = clock::now();
                 if self.looked.since(now) > AT_ONCE {
@@ -391,6 +396,10 @@ impl<M: Machine> Runtime<M> {
 
     /// Something of this connection can be handed on: together with that of others, so that the machine can look ahead.
     fn come(&mut self, id: ConnId) {
+        // The poller and a look into shared memory may both have found it.
+        if self.come.contains(&id) {
+            return;
+        }
         self.come.push(id);
         self.come_bytes += self.network.waiting(id).len();
         if self.come.len() == COME_COUNT_MAX || self.come_bytes >= COME_BYTES_MAX {
@@ -546,7 +555,7 @@ impl<M: Machine> Runtime<M> {
             if self.network.is_flushed() || rest.is_zero() {
                 return;
             }
-            self.network.wait(Some(rest), &mut self.ready).expect("the event queue is ours and open");
+            self.network.wait(now, Some(rest), &mut self.ready).expect("the event queue is ours and open");
             for event in std::mem::take(&mut self.ready) {
                 // Input that still arrives is ignored.
                 let _ = self.network.on_ready(event, now);

@@ -89,6 +89,16 @@ impl SendBuffer {
         count
     }
 
+    /// Puts back in front what the link had taken and nobody has read.
+    pub(crate) fn take_back(&mut self, bytes: Vec<u8>) {
+        let range = 0..bytes.len();
+        if !range.is_empty() {
+            self.sent -= bytes.len() as u64;
+            self.lent_bytes += bytes.len();
+            self.lent.push_front(Lent { memory: Arc::new(bytes), range });
+        }
+    }
+
     /// For whoever writes frames in place.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.bytes

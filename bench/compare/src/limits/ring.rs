@@ -14,7 +14,7 @@ const DATA_WORDS: usize = 32 * 1024;
 
 pub fn echo(bytes: u32, time: Duration) -> Result<Trip, String> {
     let (ours, file) = Memory::new(DATA_WORDS).map_err(|error| format!("shared memory: {error}"))?;
-    let theirs = Memory::handed(&file).map_err(|error| format!("shared memory: {error:?}"))?;
+    let theirs = Memory::handed(&file, DATA_WORDS).map_err(|error| format!("shared memory: {error:?}"))?;
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -4,11 +4,14 @@
 //! belong to a network namespace, as addresses do. So a process that finds the name of an address is on the same host as
 //! whoever listens there, and one that does not find it connects over TCP. The name is free again when its holder ends.
 //!
-//! Any process of the host could take a name before a server does. So who opens a connection looks at the user whom the
-//! kernel names as the listener's: it must be the own one or root. A server takes hellos from anybody who may also connect
-//! to its address.
+//! Only processes of one user share memory: both sides look at the user whom the kernel names as the other's. Any process
+//! of the host can take a name before a server does, and whoever may send descriptors could make this process wait: closing
+//! a socket that came in a message can take as long as its sender wants (`SO_LINGER`), even if nobody has received the
+//! message. So a connection with another user is closed on a thread of its own (`Strangers`).
 //!
-//! The hello is four bytes, and may bring the descriptor of sealed memory (docs/formats/shared-memory.md).
+//! The hello is four bytes, and may bring the descriptor of sealed memory (docs/formats/shared-memory.md). A process that
+//! shares with too many already answers it with one byte and reads nothing from the memory; both sides then go on over the
+//! socket.
 
 use ramhold_ring::Memory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,18 +23,61 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// Words of data in each ring: 256 KiB, a quarter of a second-level cache.
 const DATA_WORDS: usize = 32 * 1024;
 const HELLO_PLAIN: [u8; 4] = *b"RHL\x01";
 const HELLO_MEMORY: [u8; 4] = *b"RHS\x01";
+/// The answer of who shares no more memory.
+pub(super) const REFUSED: u8 = b'N';
+/// Connections with other users that are being closed. With so many, nobody of this host is met past the network.
+const STRANGER_COUNT_MAX: usize = 16;
 
 /// How a process of this host will speak.
 pub(crate) enum Hello {
     /// Over the Unix socket itself.
     Plain,
     Memory(Memory),
+    /// It offered memory and was told to do without.
+    Refused,
+}
+
+/// Closes connections with processes of other users where nobody waits for it.
+#[derive(Clone, Default)]
+pub(crate) struct Strangers(Arc<AtomicUsize>);
+
+impl Strangers {
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= STRANGER_COUNT_MAX
+    }
+
+    /// The socket, if it leads to a process of this user. Otherwise it is closed elsewhere.
+    pub(crate) fn sort_out(&self, socket: OwnedFd) -> rustix::io::Result<OwnedFd> {
+        let other = sockopt::socket_peercred(&socket)?;
+        if other.uid == rustix::process::geteuid() {
+            return Ok(socket);
+        }
+        self.close(socket);
+        Err(Errno::PERM)
+    }
+
+    /// Closes a socket to which others may have sent descriptors.
+    pub(crate) fn close(&self, socket: OwnedFd) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let count = Arc::clone(&self.0);
+        let closes = move || {
+            drop(socket);
+            count.fetch_sub(1, Ordering::Relaxed);
+        };
+        // If there is no thread for it, the closure and its socket are dropped here: this may wait, but loses no
+        // descriptor.
+        if std::thread::Builder::new().name("strangers".into()).spawn(closes).is_err() {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 fn name_of(addr: SocketAddr) -> rustix::io::Result<SocketAddrUnix> {
@@ -48,13 +94,17 @@ pub(crate) fn listen(addr: SocketAddr, waiting_count_max: i32) -> rustix::io::Re
 
 /// Connects to whoever listens at this address, if it is on this host and can be trusted: the socket, and the memory that
 /// is shared if that is wished.
-pub(super) fn open(addr: SocketAddr, shares: bool) -> rustix::io::Result<(OwnedFd, Option<Memory>)> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
-    rustix::net::connect(&socket, &name_of(addr)?)?;
-    let listener = sockopt::socket_peercred(&socket)?;
-    if !listener.uid.is_root() && listener.uid != rustix::process::geteuid() {
+pub(super) fn open(
+    addr: SocketAddr,
+    shares: bool,
+    strangers: &Strangers,
+) -> rustix::io::Result<(OwnedFd, Option<Memory>)> {
+    if strangers.are_too_many() {
         return Err(Errno::PERM);
     }
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    rustix::net::connect(&socket, &name_of(addr)?)?;
+    let socket = strangers.sort_out(socket)?;
     if !shares {
         send_hello(socket.as_fd(), HELLO_PLAIN, None)?;
         return Ok((socket, None));
@@ -82,7 +132,7 @@ fn send_hello(
     }
 }
 
-pub(super) fn receive_hello(socket: &OwnedFd) -> rustix::io::Result<Hello> {
+pub(super) fn receive_hello(socket: &OwnedFd, may_share: bool) -> rustix::io::Result<Hello> {
     let mut hello = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -96,7 +146,13 @@ pub(super) fn receive_hello(socket: &OwnedFd) -> rustix::io::Result<Hello> {
     // The kernel hands on together what was sent together: it comes whole or is wrong.
     match (received.bytes, hello, memory) {
         (4, HELLO_PLAIN, None) => Ok(Hello::Plain),
-        (4, HELLO_MEMORY, Some(file)) => Memory::handed(&file).map(Hello::Memory).map_err(|_| Errno::INVAL),
+        (4, HELLO_MEMORY, Some(_)) if !may_share => {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            rustix::net::send(socket, &[REFUSED], flags).map(|_| Hello::Refused)
+        }
+        (4, HELLO_MEMORY, Some(file)) => {
+            Memory::handed(&file, DATA_WORDS).map(Hello::Memory).map_err(|_| Errno::INVAL)
+        }
         _ => Err(Errno::PROTO),
     }
 }

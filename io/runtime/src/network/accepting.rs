@@ -23,6 +23,8 @@ const ACCEPT_COUNT_MAX: usize = 64;
 /// How long not to accept when the process or the host has no room for another.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long the name of an address is left to nobody when too many of other users came.
+const NAME_LEFT: Duration = Duration::from_secs(10);
 pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Whether other processes may listen at the same address, too.
@@ -43,7 +45,8 @@ pub(crate) enum ListenAt {
 pub(super) struct Listener {
     pub addr: SocketAddr,
     key: u64,
-    socket: OwnedFd,
+    /// None: the name of an address was left, and is taken again at `again`.
+    socket: Option<OwnedFd>,
     /// No other process listens there.
     pub is_alone: bool,
     /// Listens at the name of `addr` for processes of this host.
@@ -79,7 +82,7 @@ impl Listener {
         Ok(Listener {
             addr,
             key,
-            socket,
+            socket: Some(socket),
             is_alone,
             is_local: false,
             accept_count_max: ACCEPT_COUNT_MAX,
@@ -96,7 +99,15 @@ impl Listener {
         // accept.
         rustix::io::ioctl_fionbio(&socket, true)?;
         poller.add(&socket, key, Interest::IN)?;
-        Ok(Listener { addr, key, socket, is_alone: false, is_local: false, accept_count_max: 1, again: None })
+        Ok(Listener {
+            addr,
+            key,
+            socket: Some(socket),
+            is_alone: false,
+            is_local: false,
+            accept_count_max: 1,
+            again: None,
+        })
     }
 
     /// At the name of an address at which this process listens already.
@@ -106,7 +117,7 @@ impl Listener {
         Ok(Listener {
             addr,
             key,
-            socket,
+            socket: Some(socket),
             is_alone: false,
             is_local: true,
             accept_count_max: ACCEPT_COUNT_MAX,
@@ -134,7 +145,11 @@ impl Network {
         let count = self.listeners.get(place).map_or(0, |listener| listener.accept_count_max);
         for _ in 0..count {
             let Some(listener) = self.listeners.get(place) else { return };
-            match rustix::net::accept_with(&listener.socket, FLAGS) {
+            if listener.is_local && self.sharing.strangers().are_too_many() {
+                return self.leave_name(place, now);
+            }
+            let Some(socket) = &listener.socket else { return };
+            match rustix::net::accept_with(socket, FLAGS) {
                 Ok(socket) => {
                     let is_local = listener.is_local;
                     self.admit(socket, is_local, now);
@@ -153,7 +168,13 @@ impl Network {
             return;
         }
         let link = if is_local {
-            Link::arriving(socket)
+            match self.sharing.strangers().sort_out(socket) {
+                Ok(socket) => Link::arriving(socket),
+                Err(_) => {
+                    self.stats.hellos_refused += 1;
+                    return;
+                }
+            }
         } else if tune(&socket, Side::Accepted).is_ok() {
             Link::socket(socket)
         } else {
@@ -172,15 +193,40 @@ impl Network {
         let listener = &mut self.listeners[place];
         listener.again = Some(now + PAUSE);
         // If even this fails, the poller reports the listener again, and the loop tries again.
-        let _ = self.poller.modify(&listener.socket, listener.key, Interest::empty());
+        let _ = listener
+            .socket
+            .as_ref()
+            .map(|socket| self.poller.modify(socket, listener.key, Interest::empty()));
+    }
+
+    /// Too many of other users knock at a name: whoever wants to be served comes over TCP for a while, instead of waiting
+    /// behind them.
+    fn leave_name(&mut self, place: usize, now: Instant) {
+        let listener = &mut self.listeners[place];
+        listener.again = Some(now + NAME_LEFT);
+        if let Some(socket) = listener.socket.take() {
+            self.stats.names_left += 1;
+            self.sharing.strangers().close(socket);
+        }
     }
 
     pub(super) fn resume_accepting(&mut self, now: Instant) {
         for listener in &mut self.listeners {
-            if listener.again.is_some_and(|again| again <= now) {
-                let listening = self.poller.modify(&listener.socket, listener.key, Interest::IN);
-                listener.again = if listening.is_ok() { None } else { Some(now + PAUSE) };
+            if listener.again.is_none_or(|again| again > now) {
+                continue;
             }
+            let (listening, pause) = match &listener.socket {
+                Some(socket) => (self.poller.modify(socket, listener.key, Interest::IN).is_ok(), PAUSE),
+                None if self.sharing.strangers().are_too_many() => (false, NAME_LEFT),
+                None => match Listener::local(listener.addr, listener.key, &self.poller) {
+                    Ok(new) => {
+                        listener.socket = new.socket;
+                        (true, PAUSE)
+                    }
+                    Err(_) => (false, NAME_LEFT),
+                },
+            };
+            listener.again = if listening { None } else { Some(now + pause) };
         }
     }
 }

@@ -42,7 +42,11 @@ impl Network {
         }
         let Some(connection) = self.slots.find(id) else { return Event::Done };
         if ready.polled && connection.link.is_shared() {
-            connection.link.hear_bell();
+            if let Some(unread) = connection.link.hear_bell() {
+                connection.output.take_back(unread);
+                self.sharing.forget(id, connection.side);
+                self.flush_one(id, now);
+            }
             self.watch(id);
         }
         let Some(connection) = self.slots.find(id) else { return Event::Done };
@@ -97,7 +101,8 @@ impl Network {
             return true;
         };
         match connection.link.arrive(self.sharing.accepted_count() < self.limits.shared_count_max) {
-            Ok(()) => {
+            Ok(is_refused) => {
+                self.stats.memory_refused += u64::from(is_refused);
                 if connection.link.is_shared() {
                     self.sharing.enter(id, Side::Accepted);
                     self.stats.connections_shared += 1;
@@ -201,6 +206,7 @@ impl Network {
         connection.input = input;
         connection.input.leave(&mut self.left);
         connection.backlog = Backlog::Empty;
+        connection.spoken |= frame_count > 0;
         if connection.phase != Phase::Open {
             return;
         }

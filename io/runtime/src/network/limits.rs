@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How a process opens connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transport {
-    /// Over shared memory to processes of this host that take it, over TCP to all others.
+    /// Over shared memory to processes of this host and user that take it, over TCP to all others.
     #[default]
     Automatic,
     Tcp,
@@ -40,8 +40,8 @@ pub struct NetworkLimits {
     pub flush_within: Duration,
     /// From our last byte to giving up on the other side's end.
     pub drain_within: Duration,
-    /// Connections of other processes of this host that may share memory with this one, 512 KiB each; further ones come
-    /// over TCP. None: no name is taken for them.
+    /// Connections of other processes of this host and user that may share memory with this one, 512 KiB each; further ones
+    /// go over Unix sockets. None: no name is taken for them.
     pub shared_count_max: usize,
     /// How connections are opened.
     pub transport: Transport,
@@ -90,6 +90,10 @@ pub struct Stats {
     pub accept_pauses: u64,
     /// Connections over shared memory, accepted and opened.
     pub connections_shared: u64,
-    /// Connections from this host that were closed because their hello was wrong or too many share memory.
+    /// Connections from this host that were closed because their user was another one or their hello was wrong.
     pub hellos_refused: u64,
+    /// Times that processes of this host were sent to TCP because too many of other users connected.
+    pub names_left: u64,
+    /// Connections from this host that go over a socket because too many share memory.
+    pub memory_refused: u64,
 }

@@ -101,7 +101,7 @@ impl Network {
         if transport == Transport::Tcp || is_automatic && self.sharing.avoids(addr, now) {
             return Ok((Link::socket(connect_over_tcp(addr)?), Phase::Connecting));
         }
-        match Link::open_local(addr, transport != Transport::Unix) {
+        match Link::open_local(addr, transport != Transport::Unix, self.sharing.strangers()) {
             Ok(link) => Ok((link, Phase::Open)),
             Err(_) if is_automatic => Ok((Link::socket(connect_over_tcp(addr)?), Phase::Connecting)),
             Err(error) => Err(error),

@@ -5,26 +5,28 @@
 //! poller sees.
 //!
 //! Invariants:
-//! - a loop that sleeps has left word in every ring that it hears, and has looked into it afterwards;
-//! - however busy shared memory is, the poller is asked after a few turns.
+//! - a loop that sleeps has left word in every ring that it hears, and in every ring that had no room for its output, and
+//!   has looked into it afterwards;
+//! - however busy shared memory is, the poller is asked after some microseconds.
 //!
 //! Not here: the rings (ramhold-ring), who may connect (link/local).
 
 use super::limits::NetworkLimits;
 use super::slots::Slots;
 use crate::connection::{Connection, Phase, Side};
+use crate::link::local::Strangers;
 use crate::poll::{Interest, Ready};
 use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Instant};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Looks into shared memory for each question to the poller, which costs some ten times as much. A look that finds
-/// something counts for several: what it leads to takes time, and others wait.
-const LOOKS_PER_POLL: u32 = 32;
-const LOOKS_OF_FOUND: u32 = 4;
-/// A process that has ended a connection over shared memory before it said anything is reached over TCP for so long: it
-/// may share with too many, or be of a version that shares differently.
+/// The poller is asked whenever so much time has passed: it costs some ten times as much as a look into shared memory.
+/// Less while nothing is found, so that whoever comes over a socket waits as long as before.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
+const POLL_INTERVAL_IDLE: Duration = Duration::from_micros(2);
+/// A process that has ended a connection over shared memory before it said anything may be of a version that shares
+/// differently. Connections that are opened within this time from the next attempt on go over TCP.
 const AVOIDED: Duration = Duration::from_secs(10);
 
 /// The loop's next step after a look into shared memory.
@@ -40,11 +42,17 @@ pub(super) enum Look {
 pub(super) struct Sharing {
     ids: Vec<ConnId>,
     accepted_count: usize,
-    looks: u32,
+    /// When the poller was asked last.
+    asked: Instant,
+    strangers: Strangers,
     avoided: FastMap<SocketAddr, Instant>,
 }
 
 impl Sharing {
+    pub(super) fn strangers(&self) -> &Strangers {
+        &self.strangers
+    }
+
     pub(super) fn accepted_count(&self) -> usize {
         self.accepted_count
     }
@@ -84,6 +92,7 @@ impl Sharing {
         &mut self,
         among: &mut Slots,
         limits: &NetworkLimits,
+        now: Instant,
         wait: Option<Duration>,
         ready: &mut Vec<Ready>,
     ) -> Look {
@@ -92,14 +101,14 @@ impl Sharing {
         }
         let found = self.find(among, limits, ready);
         if found || wait.is_some_and(|wait| wait.is_zero()) {
-            self.looks += if found { LOOKS_OF_FOUND } else { 1 };
-            if self.looks < LOOKS_PER_POLL {
+            let interval = if found { POLL_INTERVAL } else { POLL_INTERVAL_IDLE };
+            if now < self.asked + interval {
                 return Look::Enough;
             }
-            self.looks = 0;
+            self.asked = now;
             return Look::Poll(Some(Duration::ZERO));
         }
-        self.looks = 0;
+        self.asked = now;
         let is_quiet = self.leave_word(among, limits);
         if is_quiet {
             return Look::Sleep;
@@ -128,7 +137,8 @@ impl Sharing {
     fn leave_word(&self, among: &mut Slots, limits: &NetworkLimits) -> bool {
         self.ids.iter().all(|id| {
             let Some(connection) = among.find(*id) else { return true };
-            !connection.hears(limits) || connection.link.sleeps()
+            let is_full = connection.output.len() == 0 || connection.link.waits_for_room();
+            is_full && (!connection.hears(limits) || connection.link.sleeps())
         })
     }
 
@@ -140,5 +150,71 @@ impl Sharing {
                 connection.link.wakes();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use ramhold_ring::{DATA_WORDS_MIN, Memory, Side as End, ends};
+    use std::mem::MaybeUninit;
+    use std::os::unix::net::UnixStream;
+
+    // E2: the other side reads while this one sends, so nothing was left in the ring that asks for a bell; then this one
+    // has sent its share of the turn, and there is too little room to go on.
+    #[test]
+    fn a_loop_that_sleeps_over_output_has_left_word_that_it_waits_for_room() {
+        let (ours, file) = Memory::new(DATA_WORDS_MIN).unwrap();
+        let (_, mut receiver) = ends(Memory::handed(&file, DATA_WORDS_MIN).unwrap(), End::Other);
+        let (bell, _other) = UnixStream::pair().unwrap();
+        let mut slots = Slots::default();
+        let id = slots.next_id();
+        let link = Link::sharing(bell.into(), ours, End::Maker);
+        let mut connection = Connection::new(id, link, Side::Accepted, Phase::Open, Instant::ZERO);
+        connection.output.push(&[7; 400]);
+        connection.output.flush(&mut connection.link);
+        assert_eq!(connection.output.len(), 0);
+        connection.output.push(&[7; 400]);
+        slots.insert(connection);
+        let mut sharing = Sharing::default();
+        sharing.enter(id, Side::Accepted);
+
+        let mut ready = Vec::new();
+        let look = sharing.look(&mut slots, &NetworkLimits::default(), Instant(1), None, &mut ready);
+        assert!(matches!(look, Look::Sleep) && ready.is_empty());
+        let mut room = [MaybeUninit::new(0); 500];
+        assert_eq!(receiver.pull(&mut room), Ok((400, true)), "it asks to be woken");
+        // Now there is room, and nobody sleeps.
+        let look = sharing.look(&mut slots, &NetworkLimits::default(), Instant(2), None, &mut ready);
+        assert!(matches!(look, Look::Enough | Look::Poll(Some(Duration::ZERO))) && ready.len() == 1);
+    }
+
+    // E2: a busy ring keeps nobody from the poller for long.
+    #[test]
+    fn the_poller_is_asked_however_busy_the_memory_is() {
+        let (ours, file) = Memory::new(DATA_WORDS_MIN).unwrap();
+        let (mut sender, _) = ends(Memory::handed(&file, DATA_WORDS_MIN).unwrap(), End::Other);
+        let (bell, _other) = UnixStream::pair().unwrap();
+        let mut slots = Slots::default();
+        let id = slots.next_id();
+        let link = Link::sharing(bell.into(), ours, End::Maker);
+        slots.insert(Connection::new(id, link, Side::Accepted, Phase::Open, Instant::ZERO));
+        let mut sharing = Sharing::default();
+        sharing.enter(id, Side::Accepted);
+        assert_eq!(sender.push(b"never taken out"), Ok(15));
+        let _ = sender.publish();
+        let mut asked = Vec::new();
+        for micros in 1000..1100 {
+            let now = Instant(micros * 1000);
+            let mut ready = Vec::new();
+            let look =
+                sharing.look(&mut slots, &NetworkLimits::default(), now, Some(Duration::ZERO), &mut ready);
+            assert_eq!(ready.len(), 1);
+            if matches!(look, Look::Poll(Some(Duration::ZERO))) {
+                asked.push(micros);
+            }
+        }
+        assert_eq!(asked, [1000, 1020, 1040, 1060, 1080]);
     }
 }

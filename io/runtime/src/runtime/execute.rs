@@ -109,8 +109,12 @@ impl<M: Machine> Runtime<M> {
                 stats.accept_pauses - told.accept_pauses,
             ),
             (
-                "processes of this host that go over TCP because too many share memory or their hello was wrong",
+                "connections of this host closed because their user was another one or their hello was wrong",
                 stats.hellos_refused - told.hellos_refused,
+            ),
+            (
+                "times that processes of this host were sent to TCP for 10 s because too many of other users connected",
+                stats.names_left - told.names_left,
             ),
         ];
         if news.iter().all(|(_, count)| *count == 0) || self.troubles.network.pass(now).is_none() {

@@ -238,8 +238,8 @@ pub struct Server {
     /// How the event loop waits when it has nothing to do.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
     pub poll: PollMode,
-    /// Processes of this host that may share memory with this one instead of using TCP, 512 KiB each.
-    /// 0: this process shares memory with nobody.
+    /// Processes of this host and user that may share memory with this one instead of using TCP, 512 KiB
+    /// each. 0: this process shares memory with nobody.
     #[arg(long, help_heading = "Network", env = "RAMHOLD_SHARED_MEMORY", value_name = "COUNT",
         default_value_t = SHARED_COUNT, value_parser = clap::value_parser!(u16).range(..=SHARED_COUNT_MAX))]
     pub shared_memory: u16,
