@@ -27,6 +27,7 @@ const TARGETS: &[(&str, &[&str], u32)] = &[
     ("frame", &["core/wire/src/frame.rs"], 1024),
     ("requests", &["core/wire/src/"], 1024),
     ("token", &["core/client/src/token.rs"], 1024),
+    ("ring", &["io/ring/src/receiver.rs", "io/ring/src/sender.rs"], 1024),
     ("entry", &["core/log/src/entry.rs", "core/log/src/reader.rs", "core/log/src/older.rs"], 1024),
     ("rdb", &["core/rdb/src/"], 2048),
     ("aof", &["core/rdb/src/aof.rs", "core/rdb/src/source.rs"], 2048),
@@ -40,7 +41,7 @@ const SECONDS_MAX: u32 = 10;
 const HELP: &str = "\
 cargo xtask fuzz [TARGET] [--executions N]
 
-  TARGET          resp_parse (default), resp_front, frame, requests, token, entry, rdb,
+  TARGET          resp_parse (default), resp_front, frame, requests, token, ring, entry, rdb,
                   aof, or all
   --executions N  inputs tried for each target [default: 1000000]
 

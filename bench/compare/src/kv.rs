@@ -1,6 +1,6 @@
 //! One client for all: `ramhold bench kv` sends the same load to Ramhold, redis-server and valkey-server.
 //!
-//! Ramhold is measured twice, over its own protocol and over Redis's. Nothing is replicated or written to
+//! Ramhold is measured three times: over its own protocol, through TCP and through shared memory, and over Redis's. Nothing is replicated or written to
 //! disks, so the servers are compared and not their promises. Runs of all servers alternate. A test has its
 //! median, and the lowest and highest rate of its runs.
 //!
@@ -161,7 +161,16 @@ fn subjects(cluster: &Cluster, others: &[(&str, Process)]) -> Result<Vec<Subject
     let resp = |port: u16| words(&["--resp", &format!("127.0.0.1:{port}")]);
     let own = words(&["--cluster", cluster.coordinator(), "--replicas", "0", "--durability", "none"]);
     let mut subjects = vec![
-        Subject { name: "ramhold, its own protocol".into(), arguments: own, pid: cluster.server_pid() },
+        Subject {
+            name: "ramhold, its own protocol, TCP".into(),
+            arguments: [&own[..], &words(&["--transport", "tcp"])].concat(),
+            pid: cluster.server_pid(),
+        },
+        Subject {
+            name: "ramhold, own, shared memory".into(),
+            arguments: [&own[..], &words(&["--transport", "shared-memory"])].concat(),
+            pid: cluster.server_pid(),
+        },
         Subject {
             name: "ramhold, Redis's protocol".into(),
             arguments: resp(cluster.resp_port()),

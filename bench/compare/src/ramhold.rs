@@ -2,6 +2,7 @@
 
 use crate::one_run::{Figures, OBJECTS, Test};
 use crate::process::{free_port, pinned, ramhold, scratch};
+use clap::ValueEnum;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,13 +15,23 @@ pub struct Cluster {
     /// In memory. It is removed at the end, because a server that is killed does not remove it.
     buffer_dir: PathBuf,
     replicas: u8,
+    transport: Transport,
     /// The port for Redis clients; 0: none.
     resp_port: u16,
 }
 
+/// How the processes of a cluster and its clients reach each other.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// As on hosts of their own.
+    Tcp,
+    /// As on one host by default.
+    SharedMemory,
+}
+
 impl Cluster {
-    pub fn start(servers: usize, replicas: u8) -> Result<Cluster, String> {
-        let mut cluster = Cluster::begin(replicas)?;
+    pub fn start(servers: usize, replicas: u8, transport: Transport) -> Result<Cluster, String> {
+        let mut cluster = Cluster::begin(replicas, transport)?;
         let coordinator = cluster.coordinator.clone();
         for number in 0..servers {
             let name = format!("server-{number}");
@@ -38,7 +49,7 @@ impl Cluster {
 
     /// One server without replicas that hears Redis clients.
     pub fn resp() -> Result<Cluster, String> {
-        let mut cluster = Cluster::begin_with(0, &["--default-replicas", "0"])?;
+        let mut cluster = Cluster::begin_with(0, Transport::SharedMemory, &["--default-replicas", "0"])?;
         let coordinator = cluster.coordinator.clone();
         let (port, buffers) = (free_port()?, cluster.buffer_dir.join("server-0"));
         cluster.spawn("server-0", |c, dir| {
@@ -65,7 +76,7 @@ impl Cluster {
 
     /// One server that owns all data and is no backup, and three backups with files.
     pub fn split(memory_mebibytes: u64) -> Result<Cluster, String> {
-        let mut cluster = Cluster::begin(3)?;
+        let mut cluster = Cluster::begin(3, Transport::Tcp)?;
         let coordinator = cluster.coordinator.clone();
         let owner = format!("{memory_mebibytes}MiB");
         for number in 0..4 {
@@ -87,18 +98,25 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn begin(replicas: u8) -> Result<Cluster, String> {
-        Cluster::begin_with(replicas, &[])
+    fn begin(replicas: u8, transport: Transport) -> Result<Cluster, String> {
+        Cluster::begin_with(replicas, transport, &[])
     }
 
-    fn begin_with(replicas: u8, more: &[&str]) -> Result<Cluster, String> {
+    fn begin_with(replicas: u8, transport: Transport, more: &[&str]) -> Result<Cluster, String> {
         let port = free_port()?;
         let dir = scratch(&format!("ramhold-{port}"))?;
         let coordinator = format!("127.0.0.1:{port}");
         let buffer_dir = Path::new("/dev/shm").join(dir.file_name().expect("a folder of ours has a name"));
         let children = Vec::new();
-        let mut cluster =
-            Cluster { children, coordinator: coordinator.clone(), dir, buffer_dir, replicas, resp_port: 0 };
+        let mut cluster = Cluster {
+            children,
+            coordinator: coordinator.clone(),
+            dir,
+            buffer_dir,
+            replicas,
+            transport,
+            resp_port: 0,
+        };
         cluster.spawn("coordinator", |c, dir| {
             c.args(["coordinator", "--bind", &coordinator, "--dir"]).arg(dir).args(more);
         })?;
@@ -126,6 +144,9 @@ impl Cluster {
 
     fn spawn(&mut self, name: &str, arguments: impl FnOnce(&mut Command, PathBuf)) -> Result<(), String> {
         let mut command = pinned(0, &ramhold());
+        if self.transport == Transport::Tcp {
+            command.env("RAMHOLD_SHARED_MEMORY", "0");
+        }
         arguments(&mut command, self.dir.join(name));
         let log = std::fs::File::create(self.dir.join(format!("{name}.log"))).map_err(|e| e.to_string())?;
         let child =
@@ -137,6 +158,9 @@ impl Cluster {
     fn command(&self) -> Command {
         let mut command = pinned(1, &ramhold());
         command.args(["--cluster", &self.coordinator]).stderr(Stdio::inherit());
+        if self.transport == Transport::Tcp {
+            command.args(["--transport", "tcp"]);
+        }
         command
     }
 

@@ -8,6 +8,7 @@
 //! Not here: memory.
 
 use crate::one_run::{Figures, OBJECTS, Test};
+use crate::ramhold::Transport;
 use crate::{process, ramhold, redis};
 use clap::Args;
 
@@ -20,6 +21,9 @@ pub struct Speed {
     /// Runs of each test; the median is printed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     runs: u16,
+    /// How Ramhold's processes and its client reach each other. redis-server is always reached over TCP.
+    #[arg(long, value_enum, default_value_t = Transport::Tcp)]
+    transport: Transport,
     /// One run of one second per test: shows that the benchmark works, not the speed.
     #[arg(long)]
     smoke: bool,
@@ -34,6 +38,9 @@ impl Speed {
             "one client thread, keys 30 B, values 100 B, {OBJECTS} objects, medians of {runs} runs of {seconds} s"
         );
         println!("servers on core 0, client on core 1; operations per second, p50 / p99 in microseconds");
+        if self.transport == Transport::SharedMemory {
+            println!("Ramhold over shared memory, redis-server over TCP");
+        }
         println!(
             "a byte to a sleeping process and back: {:.1} us on the other core, {:.1} us on the same\n",
             process::echo_micros(0)?,
@@ -41,7 +48,7 @@ impl Speed {
         );
         {
             println!("without persistence: ramhold R = 0 (1 server), redis with appendonly off");
-            let ramhold = ramhold::Cluster::start(1, 0)?;
+            let ramhold = ramhold::Cluster::start(1, 0, self.transport)?;
             ramhold.fill()?;
             let redis = redis::Server::start(&["--appendonly", "no"])?;
             table(&ramhold, &redis, seconds, runs)?;
@@ -49,7 +56,7 @@ impl Speed {
         println!(
             "\npersistent: ramhold R = 3 buffered (4 servers on one core), redis with appendfsync everysec"
         );
-        let ramhold = ramhold::Cluster::start(4, 3)?;
+        let ramhold = ramhold::Cluster::start(4, 3, self.transport)?;
         ramhold.fill()?;
         let redis = redis::Server::start(&["--appendonly", "yes", "--appendfsync", "everysec"])?;
         table(&ramhold, &redis, seconds, runs)

@@ -7,14 +7,14 @@ use std::mem::MaybeUninit;
 #[derive(Debug)]
 pub struct Receiver<M> {
     memory: M,
-    /// Of the ring, in the memory.
+    /// The place of the ring in the memory.
     start: usize,
     data_words: usize,
     /// Words ever read; of the chunk that has begun, none counts before the last.
     head: u64,
     /// Words ever written, as far as this end knows.
     tail: u64,
-    /// Of the chunk that has begun: its length and the bytes that were taken out. Zero: none has begun.
+    /// The length of the chunk that has begun, and its bytes that were taken out. Zero: none has begun.
     chunk: usize,
     taken: usize,
 }

@@ -6,7 +6,7 @@ use crate::word::{Ordering, Word};
 #[derive(Debug)]
 pub struct Sender<M> {
     memory: M,
-    /// Of the ring, in the memory.
+    /// The place of the ring in the memory.
     start: usize,
     data_words: usize,
     /// Words ever written, those included that are not published yet.
@@ -49,7 +49,7 @@ impl<M: AsRef<[Word]>> Sender<M> {
                 self.look()?;
             }
             let Some(words_max) = self.room().checked_sub(1).filter(|words| *words > 0) else { break };
-            // What was read counts at the end of a chunk, so a large one would hide for long that the receiver reads.
+            // Bytes count as read at the end of their chunk, so a large one would hide for long that the receiver reads.
             let bytes_max = 8 * words_max.min(self.data_words / CHUNKS_MIN);
             taken += self.push_chunk(&rest[..rest.len().min(bytes_max)]);
         }

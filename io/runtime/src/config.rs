@@ -7,6 +7,7 @@ use crate::store::Store;
 use ramhold_base::Level;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the loop waits when there is nothing to do.
@@ -39,6 +40,8 @@ pub struct RuntimeConfig {
     /// Sockets that listen already, and that several processes hold: a connection goes to the first of them that accepts
     /// it, so never to one that is stopped.
     pub listen_open: Vec<OwnedFd>,
+    /// A Unix socket at which connections are accepted, too, and its mode.
+    pub listen_path: Option<(PathBuf, u32)>,
     /// Whether connections whose first byte begins no frame are heard: the machine is handed their bytes as they come.
     /// Otherwise they are told that they are wrong here.
     pub hears_bytes: bool,
@@ -61,6 +64,7 @@ impl Default for RuntimeConfig {
             listen_links: Vec::new(),
             listen_also: Vec::new(),
             listen_open: Vec::new(),
+            listen_path: None,
             hears_bytes: false,
             poll: Poll::ADAPTIVE,
             limits: NetworkLimits::default(),

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub enum StartError {
     /// Nobody can reach us at this address.
     Listen { addr: SocketAddr, error: io::Error },
+    /// Nobody can reach us at this path.
+    ListenPath { path: PathBuf, error: io::Error },
     /// A directory cannot be made or opened.
     Directory { path: PathBuf, error: io::Error },
     /// Another process works in this directory.
@@ -27,6 +29,11 @@ impl fmt::Display for StartError {
             StartError::Listen { addr, error } => write!(
                 f,
                 "cannot listen on {addr}: {error}; choose another address or end the process that holds this one"
+            ),
+            StartError::ListenPath { path, error } => write!(
+                f,
+                "cannot listen at the path {}: {error}; choose another path, or end the process that holds this one",
+                path.display()
             ),
             StartError::Directory { path, error } => write!(
                 f,
@@ -60,6 +67,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             StartError::Listen { error, .. }
+            | StartError::ListenPath { error, .. }
             | StartError::Directory { error, .. }
             | StartError::File { error, .. }
             | StartError::System { error, .. } => Some(error),

@@ -1,4 +1,4 @@
-//! What a connection's bytes go through: a socket, or memory that another process of this host shares.
+//! A connection's bytes go through a link: a socket, or memory that another process of this host shares.
 //!
 //! ```text
 //!   opened, elsewhere  ─────────────────────────────► Socket (TCP)
@@ -8,7 +8,7 @@
 //!                                                  └► Socket   (Unix, none came)
 //! ```
 //!
-//! Whoever sends and receives does not see which it is: `recv` and `send` answer as a socket would. Shared memory has a
+//! The code that sends and receives does not see which it is: `recv` and `send` answer as a socket would. Shared memory has a
 //! Unix socket beside it, the bell: a byte in it wakes the other side, and its end is the end of the connection.
 //!
 //! Not here: who may connect from this host, and when (local, network).
@@ -139,7 +139,7 @@ impl Link {
         let Kind::Shared(shared) = &mut self.kind else { return None };
         let mut rings = [0; RINGS_MAX];
         loop {
-            // What follows a refusal is no ring of the bell.
+            // Bytes that follow a refusal are no rings of the bell.
             let count_max = if shared.may_be_refused { 1 } else { RINGS_MAX };
             match rustix::net::recv(&self.socket, &mut rings[..count_max], RecvFlags::DONTWAIT) {
                 Ok((_, 1..)) if shared.may_be_refused && rings[0] == local::REFUSED => break,
@@ -175,7 +175,7 @@ impl Link {
         matches!(&self.kind, Kind::Shared(shared) if shared.ended || shared.receiver.has_input())
     }
 
-    /// Whether a good part of what waits may go into shared memory now. What is broken shows at the next `send`.
+    /// Whether a good part of what waits may go into shared memory now. A broken ring shows at the next `send`.
     pub(crate) fn has_room(&mut self) -> bool {
         match &mut self.kind {
             Kind::Shared(shared) => shared.sender.finds_room().unwrap_or(true),
@@ -227,7 +227,7 @@ impl Shared {
             let first = parts[0].len().min(taken);
             let more = self.push([&parts[0][first..], &parts[1][taken - first..]])?;
             taken += more;
-            // Whoever finds no room leaves word, and looks once more.
+            // A sender that finds no room leaves word, and looks once more.
             if taken == wanted || !self.sender.waits().map_err(|_| Errno::PROTO)? {
                 break;
             }

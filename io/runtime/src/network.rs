@@ -14,6 +14,7 @@
 mod accepting;
 mod hearing;
 pub(crate) mod limits;
+mod placed;
 mod sending;
 mod sharing;
 mod slots;
@@ -106,7 +107,8 @@ impl Network {
         }
         let mut no_local = None;
         if limits.shared_count_max > 0 {
-            let alone = listeners.iter().filter(|listener| listener.is_alone).map(|listener| listener.addr);
+            let alone =
+                listeners.iter().filter(|listener| listener.is_alone).filter_map(|listener| listener.addr);
             for addr in alone.chain(reached_at).collect::<BTreeSet<_>>() {
                 let key = KEY_LISTENER - listeners.len() as u64;
                 match Listener::local(addr, key, &poller) {
@@ -135,7 +137,7 @@ impl Network {
     }
 
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
-        self.listeners.first().map(|listener| listener.addr)
+        self.listeners.first().and_then(|listener| listener.addr)
     }
 
     /// Connections that are there now, accepted and opened.

@@ -38,9 +38,13 @@ use std::time::Duration;
 
 /// Frames of one connection handed on in one turn, so that one busy peer cannot keep the others waiting.
 const FRAME_COUNT_MAX: u64 = 128;
-/// After so many frames of a process of this host, it is shown the answers: it can work on them while the rest is done.
-/// Elsewhere that would cost a system call, and all go out at the end of the turn.
+/// Through shared memory, answers are shown after so many frames: who asked can work on them while the rest is done.
 const SHOWN_COUNT: u64 = 4;
+/// Over a socket that costs a system call. So it is done only for a connection that has sent much while all others were
+/// silent: its peer would otherwise wait for all answers, and this process for the next requests. After the first
+/// `SENT_FIRST` frames, for who has few under way, then after each `SENT_COUNT`.
+const SENT_FIRST: u64 = 8;
+const SENT_COUNT: u64 = 16;
 /// Connections whose input is handed on together, after a look ahead at all of it, and about how much of it: no more
 /// than the processor's nearest caches can hold with what it leads to.
 const COME_COUNT_MAX: usize = 16;
@@ -155,7 +159,8 @@ impl<M: Machine> Runtime<M> {
         let alone = alone.map(|addr| ListenAt::Address(addr, Others::Not));
         let shared = config.listen_also.into_iter().map(|addr| ListenAt::Address(addr, Others::Too));
         let open = config.listen_open.into_iter().map(ListenAt::Open);
-        let listen = alone.chain(shared).chain(open).collect();
+        let path = config.listen_path.into_iter().map(|(path, mode)| ListenAt::Path(path, mode));
+        let listen = alone.chain(shared).chain(open).chain(path).collect();
         let mut network = Network::new(listen, config.reached_at, config.limits, &*waker)?;
         network.hears_bytes = config.hears_bytes;
         let mut runtime = Runtime {
@@ -415,8 +420,9 @@ impl<M: Machine> Runtime<M> {
             self.machine.prefetch(&mut coming);
         }
         self.come_bytes = 0;
+        let is_alone = come.len() == 1;
         for id in come.drain(..) {
-            self.feed(id);
+            self.feed(id, is_alone);
         }
         self.come = come;
     }
@@ -446,8 +452,8 @@ impl<M: Machine> Runtime<M> {
         }
     }
 
-    /// Hands on the frames of one connection from where they lie in its buffer.
-    fn feed(&mut self, id: ConnId) {
+    /// Hands on the frames of one connection from where they lie in its buffer. `is_alone`: no other one has sent anything.
+    fn feed(&mut self, id: ConnId, is_alone: bool) {
         let Some(mut input) = self.network.take_input(id) else { return };
         let now = clock::now();
         match self.network.speaks(id, &input) {
@@ -474,7 +480,8 @@ impl<M: Machine> Runtime<M> {
                     frame_count += 1;
                     self.settle(now);
                     if frame_count.is_multiple_of(SHOWN_COUNT) {
-                        self.network.show(id, now);
+                        let sends = is_alone && frame_count % SENT_COUNT == SENT_FIRST;
+                        self.network.show(id, sends, now);
                     }
                 }
                 Ok(None) => break Fed::Drained,

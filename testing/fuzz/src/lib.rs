@@ -18,6 +18,7 @@ pub mod parse;
 pub mod rdb;
 pub mod replies;
 pub mod requests;
+pub mod ring;
 pub mod token;
 
 /// One decoder under test.
@@ -36,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "entry", corpus: "entry", run: entry::run },
     Target { name: "rdb", corpus: "rdb", run: rdb::run },
     Target { name: "token", corpus: "token", run: token::run },
+    Target { name: "ring", corpus: "ring", run: ring::run },
     Target { name: "aof", corpus: "sessions", run: aof::run },
 ];
 

@@ -73,6 +73,12 @@ fn tokens_are_read() {
     replay("token");
 }
 
+// F5
+#[test]
+fn shared_memory_is_read() {
+    replay("ring");
+}
+
 #[test]
 fn dump_files_are_read() {
     replay("rdb");

@@ -138,7 +138,7 @@ pub(super) fn receive_hello(socket: &OwnedFd, may_share: bool) -> rustix::io::Re
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut hello)], &mut control, flags)?;
-    // What the kernel did not find room for is closed. What is here is closed when it is dropped.
+    // The kernel closes descriptors for which there is no room. The others are closed when they are dropped.
     let memory = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,

@@ -5,6 +5,7 @@
 //! (`PAUSE`) instead of spinning.
 
 use super::Network;
+use super::placed::{self, Placed};
 use crate::StartError;
 use crate::connection::{Connection, Phase, Side, tune};
 use crate::link::{Link, local};
@@ -14,6 +15,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Connections waiting in the kernel to be accepted.
@@ -40,10 +42,13 @@ pub(crate) enum ListenAt {
     Address(SocketAddr, Others),
     /// A socket that listens already, and of which other processes accept too.
     Open(OwnedFd),
+    /// A Unix socket with this mode.
+    Path(PathBuf, u32),
 }
 
 pub(super) struct Listener {
-    pub addr: SocketAddr,
+    /// None: it listens at a path.
+    pub addr: Option<SocketAddr>,
     key: u64,
     /// None: the name of an address was left, and is taken again at `again`.
     socket: Option<OwnedFd>,
@@ -55,6 +60,8 @@ pub(super) struct Listener {
     accept_count_max: usize,
     /// Accepting is paused until then.
     pub again: Option<Instant>,
+    /// Removes the path at the end.
+    _placed: Option<Placed>,
 }
 
 impl Listener {
@@ -65,6 +72,8 @@ impl Listener {
             ListenAt::Open(socket) => Listener::open(socket, key, poller).map_err(|error| {
                 StartError::System { what: "the socket that it was handed", error: error.into() }
             }),
+            ListenAt::Path(path, mode) => Listener::place(&path, mode, key, poller)
+                .map_err(|error| StartError::ListenPath { path, error: error.into() }),
         }
     }
 
@@ -79,15 +88,7 @@ impl Listener {
         let addr = socket_addr(rustix::net::getsockname(&socket)?)?;
         poller.add(&socket, key, Interest::IN)?;
         let is_alone = others == Others::Not && !addr.ip().is_unspecified();
-        Ok(Listener {
-            addr,
-            key,
-            socket: Some(socket),
-            is_alone,
-            is_local: false,
-            accept_count_max: ACCEPT_COUNT_MAX,
-            again: None,
-        })
+        Ok(Listener { is_alone, ..Listener::new_at(Some(addr), key, socket) })
     }
 
     fn open(socket: OwnedFd, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
@@ -99,30 +100,33 @@ impl Listener {
         // accept.
         rustix::io::ioctl_fionbio(&socket, true)?;
         poller.add(&socket, key, Interest::IN)?;
-        Ok(Listener {
+        Ok(Listener { accept_count_max: 1, ..Listener::new_at(Some(addr), key, socket) })
+    }
+
+    fn place(path: &Path, mode: u32, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
+        let (socket, placed) = placed::listen(path, mode, WAITING_COUNT_MAX)?;
+        poller.add(&socket, key, Interest::IN)?;
+        Ok(Listener { _placed: Some(placed), ..Listener::new_at(None, key, socket) })
+    }
+
+    fn new_at(addr: Option<SocketAddr>, key: u64, socket: OwnedFd) -> Listener {
+        Listener {
             addr,
             key,
             socket: Some(socket),
             is_alone: false,
             is_local: false,
-            accept_count_max: 1,
+            accept_count_max: ACCEPT_COUNT_MAX,
             again: None,
-        })
+            _placed: None,
+        }
     }
 
     /// At the name of an address at which this process listens already.
     pub(super) fn local(addr: SocketAddr, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
         let socket = local::listen(addr, WAITING_COUNT_MAX)?;
         poller.add(&socket, key, Interest::IN)?;
-        Ok(Listener {
-            addr,
-            key,
-            socket: Some(socket),
-            is_alone: false,
-            is_local: true,
-            accept_count_max: ACCEPT_COUNT_MAX,
-            again: None,
-        })
+        Ok(Listener { is_local: true, ..Listener::new_at(Some(addr), key, socket) })
     }
 }
 
@@ -151,8 +155,8 @@ impl Network {
             let Some(socket) = &listener.socket else { return };
             match rustix::net::accept_with(socket, FLAGS) {
                 Ok(socket) => {
-                    let is_local = listener.is_local;
-                    self.admit(socket, is_local, now);
+                    let (is_local, is_tcp) = (listener.is_local, listener.addr.is_some());
+                    self.admit(socket, is_local, is_tcp, now);
                 }
                 Err(Errno::AGAIN) => return,
                 // The client has already gone.
@@ -162,7 +166,7 @@ impl Network {
         }
     }
 
-    fn admit(&mut self, socket: OwnedFd, is_local: bool, now: Instant) {
+    fn admit(&mut self, socket: OwnedFd, is_local: bool, is_tcp: bool, now: Instant) {
         if self.accepted_count >= self.limits.connection_count_max {
             self.stats.connections_refused += 1;
             return;
@@ -175,7 +179,7 @@ impl Network {
                     return;
                 }
             }
-        } else if tune(&socket, Side::Accepted).is_ok() {
+        } else if !is_tcp || tune(&socket, Side::Accepted).is_ok() {
             Link::socket(socket)
         } else {
             return; // The connection is broken before its first byte.
@@ -218,13 +222,11 @@ impl Network {
             let (listening, pause) = match &listener.socket {
                 Some(socket) => (self.poller.modify(socket, listener.key, Interest::IN).is_ok(), PAUSE),
                 None if self.sharing.strangers().are_too_many() => (false, NAME_LEFT),
-                None => match Listener::local(listener.addr, listener.key, &self.poller) {
-                    Ok(new) => {
-                        listener.socket = new.socket;
-                        (true, PAUSE)
-                    }
-                    Err(_) => (false, NAME_LEFT),
-                },
+                None => {
+                    let name = listener.addr.map(|addr| Listener::local(addr, listener.key, &self.poller));
+                    listener.socket = name.and_then(Result::ok).and_then(|new| new.socket);
+                    (listener.socket.is_some(), NAME_LEFT)
+                }
             };
             listener.again = if listening { None } else { Some(now + pause) };
         }

@@ -94,7 +94,7 @@ impl Network {
         None
     }
 
-    /// Begins to connect. What is on the same host is reached at once or not at all.
+    /// Begins to connect. A process of the same host is reached at once or not at all.
     fn connect_to(&mut self, addr: SocketAddr, now: Instant) -> rustix::io::Result<(Link, Phase)> {
         let transport = self.limits.transport;
         let is_automatic = transport == Transport::Automatic;
@@ -157,10 +157,11 @@ impl Network {
         self.dirty = dirty;
     }
 
-    /// Shows the other side what waits, if it shares memory and nothing else has to be done for that.
-    pub(crate) fn show(&mut self, id: ConnId, now: Instant) {
+    /// Sends what waits before the turn is over, always (`sends`) or only if that costs no system call.
+    pub(crate) fn show(&mut self, id: ConnId, sends: bool, now: Instant) {
         let Some(connection) = self.slots.find(id) else { return };
-        if connection.link.is_shared() && connection.phase == Phase::Open && connection.output.len() > 0 {
+        let is_cheap = sends || connection.link.is_shared();
+        if is_cheap && connection.phase == Phase::Open && connection.output.len() > 0 {
             self.flush_one(id, now);
         }
     }

@@ -1,15 +1,18 @@
 //! Processes of one host share memory (E2), and no process can hurt another one by it (F5).
 
 use crate::probe::{Probe, Seen, client_over, quiet, request, server, server_with, until, until_both};
+use crate::scratch::Scratch;
 use ramhold_base::{Level, Lost, Peer, Rng};
 use ramhold_ring::{Memory, Word, ends};
-use ramhold_runtime::{NetworkLimits, Poll, Runtime, RuntimeConfig, Transport};
+use ramhold_runtime::{NetworkLimits, Poll, Runtime, RuntimeConfig, StartError, Transport};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::net::{SocketAddrUnix, SocketType};
-use std::io::IoSlice;
+use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -145,6 +148,43 @@ fn a_name_that_somebody_else_holds_costs_nothing_but_the_short_way() {
     assert!(
         lines.iter().any(|(level, line)| *level == Level::Warn && line.contains(&format!("@ramhold/{free}")))
     );
+}
+
+// E2: a path that a killed process has left is taken over, and nobody else's.
+#[test]
+fn clients_come_over_a_path_that_is_no_other_process_s() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("redis.sock");
+    let start = |mode| {
+        let (config, _) = quiet(NetworkLimits::default());
+        let listen = Some("127.0.0.1:0".parse().unwrap());
+        Runtime::new(
+            Probe::echo(),
+            RuntimeConfig { listen, listen_path: Some((path.clone(), mode)), ..config },
+        )
+    };
+    let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists(), "left behind, as by a kill");
+
+    let mut server = start(0o700).unwrap();
+    assert_eq!(mode(), 0o700);
+    assert!(matches!(start(0o777), Err(StartError::ListenPath { .. })));
+    assert_eq!(mode(), 0o700, "it is another process's");
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let frame = request(1, 50);
+    client.write_all(&frame).unwrap();
+    let mut got = vec![0; frame.len()];
+    until(&mut server, |_| client.read_exact(&mut got).is_ok());
+    assert_eq!(got, frame);
+    drop(server);
+    assert!(!path.exists());
+
+    std::fs::write(&path, b"a file").unwrap();
+    let refused = start(0o700).err().unwrap().to_string();
+    assert!(refused.contains("redis.sock") && refused.contains("exists"), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"a file");
 }
 
 #[test]

@@ -152,7 +152,7 @@ pub struct Server {
     /// directory of its own and no other role, and does not hear Redis clients.
     #[arg(long, help_heading = "Roles and failure domains", env = "RAMHOLD_BRICK",
         conflicts_with_all = ["no_backup", "no_master", "allow_local_backup", "buffers_survive_power", "link",
-            "disk_expansion", "copy_rate", "buffers", "neighbour_timeout", "resp_port", "resp_cluster_port", "resp_table",
+            "disk_expansion", "copy_rate", "buffers", "neighbour_timeout", "resp_port", "resp_unix_socket", "resp_unix_socket_mode", "resp_cluster_port", "resp_table",
             "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug", "resp_stdin"])]
     pub brick: bool,
     /// Share of quorum tables' tablets that this brick holds beside other bricks: one with 200 gets twice as
@@ -208,6 +208,14 @@ pub struct Server {
     /// server. Without this port, such clients meet each key once per server.
     #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_CLUSTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub resp_cluster_port: Option<u16>,
+    /// Unix socket for Redis clients of this host (redis-cli -s PATH). A path that a killed server has left
+    /// is taken over.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_UNIX_SOCKET", value_name = "PATH")]
+    pub resp_unix_socket: Option<PathBuf>,
+    /// Mode of that socket, as for chmod. A process that may use it can also keep the server waiting. So 700,
+    /// this user alone, unless all others are trusted.
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_UNIX_SOCKET_MODE", value_name = "MODE", default_value = "700", value_parser = parse_mode, requires = "resp_unix_socket")]
+    pub resp_unix_socket_mode: u32,
     /// Table of a Redis database: NUMBER=TABLE. May be repeated [default: database n is table db<n>]
     #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_TABLE", value_name = "NUMBER=TABLE", value_delimiter = ',', value_parser = parse_database)]
     pub resp_table: Vec<(u16, String)>,
@@ -233,7 +241,7 @@ pub struct Server {
     #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_DEBUG")]
     pub resp_debug: bool,
     /// Do not serve Redis clients.
-    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_cluster_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
+    #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_unix_socket", "resp_cluster_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
     pub no_resp: bool,
     /// How the event loop waits when it has nothing to do.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
@@ -332,6 +340,14 @@ pub fn parse_database(text: &str) -> Result<(u16, String), String> {
             "'{text}' is not like 0=sessions; give the number of a database and the name of its table"
         )),
     }
+}
+
+/// An octal number of three digits.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| "not a mode; three octal digits, such as 700 or 770".to_owned())
 }
 
 /// Processes that share memory with a server by default, and at most: each of them is looked at in each turn.

@@ -32,6 +32,9 @@ pub fn redis_line(arguments: &Server) -> String {
     if let Some(port) = arguments.resp_port {
         text += &format!("; at {}", at(port));
     }
+    if let Some(path) = &arguments.resp_unix_socket {
+        text += &format!("; at the Unix socket {}", path.display());
+    }
     if let Some(port) = arguments.resp_cluster_port {
         text += &format!("; for clients of Redis Cluster at {}", at(port));
     }

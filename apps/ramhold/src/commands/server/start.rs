@@ -114,6 +114,10 @@ impl Prepared {
                     .map(|port| SocketAddr::new(listen.ip(), port))
                     .collect(),
                 listen_open: handed(arguments.resp_stdin)?,
+                listen_path: arguments
+                    .resp_unix_socket
+                    .clone()
+                    .map(|path| (path, arguments.resp_unix_socket_mode)),
                 hears_bytes: self.resp.is_some(),
                 poll: arguments.poll.into(),
                 disk: Some(DiskConfig {
