@@ -85,6 +85,11 @@ macro_rules! opcodes {
             pub const fn answerer(self) -> &'static str {
                 match self { $($(Opcode::$name => $to,)*)* }
             }
+            /// Processes of the cluster send this request to each other, so that the cluster goes on. It is heard before
+            /// the requests of clients (E4).
+            pub const fn goes_first(self) -> bool {
+                match self { $($(Opcode::$name => const { is_of_cluster($from) },)*)* }
+            }
             pub const fn gate(self) -> Gate {
                 match self { $($(Opcode::$name => Gate::$gate,)*)* }
             }
@@ -99,7 +104,7 @@ opcodes! {
     /// Requests that every process answers.
     ForProcess, "server, coordinator" {
         /// Are you there, and who are you.
-        Ping = 1, "anybody", Open;
+        Ping = 1, "server, coordinator, anybody", Open;
         /// Show an operator your state.
         ProcessStatus = 3, "anybody", Open;
         /// A part of the coordinator's state, from a process that has a copy of it (G1).
@@ -226,6 +231,24 @@ opcodes! {
     }
 }
 
+/// Whether the first of the senders of a request is a process of the cluster.
+const fn is_of_cluster(senders: &str) -> bool {
+    !begins_with(senders, b"client") && !begins_with(senders, b"anybody") && !begins_with(senders, b"the ")
+}
+
+const fn begins_with(text: &str, word: &[u8]) -> bool {
+    match text.as_bytes().split_at_checked(word.len()) {
+        Some((begin, _)) => {
+            let mut at = 0;
+            while at < word.len() && begin[at] == word[at] {
+                at += 1;
+            }
+            at == word.len()
+        }
+        None => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +273,18 @@ mod tests {
                 Addressee::ForCoordinator(request) => request.into(),
             };
             assert_eq!(opcode, again);
+        }
+    }
+
+    // E4
+    #[test]
+    fn requests_of_the_cluster_go_first_and_those_of_clients_do_not() {
+        for first in [Opcode::Ping, Opcode::Append, Opcode::RecoveryRead, Opcode::ReadLease, Opcode::Announce]
+        {
+            assert!(first.goes_first(), "{}", first.name());
+        }
+        for last in [Opcode::Read, Opcode::Multi, Opcode::Ask, Opcode::TableList, Opcode::ProcessStatus] {
+            assert!(!last.goes_first(), "{}", last.name());
         }
     }
 

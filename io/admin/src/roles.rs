@@ -118,6 +118,11 @@ fn write_loop(page: &mut Page, of_loop: &LoopSeen) {
             stats.outputs_overdue,
         ),
         (
+            "ramhold_network_looks_at_first_total",
+            "Times that the connections of the cluster were looked at while clients' requests were handed on.",
+            stats.looks_at_first,
+        ),
+        (
             "ramhold_connections_shared_total",
             "Connections over memory shared with a process of this host, accepted and opened.",
             stats.connections_shared,

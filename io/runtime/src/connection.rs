@@ -74,6 +74,8 @@ pub(crate) struct Connection {
     pub spoken: bool,
     /// Its first byte was no frame's, and it is heard as bytes.
     pub is_bytes: bool,
+    /// Heard before the requests of clients.
+    pub goes_first: bool,
     /// Is in the list of those to flush.
     pub dirty: bool,
     /// Something came or went since the last sweep.
@@ -100,6 +102,7 @@ impl Connection {
             ended: false,
             spoken: false,
             is_bytes: false,
+            goes_first: false,
             dirty: false,
             busy: true,
             deadline: Some(deadline),

@@ -12,6 +12,7 @@
 //! Not here: the meaning of a frame (the machine), when to wait (the loop).
 
 mod accepting;
+mod first;
 mod hearing;
 pub(crate) mod limits;
 mod placed;
@@ -59,6 +60,8 @@ pub(crate) struct Network {
     /// Ends of connections, for the machine.
     pub ends: Vec<Pending>,
     poller: Poller,
+    /// Watches only the connections that are heard before those of clients, and the waker.
+    first: Poller,
     pub hears_bytes: bool,
     /// An address at which processes of this host cannot be served past the network, and why.
     pub no_local: Option<(SocketAddr, Errno)>,
@@ -94,12 +97,16 @@ impl Network {
     ) -> Result<Network, StartError> {
         assert!(limits.connection_count_max <= CONNECTION_COUNT_MAX);
         assert!(limits.output_bytes_max >= FRAME_BYTES_MAX);
-        let descriptors = getrlimit(Resource::Nofile).current;
+        let share = u64::from(limits.process_share.max(1));
+        let descriptors = getrlimit(Resource::Nofile).current.map(|all| all / share);
         limits.connection_count_max = limits.connection_count_max.min(accepting::accepted_max(descriptors));
         let refused =
             |error: rustix::io::Errno| StartError::System { what: "an event queue", error: error.into() };
         let poller = Poller::new().map_err(refused)?;
-        poller.add(waker, KEY_WAKER, Interest::IN).map_err(refused)?;
+        let first = Poller::new().map_err(refused)?;
+        for poller in [&poller, &first] {
+            poller.add(&waker, KEY_WAKER, Interest::IN).map_err(refused)?;
+        }
         assert!(2 * (listen.len() as u64) < LISTENER_COUNT_MAX);
         let mut listeners = Vec::new();
         for (key, at) in (0..).map(|place| KEY_LISTENER - place).zip(listen) {
@@ -122,6 +129,7 @@ impl Network {
             stats: Stats::default(),
             ends: Vec::new(),
             poller,
+            first,
             hears_bytes: false,
             no_local,
             listeners,
@@ -205,7 +213,7 @@ impl Network {
             }
         }
         // The connection's only descriptor is dropped here, which also removes the connection from the
-        // poller.
+        // pollers.
     }
 
     /// Tells the poller what this connection waits for now.
@@ -231,7 +239,11 @@ impl Network {
         if connection.link.is_shared() {
             self.sharing.enter(connection.id, connection.side);
         }
+        let (id, is_opened) = (connection.id, connection.side != Side::Accepted);
         self.slots.insert(connection);
+        if is_opened {
+            self.let_first(id);
+        }
         true
     }
 }

@@ -1,7 +1,8 @@
 //! The loop: waits, feeds the machine, executes its effects.
 //!
 //! One turn: flush the output that is left, wait, hand on the input, let the machine end the turn, tick when due, end
-//! overdue connections, flush once. The effects of each input are executed in order. Completions that these effects
+//! overdue connections, flush once. Connections of the cluster go first. While many clients are heard, the loop looks at
+//! them in between, as in a short turn of their own. The effects of each input are executed in order. Completions that these effects
 //! produce at once are fed before the next frame.
 //!
 //! Invariants:
@@ -29,6 +30,7 @@ use crate::usage::{self, Usage};
 use lending::Lending;
 use ramhold_base::time::earliest;
 use ramhold_base::{Coming, ConnId, Effects, Input, Instant, Latencies, Level, Machine, Rest, ServerId};
+use ramhold_wire::{Opcode, frame};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,12 +47,19 @@ const SHOWN_COUNT: u64 = 4;
 /// `SENT_FIRST` frames, for who has few under way, then after each `SENT_COUNT`.
 const SENT_FIRST: u64 = 8;
 const SENT_COUNT: u64 = 16;
+/// Steps in one turn for the bytes of one connection that are no frames.
+const BYTES_STEP_COUNT_MAX: u64 = 8;
 /// Connections whose input is handed on together, after a look ahead at all of it, and about how much of it: no more
 /// than the processor's nearest caches can hold with what it leads to.
 const COME_COUNT_MAX: usize = 16;
 const COME_BYTES_MAX: usize = 16 * 1024;
 /// Input of one connection is prefetched from this size on: it may hold several requests.
 const SEVERAL_BYTES: usize = 128;
+/// While clients' requests are handed on, the connections of the cluster are looked at after so long. One client is heard
+/// for about as long again. So pings and replication wait for half a millisecond, and never for all clients.
+const CLIENTS_TIME: Duration = Duration::from_micros(250);
+/// The clock is read after so many frames of one connection.
+const TIMED_COUNT: u64 = 16;
 /// Completions fed in one go; a machine that answers each with another must not keep the network waiting for ever.
 const PENDING_COUNT_MAX: usize = 4096;
 /// A wait that is over so soon has found what had come before it. One from which the process is woken takes longer.
@@ -122,6 +131,9 @@ pub struct Runtime<M: Machine> {
     /// Connections over which something has come that is not handed on yet, and how many bytes.
     come: Vec<ConnId>,
     come_bytes: usize,
+    /// When the connections of the cluster were looked at last, in this turn.
+    looked_at_first: Instant,
+    ready_first: Vec<Ready>,
 }
 
 /// The counts that were last reported of what a stranger can provoke, and throttles of these reports.
@@ -188,6 +200,8 @@ impl<M: Machine> Runtime<M> {
             backlog: Vec::new(),
             come: Vec::new(),
             come_bytes: 0,
+            looked_at_first: Instant::ZERO,
+            ready_first: Vec::new(),
         };
         if let Some((addr, error)) = runtime.network.no_local {
             let text = format!(
@@ -291,10 +305,7 @@ impl<M: Machine> Runtime<M> {
             self.last_work = now;
             self.turns.count(now.since(woken));
         }
-        if self.exit.is_none() && self.machine.deadline().is_some_and(|deadline| deadline <= now) {
-            self.enter(now, Input::Tick);
-        }
-        self.settle(now);
+        self.tick(now);
         if self.network.on_time(now) {
             self.lending.shrink();
         }
@@ -372,20 +383,62 @@ impl<M: Machine> Runtime<M> {
         if worked {
             self.machine.came_after(self.came_after);
         }
+        self.looked_at_first = now;
+        let mut later = 0;
+        for at in 0..ready.len() {
+            if self.network.comes_first(&ready[at]) {
+                self.on_ready(ready[at], now);
+            } else {
+                ready.swap(later, at);
+                later += 1;
+            }
+        }
+        ready.truncate(later);
         for id in backlog.drain(..) {
             self.come(id);
         }
         for event in ready.drain(..) {
-            match self.network.on_ready(event, now) {
-                Event::Done => {}
-                Event::Feed(id) => self.come(id),
-                Event::Woken => self.take_completions(),
-            }
+            self.on_ready(event, now);
         }
         self.feed_all();
         self.ready = ready;
         self.backlog = backlog;
         worked
+    }
+
+    fn on_ready(&mut self, event: Ready, now: Instant) {
+        match self.network.on_ready(event, now) {
+            Event::Done => {}
+            Event::Feed(id) => self.come(id),
+            Event::Woken => self.take_completions(),
+        }
+    }
+
+    /// Hands on what has come from the cluster meanwhile, and ends a turn.
+    fn look_at_first(&mut self, now: Instant) {
+        let mut ready = std::mem::take(&mut self.ready_first);
+        self.network.look_at_first(&mut ready).expect("the event queue is ours and open");
+        for event in ready.drain(..) {
+            match self.network.on_ready(event, now) {
+                Event::Done => {}
+                Event::Feed(id) => self.feed(id, false, now),
+                Event::Woken => self.take_completions(),
+            }
+        }
+        self.ready_first = ready;
+        self.end_turn();
+        self.tick(clock::now());
+        let now = clock::now();
+        self.network.flush(now);
+        self.settle(now);
+        self.looked_at_first = now;
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.exit.is_none() && self.machine.deadline().is_some_and(|deadline| deadline <= now) {
+            self.enter(now, Input::Tick);
+        }
+        self.settle(now);
     }
 
     /// Everything that was ready has been handed on: the machine does what it put off. Work that this lets begin is put
@@ -422,7 +475,12 @@ impl<M: Machine> Runtime<M> {
         self.come_bytes = 0;
         let is_alone = come.len() == 1;
         for id in come.drain(..) {
-            self.feed(id, is_alone);
+            let mut now = clock::now();
+            if now.since(self.looked_at_first) >= CLIENTS_TIME {
+                self.look_at_first(now);
+                now = clock::now();
+            }
+            self.feed(id, is_alone, now);
         }
         self.come = come;
     }
@@ -453,28 +511,36 @@ impl<M: Machine> Runtime<M> {
     }
 
     /// Hands on the frames of one connection from where they lie in its buffer. `is_alone`: no other one has sent anything.
-    fn feed(&mut self, id: ConnId, is_alone: bool) {
+    fn feed(&mut self, id: ConnId, is_alone: bool, now: Instant) {
         let Some(mut input) = self.network.take_input(id) else { return };
-        let now = clock::now();
         match self.network.speaks(id, &input) {
             Speaks::Frames => {}
-            Speaks::Bytes => return self.feed_bytes(id, input, now),
+            Speaks::Bytes => return self.feed_bytes(id, input, is_alone, now),
             Speaks::BytesFirst => {
                 if self.exit.is_none() {
                     let (peer, own) = (self.network.peer(id), self.network.own(id));
                     self.enter(now, Input::Met { conn: id, peer, own });
                 }
-                return self.feed_bytes(id, input, now);
+                return self.feed_bytes(id, input, is_alone, now);
             }
         }
         let mut frame_count = 0;
+        let mut goes_first = self.network.goes_first(id);
         let fed = loop {
-            if self.exit.is_some() || frame_count == FRAME_COUNT_MAX || !self.network.is_heard(id) {
+            let is_over = frame_count == FRAME_COUNT_MAX
+                || frame_count > 0
+                    && frame_count.is_multiple_of(TIMED_COUNT)
+                    && clock::now().since(now) >= CLIENTS_TIME;
+            if self.exit.is_some() || is_over || !self.network.is_heard(id) {
                 break Fed::More;
             }
             match input.frame() {
                 Ok(Some(range)) => {
                     let bytes = range.len();
+                    if !goes_first && goes_first_with(input.bytes(range.clone())) {
+                        goes_first = true;
+                        self.network.let_first(id);
+                    }
                     self.enter(now, Input::Frame { from: id, bytes: input.bytes(range) });
                     input.consume(bytes);
                     frame_count += 1;
@@ -496,24 +562,33 @@ impl<M: Machine> Runtime<M> {
     }
 
     /// Hands on what has come over a connection that does not speak in frames.
-    fn feed_bytes(&mut self, id: ConnId, mut input: ReceiveBuffer, now: Instant) {
+    fn feed_bytes(&mut self, id: ConnId, mut input: ReceiveBuffer, is_alone: bool, now: Instant) {
         let mut fed = Fed::More;
-        let mut is_taken = false;
-        if self.exit.is_none() && self.network.is_heard(id) {
+        let mut taken_count = 0;
+        for step in 0..BYTES_STEP_COUNT_MAX {
+            let is_over = step > 0 && clock::now().since(now) >= CLIENTS_TIME;
+            if self.exit.is_some() || is_over || !self.network.is_heard(id) {
+                break;
+            }
             let bytes = input.waiting();
             let now = self.not_before(now);
             self.machine.step(now, Input::Bytes { from: id, bytes }, &mut self.effects);
             let taken = self.effects.taken;
             self.execute(now, &[]);
             input.consume(taken.bytes);
-            is_taken = taken.bytes > 0;
+            taken_count += u64::from(taken.bytes > 0);
             fed = match taken.rest {
                 Rest::Part => Fed::Drained,
                 Rest::More => Fed::More,
                 Rest::Held => Fed::Held,
             };
+            if fed != Fed::More {
+                break;
+            }
+            self.settle(now);
+            self.network.show(id, is_alone, now);
         }
-        self.network.give_back(id, input, u64::from(is_taken), fed, now);
+        self.network.give_back(id, input, taken_count, fed, now);
         self.settle(now);
     }
 
@@ -569,4 +644,9 @@ impl<M: Machine> Runtime<M> {
             }
         }
     }
+}
+
+/// Whether this frame is a request that processes of the cluster send each other.
+fn goes_first_with(frame: &[u8]) -> bool {
+    frame::peek(frame).and_then(|(_, opcode)| opcode).is_some_and(Opcode::goes_first)
 }

@@ -45,6 +45,8 @@ pub struct NetworkLimits {
     pub shared_count_max: usize,
     /// How connections are opened.
     pub transport: Transport,
+    /// Loops of this process that share its file descriptors; at least 1.
+    pub process_share: u16,
 }
 
 impl Default for NetworkLimits {
@@ -60,6 +62,7 @@ impl Default for NetworkLimits {
             drain_within: Duration::from_secs(1),
             shared_count_max: SHARED_COUNT_MAX,
             transport: Transport::Automatic,
+            process_share: 1,
         }
     }
 }
@@ -86,6 +89,8 @@ pub struct Stats {
     pub frames_dropped: u64,
     /// Times that the poller was told to watch a connection for something else.
     pub interest_changes: u64,
+    /// Times that the connections of the cluster were looked at while clients' requests were handed on.
+    pub looks_at_first: u64,
     /// Times that accepting was paused for want of file descriptors or memory.
     pub accept_pauses: u64,
     /// Connections over shared memory, accepted and opened.

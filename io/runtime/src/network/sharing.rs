@@ -99,7 +99,7 @@ impl Sharing {
         if self.ids.is_empty() {
             return Look::Poll(wait);
         }
-        let found = self.find(among, limits, ready);
+        let found = self.find(among, limits, false, ready);
         if found || wait.is_some_and(|wait| wait.is_zero()) {
             let interval = if found { POLL_INTERVAL } else { POLL_INTERVAL_IDLE };
             if now < self.asked + interval {
@@ -114,14 +114,27 @@ impl Sharing {
             return Look::Sleep;
         }
         self.take_word_back(among);
-        self.find(among, limits, ready);
+        self.find(among, limits, false, ready);
         Look::Poll(Some(Duration::ZERO))
     }
 
-    fn find(&self, among: &mut Slots, limits: &NetworkLimits, ready: &mut Vec<Ready>) -> bool {
+    /// Appends what is ready among the connections that are heard before those of clients.
+    pub(super) fn look_at_first(&self, among: &mut Slots, limits: &NetworkLimits, ready: &mut Vec<Ready>) {
+        self.find(among, limits, true, ready);
+    }
+
+    fn find(
+        &self,
+        among: &mut Slots,
+        limits: &NetworkLimits,
+        only_first: bool,
+        ready: &mut Vec<Ready>,
+    ) -> bool {
         let before = ready.len();
         for id in &self.ids {
-            let Some(connection) = among.find(*id) else { continue };
+            let Some(connection) = among.find(*id).filter(|found| found.goes_first || !only_first) else {
+                continue;
+            };
             let mut flags = Interest::empty();
             flags.set(Interest::IN, connection.link.has_input() && connection.hears(limits));
             let waits = connection.output.len() > 0 && !connection.dirty;

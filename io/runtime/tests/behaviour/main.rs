@@ -8,6 +8,7 @@ const TRANSPORT: Transport = Transport::Tcp;
 
 mod connections;
 mod files;
+mod first;
 mod limits;
 mod local;
 mod probe;

@@ -6,6 +6,8 @@ const TRANSPORT: Transport = Transport::Automatic;
 
 #[path = "../behaviour/connections.rs"]
 mod connections;
+#[path = "../behaviour/first.rs"]
+mod first;
 #[path = "../behaviour/probe.rs"]
 mod probe;
 #[path = "../behaviour/requests.rs"]

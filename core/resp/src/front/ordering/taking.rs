@@ -11,8 +11,9 @@ use crate::front::step::{Step, send};
 use crate::{Limits, Parsed};
 use ramhold_base::{ConnId, Effect, Rest, Taken};
 
-/// Requests of one connection that begin in one step. The bound gives the other connections their turn.
-const REQUEST_COUNT_MAX: usize = 256;
+/// Requests of one connection that begin in one step. The process that hears the connection can send the replies of a step
+/// while the next one is taken, and hear others in between.
+const REQUEST_COUNT_MAX: usize = 32;
 /// Bytes of replies after which no further request begins in a step. The process that hears the connection
 /// must see that the client does not fetch its replies before there are more of them.
 const STEP_REPLY_BYTES_MAX: usize = 1024 * 1024;
