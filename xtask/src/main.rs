@@ -61,8 +61,11 @@ Fuzzing and benchmarks:
                 [resp_parse|resp_front|frame|requests|entry|rdb|aof|all]
                 [--executions N]
   bench compare            speed beside redis-server
-  bench compare kv         one client for Ramhold, redis-server and, if it is
-                           there, valkey-server; [--runs N] [--raw FILE]
+  bench compare kv         one client for Ramhold and, if they are there,
+                           redis-server, valkey-server, dragonfly, pogocache
+                           and memcached; [--runs N] [--raw FILE]
+  bench compare ycsb       YCSB's workloads on five servers, beside a Redis
+                           cluster; [--only a,b] [--runs N] [--raw FILE]
   bench compare memory     live data by resident memory, beside redis-server
                            and memcached
   bench compare cleaning   a nearly full server beside one that never cleans

@@ -83,8 +83,12 @@ pub fn test() -> Result<(), Failure> {
     if is_installed("redis-server") && is_installed("redis-cli") {
         let arguments = ["bench", "recovery", "--data", "8MiB", "--beside-redis"];
         Step::new("bench recovery beside redis-server").program(built("ramhold"), &arguments).run()?;
+        bench(&["compare".into(), "ycsb".into(), "--smoke".into()])?;
     } else {
-        skipped.push("bench recovery --beside-redis: redis-server or redis-cli is not installed".into());
+        skipped.push(
+            "bench recovery --beside-redis, bench compare ycsb: redis-server or redis-cli is not installed"
+                .into(),
+        );
     }
     if is_installed("redis-server") && is_installed("memcached") {
         bench(&["compare".into(), "memory".into(), "--smoke".into()])?;

@@ -1,7 +1,8 @@
-//! One client for all: `ramhold bench kv` sends the same load to Ramhold, redis-server and valkey-server.
+//! One client for all: `ramhold bench kv` sends the same load to Ramhold, and to those of redis-server, valkey-server,
+//! dragonfly, pogocache and memcached that are installed.
 //!
-//! Ramhold is measured three times: over its own protocol, through TCP and through shared memory, and over Redis's. Nothing is replicated or written to
-//! disks, so the servers are compared and not their promises. Runs of all servers alternate. A test has its
+//! Ramhold is measured three times: over its own protocol, through TCP and through shared memory, and over Redis's.
+//! Each server has one thread for requests. Nothing is replicated or written to disks, so the servers are compared and not their promises. Runs of all servers alternate. A test has its
 //! median, and the lowest and highest rate of its runs.
 //!
 //! Not here: each server's own client (speed, resp); replicas and append-only files (speed).
@@ -12,10 +13,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Measure Ramhold, redis-server and valkey-server with the same client, 'ramhold bench kv'.
+/// Measure Ramhold and other servers that are installed with the same client, 'ramhold bench kv'.
 #[derive(Args, Clone, Debug)]
 pub struct KeyValue {
     /// Objects with keys of 30 B and values of 100 B, all of them written before the measurement.
@@ -83,8 +84,12 @@ impl KeyValue {
         };
         let cluster = Cluster::resp()?;
         let mut others = Vec::new();
-        for program in ["redis-server", "valkey-server"].into_iter().filter(|program| is_installed(program)) {
-            others.push((program, Process::start(program, plain)?));
+        for other in OTHERS {
+            if is_installed(other.program) {
+                others.push((other, Process::start(other.program, other.arguments)?));
+            } else {
+                println!("{} is not installed: left out", other.program);
+            }
         }
         let subjects = subjects(&cluster, &others)?;
         println!(
@@ -150,13 +155,47 @@ impl KeyValue {
     }
 }
 
+/// A server that is not ours.
+struct Other {
+    program: &'static str,
+    /// The option of `bench kv` for its protocol.
+    option: &'static str,
+    /// The option that makes it tell its version.
+    version: &'static str,
+    arguments: fn(&mut Command, u16, &Path),
+}
+
+const OTHERS: [&Other; 5] = [
+    &Other { program: "redis-server", option: "--resp", version: "--version", arguments: like_redis },
+    &Other { program: "valkey-server", option: "--resp", version: "--version", arguments: like_redis },
+    &Other { program: "dragonfly", option: "--resp", version: "--version", arguments: dragonfly },
+    &Other { program: "pogocache", option: "--resp", version: "--version", arguments: pogocache },
+    &Other { program: "memcached", option: "--memcached", version: "-V", arguments: memcached },
+];
+
 /// Without dumps and without an append-only file.
-fn plain(command: &mut Command, port: u16, dir: &std::path::Path) {
+fn like_redis(command: &mut Command, port: u16, dir: &Path) {
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     command.arg("--dir").arg(dir);
 }
 
-fn subjects(cluster: &Cluster, others: &[(&str, Process)]) -> Result<Vec<Subject>, String> {
+fn dragonfly(command: &mut Command, port: u16, dir: &Path) {
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dbfilename", ""]);
+    command.args(["--proactor_threads", "1", "--dir"]).arg(dir);
+}
+
+fn pogocache(command: &mut Command, port: u16, _: &Path) {
+    command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--threads", "1"]);
+}
+
+/// With memory for all objects, since it would drop those that have no room. It does not start as root unless it is given
+/// a user.
+fn memcached(command: &mut Command, port: u16, _: &Path) {
+    command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-t", "1", "-m", "16384"]);
+    command.args(["-c", "1024", "-u", "root"]);
+}
+
+fn subjects(cluster: &Cluster, others: &[(&Other, Process)]) -> Result<Vec<Subject>, String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
     let resp = |port: u16| words(&["--resp", &format!("127.0.0.1:{port}")]);
     let own = words(&["--cluster", cluster.coordinator(), "--replicas", "0", "--durability", "none"]);
@@ -177,18 +216,25 @@ fn subjects(cluster: &Cluster, others: &[(&str, Process)]) -> Result<Vec<Subject
             pid: cluster.server_pid(),
         },
     ];
-    for (program, process) in others {
-        let name = format!("{program} {}", version(program)?);
-        subjects.push(Subject { name, arguments: resp(process.port()), pid: process.pid() });
+    for (other, process) in others {
+        let name = format!("{} {}", other.program, version(other)?);
+        let arguments = words(&[other.option, &format!("127.0.0.1:{}", process.port())]);
+        subjects.push(Subject { name, arguments, pid: process.pid() });
     }
     Ok(subjects)
 }
 
-/// The word behind `v=` of what the program says about itself.
-fn version(program: &str) -> Result<String, String> {
-    let output = Command::new(program).arg("--version").output().map_err(|e| format!("{program}: {e}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or_default().to_owned())
+/// The first word with a digit and a point in it of what the program says about itself.
+fn version(other: &Other) -> Result<String, String> {
+    let output = Command::new(other.program).arg(other.version).output();
+    let output = output.map_err(|e| format!("{}: {e}", other.program))?;
+    Ok(version_in(&String::from_utf8_lossy(&output.stdout)).to_owned())
+}
+
+fn version_in(text: &str) -> &str {
+    let is_version = |word: &&str| word.contains('.') && word.contains(|c: char| c.is_ascii_digit());
+    let word = text.split_whitespace().find(is_version).unwrap_or_default();
+    word.trim_start_matches("v=").trim_start_matches("df-").trim_start_matches('v')
 }
 
 fn print(name: &str, mut runs: Vec<Figures>) {
@@ -199,4 +245,21 @@ fn print(name: &str, mut runs: Vec<Figures>) {
     println!(
         "{name:<34} {rate:>10.0} {lowest:>10.0} {highest:>10.0} {p50:>9.1} {p99:>9.1} {server_micros:>7.2}"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        assert_eq!(
+            version_in("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64"),
+            "7.0.15"
+        );
+        assert_eq!(version_in("Valkey server v=9.1.0 sha=0 malloc=jemalloc-5.3.0"), "9.1.0");
+        assert_eq!(version_in("memcached 1.6.18"), "1.6.18");
+        assert_eq!(version_in("dragonfly v1.27.1-abc\nbuild time: 2025"), "1.27.1-abc");
+        assert_eq!(version_in("pogocache"), "");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! - `cargo xtask bench compare` compares operations per second and their latency.
 //! - `cargo xtask bench compare kv` compares them with one client for all, `ramhold bench kv`.
+//! - `cargo xtask bench compare ycsb` compares YCSB's workloads on five servers with a Redis cluster.
 //! - `cargo xtask bench compare memory` compares live data with resident memory.
 //! - `cargo xtask bench compare cleaning` compares a nearly full server with one that never cleans.
 //! - `cargo xtask bench resp` compares over Redis's protocol, with an empty server as the floor.
@@ -21,6 +22,7 @@ mod ramhold;
 mod redis;
 mod resp;
 mod speed;
+mod ycsb;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ enum What {
     Kv(Box<kv::KeyValue>),
     Memory(memory::Memory),
     Resp(Box<resp::Resp>),
+    Ycsb(Box<ycsb::Ycsb>),
     Limits(Box<limits::Limits>),
     #[command(hide = true)]
     Echo(limits::Echo),
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Some(What::Kv(key_value)) => key_value.run(),
         Some(What::Memory(memory)) => memory.run(),
         Some(What::Resp(resp)) => resp.run(),
+        Some(What::Ycsb(ycsb)) => ycsb.run(),
         Some(What::Limits(limits)) => limits.run(),
         Some(What::Echo(echo)) => echo.run(),
         Some(What::Empty(empty)) => empty.run(),

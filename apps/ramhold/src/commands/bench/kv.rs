@@ -3,7 +3,9 @@
 //! The command makes a load from its arguments (load), has it carried out, and prints what came of it
 //! (report).
 
-use super::load::{self, Distribution, Load, Mix, SCAN_COUNT_MAX, Servers, Ycsb};
+use super::load::{
+    self, Dialect, Distribution, Load, MEMCACHED_KEY_BYTES_MAX, Mix, SCAN_COUNT_MAX, Servers, Ycsb,
+};
 use super::server_cpu::ServerCpu;
 use super::{machine, report};
 use crate::commands::table::create::create_if_absent;
@@ -59,7 +61,9 @@ compare where servers are busy.
 
 With --resp the same client sends the same load as GET, SET, MGET and MSET to
 the server at that address: Redis, Valkey, or a server of Ramhold, which answers
-Redis's protocol at its port. Keys of Redis clusters are not looked for.
+Redis's protocol at its port. With --resp-cluster it takes each key to the
+master that has its slot, with one command per key. With
+--memcached it sends get and set; what starts together is one get.
 
 YCSB's workloads: a, b and c are 50, 95 and 100 % reads, the rest writes. d is
 95 % reads of the newest objects and 5 % inserts. e is 95 % scans and 5 %
@@ -81,6 +85,13 @@ pub struct KeyValue {
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',',
           conflicts_with_all = ["table", "replicas", "durability", "slots", "zone", "quorum"])]
     resp: Vec<String>,
+    /// The --resp servers are a Redis cluster: ask one of them who has which slot, and take each key there.
+    #[arg(long, requires = "resp")]
+    resp_cluster: bool,
+    /// The same over memcached's text protocol.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',',
+          conflicts_with_all = ["resp", "table", "replicas", "durability", "slots", "zone", "quorum"])]
+    memcached: Vec<String>,
     /// Number of objects, each with its own key.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     objects: u64,
@@ -140,14 +151,29 @@ pub struct KeyValue {
 impl KeyValue {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let load = self.load()?;
-        if self.resp.is_empty() {
+        let Some((dialect, names)) = self.text() else {
             let global = &global.from(self.client_zone.as_deref());
             let wish = self.options.wish(0)?;
             let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
             return self.play(&Load { table, ..load }, Servers::Native(global), global);
+        };
+        let option = dialect.option();
+        let addresses =
+            names.iter().map(|name| resolve(option, name)).collect::<Result<Vec<_>, Failure>>()?;
+        let patience = global.timeout();
+        if self.resp_cluster {
+            return self.play(&load, Servers::Cluster { addresses: &addresses, patience }, global);
         }
-        let addresses = self.resp.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, Failure>>()?;
-        self.play(&load, Servers::Resp { addresses: &addresses, patience: global.timeout() }, global)
+        self.play(&load, Servers::Text { dialect, addresses: &addresses, patience }, global)
+    }
+
+    /// The servers that are measured instead of a table, and their protocol.
+    fn text(&self) -> Option<(Dialect, &[String])> {
+        match (&self.resp[..], &self.memcached[..]) {
+            ([], []) => None,
+            ([], names) => Some((Dialect::Memcached, names)),
+            (names, _) => Some((Dialect::Redis, names)),
+        }
     }
 
     fn play(&self, load: &Load, servers: Servers<'_>, global: &Global) -> Result<(), Failure> {
@@ -185,10 +211,11 @@ impl KeyValue {
             rate: self.rate,
         };
         let key_bytes_min = load::key_bytes_min(load.objects);
-        if !(key_bytes_min..=KEY_BYTES_MAX).contains(&load.key_bytes) {
+        let key_bytes_max = if self.memcached.is_empty() { KEY_BYTES_MAX } else { MEMCACHED_KEY_BYTES_MAX };
+        if !(key_bytes_min..=key_bytes_max).contains(&load.key_bytes) {
             let objects = load.objects;
             return Err(Failure::usage(format!(
-                "--key-bytes must be between {key_bytes_min} and {KEY_BYTES_MAX} for {objects} objects"
+                "--key-bytes must be between {key_bytes_min} and {key_bytes_max} for {objects} objects"
             )));
         }
         if load.value_bytes > VALUE_BYTES_MAX {
@@ -214,7 +241,9 @@ impl KeyValue {
                 let (done, all) = (filled.done(), self.objects);
                 let filling = match servers {
                     Servers::Native(_) => format!("'{}'", self.table),
-                    Servers::Resp { .. } => self.resp.join(", "),
+                    Servers::Text { .. } | Servers::Cluster { .. } => {
+                        [&self.resp[..], &self.memcached].concat().join(", ")
+                    }
                 };
                 Err(failed.about(&format!("filling {filling}: {done} of {all} objects were written")))
             }
@@ -222,8 +251,8 @@ impl KeyValue {
     }
 }
 
-fn resolve(text: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |why: String| Failure::usage(format!("--resp {text}: {why}"));
+fn resolve(option: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let wrong = |why: String| Failure::usage(format!("{option} {text}: {why}"));
     let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("this name has no address".to_owned()))
 }

@@ -1,13 +1,14 @@
 //! The load: threads with one client each, which keep their pipelines full, or offer a given rate.
 
 mod choice;
+mod cluster;
 mod link;
 mod little;
 mod measured;
 mod mix;
 mod native;
 mod plan;
-mod resp;
+mod text;
 mod values;
 mod worker;
 
@@ -16,16 +17,18 @@ pub use little::Little;
 pub use measured::Measured;
 pub use mix::{Distribution, Mix, SCAN_COUNT_MAX, Ycsb};
 pub use plan::Load;
+pub use text::{Dialect, MEMCACHED_KEY_BYTES_MAX};
 pub use values::{Values, key, key_bytes_min};
 
 use crate::failure::Failure;
 use crate::global::Global;
+use cluster::Clustered;
 use link::Link;
 use native::Native;
-use resp::Resp;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use text::Text;
 use worker::Worker;
 
 /// The servers that carry a load out.
@@ -33,8 +36,10 @@ use worker::Worker;
 pub enum Servers<'a> {
     /// A Ramhold cluster, over its own protocol.
     Native(&'a Global),
-    /// Whatever speaks Redis's protocol at these addresses. Connections take them in turn.
-    Resp { addresses: &'a [SocketAddr], patience: Duration },
+    /// Whatever speaks this protocol at these addresses. Connections take them in turn.
+    Text { dialect: Dialect, addresses: &'a [SocketAddr], patience: Duration },
+    /// The Redis cluster that has servers at these addresses.
+    Cluster { addresses: &'a [SocketAddr], patience: Duration },
 }
 
 /// Writes every object once. Ends with the first write that fails: each further one may take as long to fail, and a table
@@ -73,9 +78,13 @@ fn on_threads(
     for client in 0..load.clients {
         links.push(match servers {
             Servers::Native(global) => Box::new(Native::new(load, &values, global.connect()?)),
-            Servers::Resp { addresses, patience } => {
+            Servers::Text { dialect, addresses, patience } => {
                 let address = addresses[usize::from(client) % addresses.len()];
-                Box::new(Resp::connect(load, &values, address, patience)?)
+                Box::new(Text::connect(dialect, load, &values, address, patience)?)
+            }
+            Servers::Cluster { addresses, patience } => {
+                let address = addresses[usize::from(client) % addresses.len()];
+                Box::new(Clustered::connect(load, &values, address, patience)?)
             }
         });
     }

@@ -1,6 +1,6 @@
 //! The figures of a benchmark, for people and for programs.
 
-use super::load::{Kind, Little, Load, Measured, Servers};
+use super::load::{Dialect, Kind, Little, Load, Measured, Servers};
 use super::server_cpu::{Used, micros_per};
 use crate::failure::{self, Failure};
 use crate::global::Global;
@@ -29,7 +29,9 @@ pub fn print(
         output::print_json(&json!({
             "protocol": match servers {
                 Servers::Native(_) => "native",
-                Servers::Resp { .. } => "resp",
+                Servers::Text { dialect: Dialect::Redis, .. } => "resp",
+                Servers::Text { dialect: Dialect::Memcached, .. } => "memcached",
+                Servers::Cluster { .. } => "resp cluster",
             },
             "objects": load.objects,
             "key_bytes": load.key_bytes,

@@ -3,7 +3,7 @@
 //! A link sends what it is given and returns what has ended. It has no clock and no limit: the worker decides
 //! when an operation is sent, and what its time counts from.
 //!
-//! Not here: the protocols (native, resp), times (worker).
+//! Not here: the protocols (native, text), times (worker).
 
 use crate::failure::Failure;
 use std::time::Instant;

@@ -1,20 +1,22 @@
-//! Redis's protocol, version 2, for any server that speaks it.
+//! Redis's protocol, version 2, and memcached's text protocol, for any server that speaks one of them.
 //!
-//! A link is one connection. Its commands are GET and SET, and MGET and MSET for what starts together. Replies
-//! come in the order of the commands. Commands go out when the worker waits or polls, all at once. A wait
+//! A link is one connection. Its commands are GET and SET, and MGET and MSET for what starts together; memcached has a
+//! `get` of several keys, and no such `set`. Replies come in the order of the commands. Commands go out when the worker waits or polls, all at once. A wait
 //! spins for a moment and then sleeps, as Ramhold's own client does, so that all servers are measured alike.
 //!
 //! A connection that breaks is lost: what is under way fails, and so does whatever is started later.
 //!
-//! Not here: Redis clusters, whose keys are at several servers; passwords.
+//! Not here: Redis clusters, whose keys are at several servers (cluster); passwords.
 
-mod reply;
+mod memcached;
+mod redis;
 
 use super::link::{Ending, Link, Request, Tag};
 use super::plan::Load;
 use super::values::{Values, key};
 use crate::failure::{Failure, REFUSED, UNREACHABLE};
-use reply::{Seen, Strange};
+pub use memcached::KEY_BYTES_MAX as MEMCACHED_KEY_BYTES_MAX;
+use redis::{Seen, Strange};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -23,24 +25,42 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// As long as Ramhold's client spins (`Poll::ADAPTIVE`).
-const SPIN: Duration = Duration::from_micros(50);
+pub const SPIN: Duration = Duration::from_micros(50);
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 64 << 10;
+
+/// The protocol that a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Redis,
+    Memcached,
+}
+
+impl Dialect {
+    /// The option that names servers of this protocol.
+    pub fn option(self) -> &'static str {
+        match self {
+            Dialect::Redis => "--resp",
+            Dialect::Memcached => "--memcached",
+        }
+    }
+}
 
 /// The operations that a command's reply is about.
 #[derive(Clone, Copy, Debug)]
 enum Command {
     /// GET or SET: one reply for one operation.
     One,
-    /// MGET: an element for each of so many operations.
+    /// MGET, or a `get` of several keys: an element for each of so many operations.
     Each(usize),
     /// MSET: one reply for so many operations.
     All(usize),
-    /// MGET: so many elements for one operation.
+    /// The same: so many elements for one operation.
     Together(usize),
 }
 
-pub struct Resp<'a> {
+pub struct Text<'a> {
+    dialect: Dialect,
     load: &'a Load,
     values: &'a Values,
     stream: TcpStream,
@@ -60,13 +80,14 @@ pub struct Resp<'a> {
     lost: Option<String>,
 }
 
-impl<'a> Resp<'a> {
+impl<'a> Text<'a> {
     pub fn connect(
+        dialect: Dialect,
         load: &'a Load,
         values: &'a Values,
         address: SocketAddr,
         patience: Duration,
-    ) -> Result<Resp<'a>, Failure> {
+    ) -> Result<Text<'a>, Failure> {
         let open = || {
             let stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN.min(patience))?;
             stream.set_nodelay(true)?;
@@ -74,10 +95,12 @@ impl<'a> Resp<'a> {
             Ok(stream)
         };
         let stream = open().map_err(|error: std::io::Error| {
-            let text = format!("{address}: {error}; start a server there, or name another one with --resp");
+            let option = dialect.option();
+            let text = format!("{address}: {error}; start a server there, or name another one with {option}");
             Failure::new(UNREACHABLE, text)
         })?;
-        Ok(Resp {
+        Ok(Text {
+            dialect,
             load,
             values,
             stream,
@@ -93,74 +116,92 @@ impl<'a> Resp<'a> {
         })
     }
 
-    fn key(&self, object: u64) -> Vec<u8> {
-        key(object, self.load.key_bytes)
+    /// Whether nothing is under way and nothing has ended.
+    pub fn is_idle(&self) -> bool {
+        self.tags.is_empty() && self.ended.is_empty()
+    }
+
+    /// The event at the socket that lets this link get on.
+    pub fn awaited(&self) -> PollFd<'_> {
+        let is_sent = self.output.is_empty();
+        PollFd::new(&self.stream, if is_sent { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT })
+    }
+
+    /// Ends whatever is under way, since it has been waited for too long.
+    pub fn give_up(&mut self) {
+        self.lose(format!("no reply within {} s", self.patience.as_secs_f64()));
     }
 
     fn ask_one(&mut self, request: Request, tag: Tag) {
-        let command = match request {
+        match request {
             Request::Read { object } => {
-                let key = self.key(object);
-                put(&mut self.output, [&b"GET"[..], &key]);
-                Command::One
+                self.get(object..=object, Command::One);
             }
-            Request::Write { object } => {
-                let key = self.key(object);
-                put(&mut self.output, [b"SET", &key, self.values.of(object)]);
-                Command::One
-            }
+            Request::Write { object } => self.set(&[object]),
             Request::ReadSeveral { first, count } => {
-                put_head(&mut self.output, count as usize + 1);
-                put_word(&mut self.output, b"MGET");
-                for object in first..first + count {
-                    let key = self.key(object);
-                    put_word(&mut self.output, &key);
-                }
-                Command::Together(count as usize)
+                self.get(first..=first + count - 1, Command::Together(count as usize));
             }
-        };
-        self.commands.push_back(command);
+        }
         self.tags.push_back(tag);
     }
 
-    /// One MGET for all reads, and one MSET for all writes.
+    /// One command for all reads, and for all writes where the protocol has one.
     fn ask_together(&mut self, requests: &[(Request, Tag)]) {
         let objects = |wanted: fn(Request) -> Option<u64>| {
             let of_kind = requests.iter().filter_map(move |(request, tag)| Some((wanted(*request)?, *tag)));
-            of_kind.collect::<Vec<(u64, Tag)>>()
+            of_kind.unzip::<u64, Tag, Vec<u64>, Vec<Tag>>()
         };
-        let reads = objects(|request| match request {
+        let (reads, tags) = objects(|request| match request {
             Request::Read { object } => Some(object),
             Request::Write { .. } | Request::ReadSeveral { .. } => None,
         });
         if !reads.is_empty() {
-            put_head(&mut self.output, reads.len() + 1);
-            put_word(&mut self.output, b"MGET");
-            for (object, tag) in &reads {
-                let key = self.key(*object);
-                put_word(&mut self.output, &key);
-                self.tags.push_back(*tag);
-            }
-            self.commands.push_back(Command::Each(reads.len()));
+            self.tags.extend(tags);
+            let command = Command::Each(reads.len());
+            self.get(reads.into_iter(), command);
         }
-        let writes = objects(|request| match request {
+        let (writes, tags) = objects(|request| match request {
             Request::Write { object } => Some(object),
             Request::Read { .. } | Request::ReadSeveral { .. } => None,
         });
         if !writes.is_empty() {
-            put_head(&mut self.output, 2 * writes.len() + 1);
-            put_word(&mut self.output, b"MSET");
-            for (object, tag) in &writes {
-                let key = self.key(*object);
-                put_word(&mut self.output, &key);
-                put_word(&mut self.output, self.values.of(*object));
-                self.tags.push_back(*tag);
-            }
-            self.commands.push_back(Command::All(writes.len()));
+            self.tags.extend(tags);
+            self.set(&writes);
         }
         for (request, tag) in requests {
             if let Request::ReadSeveral { .. } = request {
                 self.ask_one(*request, *tag);
+            }
+        }
+    }
+
+    /// One command that reads all of them. `command`: what its reply is about, if they are several.
+    fn get(&mut self, objects: impl Iterator<Item = u64> + Clone, command: Command) {
+        let load = self.load;
+        let count = objects.clone().count();
+        self.commands.push_back(if count == 1 { Command::One } else { command });
+        let keys = objects.map(|object| key(object, load.key_bytes));
+        match self.dialect {
+            Dialect::Redis => redis::get(&mut self.output, count, keys),
+            Dialect::Memcached => memcached::get(&mut self.output, keys),
+        }
+    }
+
+    /// Commands that write all of them, and what their replies are about.
+    fn set(&mut self, objects: &[u64]) {
+        match self.dialect {
+            Dialect::Redis => {
+                let of = |object: &u64| (key(*object, self.load.key_bytes), self.values.of(*object));
+                redis::set(&mut self.output, objects.iter().map(of));
+                let command = if objects.len() == 1 { Command::One } else { Command::All(objects.len()) };
+                self.commands.push_back(command);
+            }
+            Dialect::Memcached => {
+                for object in objects {
+                    let key = key(*object, self.load.key_bytes);
+                    memcached::set(&mut self.output, &key, self.values.of(*object));
+                    self.commands.push_back(Command::One);
+                }
             }
         }
     }
@@ -200,8 +241,14 @@ impl<'a> Resp<'a> {
     fn take_replies(&mut self) -> Result<(), Strange> {
         let input = std::mem::take(&mut self.input);
         let mut at = 0;
-        while let Some(length) = reply::whole(&input[at..])? {
-            self.take_reply(&input[at..at + length])?;
+        loop {
+            let rest = &input[at..];
+            let length = match self.dialect {
+                Dialect::Redis => redis::whole(rest)?,
+                Dialect::Memcached => memcached::whole(rest)?,
+            };
+            let Some(length) = length else { break };
+            self.take_reply(&rest[..length])?;
             at += length;
         }
         self.input = input;
@@ -213,12 +260,20 @@ impl<'a> Resp<'a> {
     fn take_reply(&mut self, bytes: &[u8]) -> Result<(), Strange> {
         let odd = || Strange("the server answered more than it was asked, or in another way".to_owned());
         let command = self.commands.pop_front().ok_or_else(odd)?;
-        let (seen, mut at) = reply::first(bytes)?.ok_or_else(odd)?;
+        let (seen, mut at) = match self.dialect {
+            Dialect::Redis => redis::first(bytes)?.ok_or_else(odd)?,
+            // Absent ones are left out, wherever they were asked for; it does not matter here which they are.
+            Dialect::Memcached => match memcached::read(bytes)? {
+                memcached::Reply::Stored => (Seen::There, 0),
+                memcached::Reply::Refused(text) => (Seen::Refused(text), 0),
+                memcached::Reply::Values(found) => return self.take_values(command, found).ok_or_else(odd),
+            },
+        };
         match (command, seen) {
             (Command::One, Seen::There | Seen::Absent | Seen::Refused(_)) => self.end_one(seen),
             (Command::Each(asked), Seen::Several(count)) if count == asked => {
                 for _ in 0..count {
-                    self.end_one(reply::next(bytes, &mut at)?);
+                    self.end_one(redis::next(bytes, &mut at)?);
                 }
             }
             (Command::Each(count) | Command::All(count), Seen::Refused(_))
@@ -227,7 +282,7 @@ impl<'a> Resp<'a> {
             (Command::Together(asked), Seen::Several(count)) if count == asked => {
                 let mut worst = Seen::There;
                 for _ in 0..count {
-                    let seen = reply::next(bytes, &mut at)?;
+                    let seen = redis::next(bytes, &mut at)?;
                     if seen != Seen::There {
                         worst = seen;
                     }
@@ -237,6 +292,24 @@ impl<'a> Resp<'a> {
             _ => return Err(odd()),
         }
         Ok(())
+    }
+
+    /// So many of the values that a command asks for were found. None: there are more than that.
+    fn take_values(&mut self, command: Command, found: usize) -> Option<()> {
+        let (asked, is_one) = match command {
+            Command::One => (1, true),
+            Command::Each(asked) => (asked, false),
+            Command::Together(asked) => (asked, true),
+            Command::All(_) => return None,
+        };
+        let absent = asked.checked_sub(found)?;
+        if is_one {
+            self.end_one(if absent == 0 { Seen::There } else { Seen::Absent });
+        } else {
+            (0..found).for_each(|_| self.end_one(Seen::There));
+            (0..absent).for_each(|_| self.end_one(Seen::Absent));
+        }
+        Some(())
     }
 
     fn end_one(&mut self, seen: Seen<'_>) {
@@ -282,17 +355,15 @@ impl<'a> Resp<'a> {
                 // Any other thread that wants this core gets it now.
                 Some(_) if waited < SPIN => std::thread::yield_now(),
                 Some(left) => self.sleep(left),
-                None => self.lose(format!("no reply within {} s", self.patience.as_secs_f64())),
+                None => self.give_up(),
             }
         }
     }
 
     fn sleep(&mut self, time: Duration) {
-        let is_sent = self.output.is_empty();
-        let events = if is_sent { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let time = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
-        let polled = poll(&mut [PollFd::new(&self.stream, events)], Some(&time));
+        let polled = poll(&mut [self.awaited()], Some(&time));
         match polled {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => self.lose(error.to_string()),
@@ -300,7 +371,7 @@ impl<'a> Resp<'a> {
     }
 }
 
-impl Link for Resp<'_> {
+impl Link for Text<'_> {
     fn start(&mut self, requests: &mut Vec<(Request, Tag)>) {
         if let Some(text) = &self.lost {
             self.ended.extend(requests.drain(..).map(|(_, tag)| (tag, lost(text))));
@@ -343,24 +414,4 @@ fn failed(name: &str, text: String, code: u8) -> Ending {
 
 fn lost(text: &str) -> Ending {
     failed("connection lost", format!("connection lost: {text}"), UNREACHABLE)
-}
-
-fn put<const N: usize>(out: &mut Vec<u8>, words: [&[u8]; N]) {
-    put_head(out, N);
-    words.into_iter().for_each(|word| put_word(out, word));
-}
-
-fn put_head(out: &mut Vec<u8>, count: usize) {
-    put_length(out, b'*', count);
-}
-
-fn put_word(out: &mut Vec<u8>, word: &[u8]) {
-    put_length(out, b'$', word.len());
-    out.extend_from_slice(word);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn put_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    out.push(kind);
-    write!(out, "{length}\r\n").expect("memory takes all that is written");
 }

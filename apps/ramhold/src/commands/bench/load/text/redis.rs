@@ -1,7 +1,9 @@
-//! Finds replies in the bytes of a connection, as far as a benchmark looks at them.
+//! Redis's protocol: writes commands, and finds replies in the bytes of a connection, as far as a benchmark looks at them.
 //!
 //! Values are not copied. A reply that is not whole yet is looked for again when more has come; a value is
 //! skipped by its length, so that costs little.
+
+use std::io::Write;
 
 /// A line is a length, a status or an error.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -24,6 +26,35 @@ pub enum Seen<'a> {
 /// Why bytes are no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strange(pub String);
+
+/// GET of one key, MGET of several.
+pub fn get(out: &mut Vec<u8>, count: usize, keys: impl Iterator<Item = Vec<u8>>) {
+    put_length(out, b'*', count + 1);
+    put_word(out, if count == 1 { b"GET" } else { b"MGET" });
+    keys.for_each(|key| put_word(out, &key));
+}
+
+/// SET of one value, MSET of several.
+pub fn set<'a>(out: &mut Vec<u8>, values: impl ExactSizeIterator<Item = (Vec<u8>, &'a [u8])>) {
+    let count = values.len();
+    put_length(out, b'*', 2 * count + 1);
+    put_word(out, if count == 1 { b"SET" } else { b"MSET" });
+    for (key, value) in values {
+        put_word(out, &key);
+        put_word(out, value);
+    }
+}
+
+fn put_word(out: &mut Vec<u8>, word: &[u8]) {
+    put_length(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn put_length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    out.push(kind);
+    write!(out, "{length}\r\n").expect("memory takes all that is written");
+}
 
 /// The reply that the bytes begin with, and its length; an array counts without its elements. `None`: it is not whole yet.
 pub fn first(bytes: &[u8]) -> Result<Option<(Seen<'_>, usize)>, Strange> {
