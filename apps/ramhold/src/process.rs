@@ -13,6 +13,7 @@ use std::backtrace::Backtrace;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A shell reports a process that a signal ended by 128 and the signal's number.
 const ENDED_BY_SIGNAL: i32 = 128;
@@ -25,8 +26,48 @@ pub fn abort_on_panic() {
     }));
 }
 
-/// Feeds the first SIGTERM or SIGINT to the loop as a wish to stop; the second ends the process where it stands.
-pub fn stop_on_signal(stop: StopHandle) -> Result<(), Failure> {
+/// The loops of a process that a wish to stop reaches, also those that are started later.
+#[derive(Clone, Default)]
+pub struct Stops(Arc<Mutex<Stopping>>);
+
+#[derive(Default)]
+struct Stopping {
+    handles: Vec<StopHandle>,
+    is_stopping: bool,
+}
+
+impl Stops {
+    /// For a process with one loop.
+    pub fn of(handle: StopHandle) -> Stops {
+        let stops = Stops::default();
+        stops.enter(handle);
+        stops
+    }
+
+    /// Whether the loop may go on: nobody wants the process to stop yet.
+    pub fn enter(&self, handle: StopHandle) -> bool {
+        let mut stopping = self.stopping();
+        stopping.handles.push(handle);
+        !stopping.is_stopping
+    }
+
+    pub fn stop(&self) {
+        let mut stopping = self.stopping();
+        stopping.is_stopping = true;
+        stopping.handles.iter().for_each(StopHandle::stop);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping().is_stopping
+    }
+
+    fn stopping(&self) -> MutexGuard<'_, Stopping> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Feeds the first SIGTERM or SIGINT to the loops as a wish to stop; the second ends the process where it stands.
+pub fn stop_on_signal(stops: Stops) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::usage(format!("cannot watch for signals: {error}")))?;
     let watch = move || {
@@ -37,7 +78,7 @@ pub fn stop_on_signal(stop: StopHandle) -> Result<(), Failure> {
                 std::process::exit(ENDED_BY_SIGNAL + signal);
             }
             is_stopping = true;
-            stop.stop();
+            stops.stop();
         }
     };
     let thread = std::thread::Builder::new().name("ramhold-signals".to_owned()).spawn(watch);

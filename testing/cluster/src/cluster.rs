@@ -31,7 +31,10 @@ pub(crate) const RECOVER_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Processes of servers.
     pub servers: usize,
+    /// Servers in each of these processes. In a network of their own, processes have one.
+    pub shards: u16,
     pub memory_bytes: u64,
     pub disk_bytes: u64,
     pub flush_interval: &'static str,
@@ -49,6 +52,7 @@ impl Default for Options {
         // The smallest memory that has buffers of its own.
         Options {
             servers: 5,
+            shards: 1,
             memory_bytes: 512 << 20,
             disk_bytes: 2 << 30,
             flush_interval: "100ms",
@@ -103,7 +107,7 @@ impl Cluster {
     pub fn started(self) -> Result<Cluster, Failure> {
         let mut cluster = self;
         cluster.start_all();
-        cluster.wait_up(cluster.options.servers)?;
+        cluster.wait_up(cluster.options.servers * usize::from(cluster.options.shards))?;
         cluster.wait_serving()?;
         Ok(cluster)
     }
@@ -122,9 +126,13 @@ impl Cluster {
 
     /// A cluster of which no process runs.
     pub fn prepare(options: Options) -> Cluster {
-        let mut ports = free_ports(2 * options.servers + 1);
-        let cluster_ports = ports.split_off(options.servers + 1);
-        let addresses = ports.iter().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).collect();
+        let shards = usize::from(options.shards);
+        let ports = free_ports(1 + 2 * options.servers * shards);
+        let (coordinator, servers) = ports.split_at(1);
+        let (servers, clusters) = servers.split_at(options.servers * shards);
+        let cluster_ports = clusters.iter().step_by(shards).copied().collect();
+        let members = coordinator.iter().chain(servers.iter().step_by(shards));
+        let addresses = members.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).collect();
         let mut cluster = Cluster::prepare_at(addresses, None, options);
         cluster.cluster_ports = cluster_ports;
         cluster
@@ -188,6 +196,7 @@ impl Cluster {
             push("--memory", self.options.memory_bytes.to_string().into());
             push("--disk", self.options.disk_bytes.to_string().into());
             push("--flush-interval", self.options.flush_interval.into());
+            push("--shards", self.options.shards.to_string().into());
             push("--label", format!("host={}", name(member)).into());
             if let Some(zone) = member.checked_rem(self.options.zones) {
                 push("--label", format!("zone=z{zone}").into());

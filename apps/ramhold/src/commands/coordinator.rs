@@ -6,7 +6,7 @@ use super::server::device::{Kind, check_kind};
 use crate::admin::{self, Admin, parse_admin};
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::process;
+use crate::process::{self, Stops};
 use crate::size::parse_duration;
 use backup::Backup;
 use clap::{Args, Subcommand};
@@ -198,7 +198,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
     };
     let mut runtime = Runtime::new(Machine::new(config, seed), runtime)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    process::stop_on_signal(runtime.stop_handle())?;
+    process::stop_on_signal(Stops::of(runtime.stop_handle()))?;
     if let Some(door) = door {
         door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?;
     }

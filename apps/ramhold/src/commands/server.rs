@@ -1,4 +1,4 @@
-//! `ramhold server`: one storage server, master and backup.
+//! `ramhold server`: a storage server, master and backup, or several in one process (shards).
 //!
 //! The command checks the machine before it takes any resource. If something is missing, it refuses to start
 //! and gives the figure. At the start it reports the resources that it took. Then the loop runs until the
@@ -10,18 +10,15 @@ mod buffers;
 pub mod device;
 pub mod forget;
 mod redis;
+mod shards;
 mod start;
 
 pub use arguments::Server;
 
-use crate::admin;
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::process;
+use crate::process::{self, Stops};
 use arguments::ServerCommand;
-use ramhold_admin::Door;
-use ramhold_node::{ServerNode, ServerSeen};
-use ramhold_runtime::free_space;
 use start::Prepared;
 
 pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
@@ -35,19 +32,15 @@ pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
     if arguments.brick {
         return brick::run(&arguments);
     }
-    let door = arguments.admin.open(arguments.insecure_network)?;
-    let admin = door.as_ref().map(Door::address);
+    shards::refuse_leftover(&arguments)?;
+    if arguments.shards > 1 {
+        return shards::run(&arguments);
+    }
+    buffers::tell_abandoned();
     let prepared = Prepared::new(&arguments)?;
     let mut runtime = prepared.start(&arguments)?;
-    process::stop_on_signal(runtime.stop_handle())?;
-    if let Some(door) = door {
-        let dir = arguments.dir().to_owned();
-        let seen = move |node: &ServerNode, now| ServerSeen {
-            disk_free_bytes: free_space(&dir).ok(),
-            ..node.seen(now)
-        };
-        door.serve(&mut runtime, seen).map_err(admin::thread_failed)?;
-    }
+    process::stop_on_signal(Stops::of(runtime.stop_handle()))?;
+    let admin = start::open_door(&arguments, &mut runtime)?;
     prepared.tell(&arguments, runtime.local_addr(), admin);
 
     let exit = runtime.run();

@@ -28,6 +28,7 @@ mod redis_bricks;
 mod rounds;
 mod scaling;
 mod scarce;
+mod shards;
 mod stopping;
 mod supervised;
 mod verdict;

@@ -68,6 +68,8 @@ pub struct Cluster {
     pub cube: Option<(u16, u64)>,
     /// The racks over which the servers are spread in turn, in one zone; 0: no server has a rack.
     pub racks: u8,
+    /// Servers in one process, with one host label; at least 1. Faults of a stage take them one by one.
+    pub shards: u8,
     /// The rate of copies, in bytes per second; 0: no bound.
     pub copy_rate: u64,
     /// The number of tablets of the tables that sessions make; 0: as many as the coordinator finds right.
@@ -102,6 +104,7 @@ impl Default for Cluster {
             cube: None,
             copy_rate: 0,
             racks: 0,
+            shards: 1,
             tablets: 8,
             bricks: None,
             aim: None,
@@ -265,12 +268,11 @@ impl Cluster {
         let place = self
             .places()
             .map(|(grid, places)| label("bcube", grid.name(&places[usize::from(server_index(addr))])));
-        [label("host", host.into())]
-            .into_iter()
-            .chain(zone)
-            .chain(rack.into_iter().flatten())
-            .chain(place)
-            .collect()
+        let host = match self.shards {
+            1 => host.to_owned(),
+            shards => format!("host-{}", server_index(addr) / shards),
+        };
+        [label("host", host)].into_iter().chain(zone).chain(rack.into_iter().flatten()).chain(place).collect()
     }
 
     /// The topology that the coordinator is given.

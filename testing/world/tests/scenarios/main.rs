@@ -27,6 +27,7 @@ mod rehoming;
 mod resp;
 mod scarce;
 mod secondary;
+mod shards;
 mod shortage;
 mod shrunk;
 mod starts;

@@ -30,6 +30,9 @@ Examples:
   ramhold server --brick --coordinator 10.0.0.1 --bind 10.0.0.2:7501 \\
       --insecure-network --dir /srv/ramhold-brick --memory 16GiB \\
       --disk 64GiB --label zone=a --weight 200
+  ramhold server --coordinator 10.0.0.1 --bind 10.0.0.2:7401 \\
+      --insecure-network --dir /srv/ramhold --memory 64GiB --shards 8
+      eight threads, at the ports 7401 to 7408
   ramhold server --config /etc/ramhold/server.toml
   ramhold server forget s5
 
@@ -55,7 +58,7 @@ Exit codes:
      use, or damaged; the last line says what to do";
 
 /// Run a storage server, or forget one that is gone for good.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Server {
     #[command(subcommand)]
@@ -243,6 +246,16 @@ pub struct Server {
     /// Do not serve Redis clients.
     #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_unix_socket", "resp_cluster_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
     pub no_resp: bool,
+    /// Servers in this process, each with a thread, a log and a backup of its own. --memory, --disk and rates are
+    /// for all of them. Shard N has the ports of --bind, --advertise, --link, --admin and
+    /// --resp-cluster-port plus N; --resp-port is shared, and --resp-unix-socket is shard 0's. Without a label
+    /// host or rack all have one host label, the address.
+    #[arg(long, env = "RAMHOLD_SHARDS", value_name = "COUNT", default_value_t = 1, conflicts_with = "brick",
+        value_parser = clap::value_parser!(u16).range(1..=SHARD_COUNT_MAX))]
+    pub shards: u16,
+    /// Let shards run on any core. Otherwise each has one of its own, if this process may use as many.
+    #[arg(long, env = "RAMHOLD_NO_PIN", requires = "shards")]
+    pub no_pin: bool,
     /// How the event loop waits when it has nothing to do.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
     pub poll: PollMode,
@@ -269,7 +282,7 @@ pub struct Server {
     pub end_with: Option<u32>,
 }
 
-#[derive(Subcommand, Debug)]
+#[derive(Subcommand, Clone, Debug)]
 pub enum ServerCommand {
     Forget(Forget),
 }
@@ -353,6 +366,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 /// Processes that share memory with a server by default, and at most: each of them is looked at in each turn.
 const SHARED_COUNT: u16 = 64;
 const SHARED_COUNT_MAX: i64 = 1024;
+/// Shards of one process.
+const SHARD_COUNT_MAX: i64 = 64;
 
 impl Server {
     /// The limits of the network that an operator sets.
@@ -360,6 +375,7 @@ impl Server {
         let transport = if self.shared_memory == 0 { Transport::Tcp } else { Transport::Automatic };
         NetworkLimits {
             shared_count_max: usize::from(self.shared_memory),
+            process_share: self.shards.max(1),
             transport,
             ..NetworkLimits::default()
         }

@@ -9,7 +9,7 @@ use super::start::{FRAMES_GROW_BY, NEEDED_INTERVAL, PORT_ATTEMPT_COUNT, coordina
 use crate::admin;
 use crate::failure::Failure;
 use crate::memory::{MemoryPlan, PLACE_BYTES, check_available};
-use crate::process;
+use crate::process::{self, Stops};
 use crate::size::bytes_text;
 use ramhold_admin::Door;
 use ramhold_backup::{BackupConfig, Buffers};
@@ -40,7 +40,7 @@ pub fn run(arguments: &Server) -> Result<(), Failure> {
     let admin = door.as_ref().map(Door::address);
     let prepared = PreparedBrick::new(arguments)?;
     let mut runtime = prepared.start(arguments)?;
-    process::stop_on_signal(runtime.stop_handle())?;
+    process::stop_on_signal(Stops::of(runtime.stop_handle()))?;
     if let Some(door) = door {
         let dir = arguments.dir().to_owned();
         let seen = move |node: &BrickNode, now| BrickSeen {
@@ -89,9 +89,7 @@ impl PreparedBrick {
         device::check_kind(&dir, Kind::Brick)?;
         let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
         let memory = MemoryPlan::for_brick(arguments.memory).map_err(Failure::usage)?;
-        if let Some(told) = buffers::abandoned() {
-            crate::output::tell(&format!("ramhold: {told}"));
-        }
+        buffers::tell_abandoned();
         check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
             .map_err(Failure::usage)?;
         let frames_max = device::frames_max(&dir, arguments.disk)?;

@@ -129,8 +129,10 @@ impl BufferPlace {
 
 /// Memory held by buffers of servers that were killed and whose data directories are gone since: nobody will come to
 /// give it back. They are told of and not removed, since a data directory may only not be mounted yet.
-pub fn abandoned() -> Option<String> {
-    abandoned_in(&own_directory().ok()?)
+pub fn tell_abandoned() {
+    if let Some(told) = own_directory().ok().and_then(|directory| abandoned_in(&directory)) {
+        crate::output::tell(&format!("ramhold: {told}"));
+    }
 }
 
 fn abandoned_in(directory: &Path) -> Option<String> {

@@ -12,7 +12,7 @@ use serde_json::json;
 /// 'ramhold status' lists servers that died and did not return. Such a server returns when it is started
 /// again on its data directory. Forget it if it never will. Its data has been recovered to other servers, so
 /// nothing is lost.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   ramhold status

@@ -1,7 +1,7 @@
 //! The start of a server: checks the machine, divides its memory, and opens everything.
 
 use super::arguments::Server;
-use super::buffers::{self, BufferPlace};
+use super::buffers::BufferPlace;
 use super::device::{self, Kind};
 use super::redis::{check_resp_ports, handed, redis_line, resp_config};
 use crate::admin;
@@ -16,9 +16,11 @@ use ramhold_client::parse_addresses;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{RespConfig, ServerConfig, ServerNode};
+use ramhold_node::{RespConfig, ServerConfig, ServerNode, ServerSeen};
 use ramhold_placement::HeadRoom;
-use ramhold_runtime::{DiskConfig, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit};
+use ramhold_runtime::{
+    DiskConfig, Runtime, RuntimeConfig, StartError, free_space, memory_available, raise_file_limit,
+};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Link;
 use std::hash::{BuildHasher, RandomState};
@@ -74,9 +76,6 @@ impl Prepared {
         device::check_kind(&dir, Kind::Server)?;
         let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
         let memory = MemoryPlan::new(arguments.memory, roles, arguments.buffers).map_err(Failure::usage)?;
-        if let Some(told) = buffers::abandoned() {
-            crate::output::tell(&format!("ramhold: {told}"));
-        }
         check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
             .map_err(Failure::usage)?;
         let frames_max = if roles.backup { device::frames_max(&dir, arguments.disk)? } else { 0 };
@@ -228,6 +227,20 @@ impl Prepared {
         }
         crate::output::show(&lines.join("\n"));
     }
+}
+
+/// Serves metrics and health, and gives the address.
+pub fn open_door(
+    arguments: &Server,
+    runtime: &mut Runtime<ServerNode>,
+) -> Result<Option<SocketAddr>, Failure> {
+    let Some(door) = arguments.admin.open(arguments.insecure_network)? else { return Ok(None) };
+    let address = door.address();
+    let dir = arguments.dir().to_owned();
+    let seen =
+        move |node: &ServerNode, now| ServerSeen { disk_free_bytes: free_space(&dir).ok(), ..node.seen(now) };
+    door.serve(runtime, seen).map_err(admin::thread_failed)?;
+    Ok(Some(address))
 }
 
 /// The links, at the port that the server listens at where none is given.

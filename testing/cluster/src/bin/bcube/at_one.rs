@@ -11,6 +11,7 @@ pub const KEY_BYTES: usize = 30;
 /// Six neighbourhoods of three replicas each, and heads of other classes.
 pub const OPTIONS: Options = Options {
     servers: crate::SERVERS,
+    shards: 1,
     memory_bytes: 768 << 20,
     disk_bytes: 2 << 30,
     flush_interval: "100ms",
