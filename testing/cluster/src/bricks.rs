@@ -98,10 +98,29 @@ impl Bricks {
 
     /// A coordinator without servers, and bricks, in a network that was made for them: brick 1 is member 1.
     pub fn start_in(network: Network, count: usize, memory_bytes: u64) -> Result<Bricks, Failure> {
+        Bricks::start_all_in(network, count, memory_bytes, None)
+    }
+
+    /// The same, with a supervisor above each brick.
+    pub fn start_supervised_in(
+        network: Network,
+        count: usize,
+        memory_bytes: u64,
+        limit: &str,
+    ) -> Result<Bricks, Failure> {
+        Bricks::start_all_in(network, count, memory_bytes, Some((limit, "11")))
+    }
+
+    fn start_all_in(
+        network: Network,
+        count: usize,
+        memory_bytes: u64,
+        supervision: Option<(&str, &'static str)>,
+    ) -> Result<Bricks, Failure> {
         let options = Options { servers: 0, ..Options::default() };
         let cluster = Cluster::start_in(network, options)?;
         let addresses = (1..=count).map(Network::address).collect();
-        Bricks::start_at(cluster, addresses, count, memory_bytes, None)
+        Bricks::start_at(cluster, addresses, count, memory_bytes, supervision)
     }
 
     fn start_at(

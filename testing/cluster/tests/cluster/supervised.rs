@@ -4,7 +4,7 @@ use crate::bricks::{read, write_and_read};
 use ramhold_base::{ClusterId, RpcId, ServerId, Status};
 use ramhold_client::{Client, TableId};
 use ramhold_cluster_tests::{
-    BRICK_MEMORY_MIN, Bricks, Failure, Process, Scratch, free_ports, program, wait_for,
+    BRICK_MEMORY_MIN, Bricks, Cut, End, Failure, Network, Process, Scratch, free_ports, program, wait_for,
 };
 use ramhold_wire::control::encode_into;
 use ramhold_wire::restart::{BrickProbe, BrickProbed, BrickRestart, RestartOrder};
@@ -16,7 +16,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Silence, a verdict, and a start on a busy machine.
@@ -130,6 +130,44 @@ fn bricks_that_are_all_stopped_for_a_while_are_left_alone() -> Result<(), Failur
         lives(&bricks, brick, 1).map_err(Failure)?;
     }
     Ok(())
+}
+
+// I6: real packets are lost, first those of one brick to its next sibling, then all between bricks.
+#[test]
+fn announcements_that_are_cut_off_cost_no_brick_its_life() {
+    crate::network::test(|| {
+        let bricks = Bricks::start_supervised_in(Network::create(4)?, 3, BRICK_MEMORY_MIN, "3/10m")?;
+        let table = bricks.create_table("carts", 3)?;
+        let mut client = bricks.cluster.client(PATIENCE)?;
+        write_and_read(&mut client, table, "key", "first")?;
+        // All bricks have announced their lives to all their siblings.
+        ramhold_cluster_tests::pass(Duration::from_millis(1200))?;
+        bricks.signal_coordinator(Signal::STOP);
+        let network = bricks.cluster.network().ok_or_else(|| Failure("no network".into()))?;
+        let cut = |from, to| Cut { from: End::Member(from), to: End::Member(to) };
+        for from in 1..=3 {
+            network.cut(&[cut(from, from % 3 + 1)])?;
+            let begun = Instant::now();
+            let mut count = 0;
+            while begun.elapsed() < Duration::from_secs(5) {
+                write_and_read(&mut client, table, &key(count), "one way")?;
+                count += 1;
+            }
+            network.heal()?;
+            ramhold_cluster_tests::pass(Duration::from_secs(2))?;
+        }
+        let pairs = (1..=3).flat_map(|from| (1..=3).map(move |to| (from, to)));
+        let all: Vec<Cut> = pairs.filter(|(from, to)| from != to).map(|(from, to)| cut(from, to)).collect();
+        network.cut(&all)?;
+        ramhold_cluster_tests::pass(Duration::from_secs(5))?;
+        network.heal()?;
+        write_and_read(&mut client, table, "key", "goes on")?;
+        ramhold_cluster_tests::pass(Duration::from_secs(4))?;
+        for brick in 1..=3 {
+            lives(&bricks, brick, 1).map_err(Failure)?;
+        }
+        Ok(())
+    });
 }
 
 // I6

@@ -11,6 +11,7 @@ mod anomalies;
 mod background;
 mod copies;
 mod drops;
+mod dying;
 mod forged;
 mod full;
 mod head;

@@ -12,12 +12,12 @@ use ramhold_wire::quorum::ScaleOrder;
 
 const SECOND: u64 = 1000 * MILLI;
 /// The bricks that come and go, beyond the three of the table.
-const SPARES: [usize; 3] = [3, 4, 5];
+pub(crate) const SPARES: [usize; 3] = [3, 4, 5];
 /// Keys that are removed while they are at other bricks, and keys that are written on.
 const REMOVED: std::ops::Range<usize> = 24..48;
 const KEPT: std::ops::Range<usize> = 0..24;
 
-fn rig(seed: u64, setting: Setting) -> Rig {
+pub(crate) fn rig(seed: u64, setting: Setting) -> Rig {
     println!("seed {seed}");
     let mut rig = Rig::with(seed, setting, Thresholds::majority(3).unwrap(), SPARES.len());
     rig.found_head(false);
@@ -27,12 +27,12 @@ fn rig(seed: u64, setting: Setting) -> Rig {
     rig
 }
 
-fn work(rig: &mut Rig, operations: u32) {
+pub(crate) fn work(rig: &mut Rig, operations: u32) {
     rig.left += operations;
     (0..3).for_each(|client| rig.go_on(client));
 }
 
-fn state_of(rig: &Rig, host: usize) -> Option<&BrickState> {
+pub(crate) fn state_of(rig: &Rig, host: usize) -> Option<&BrickState> {
     rig.hosts[host].node.as_ref().and_then(|node| node.brick.state())
 }
 
@@ -44,7 +44,7 @@ fn is_at_rest(state: &State) -> bool {
 }
 
 /// All bricks vote in exactly the tablets that the coordinator gives them.
-fn is_settled(rig: &Rig) -> bool {
+pub(crate) fn is_settled(rig: &Rig) -> bool {
     let Some(state) = rig.head_state().filter(|state| is_at_rest(state)) else { return false };
     let tablets = &state.quorum_tables[&TABLE].tablets;
     (0..rig.hosts.len()).all(|host| {
@@ -62,18 +62,18 @@ fn is_settled(rig: &Rig) -> bool {
     })
 }
 
-fn bricks(rig: &Rig) -> Vec<(KeyHash, Vec<u64>)> {
+pub(crate) fn bricks(rig: &Rig) -> Vec<(KeyHash, Vec<u64>)> {
     let tablets = &rig.head_state().unwrap().quorum_tables[&TABLE].tablets;
     tablets.iter().map(|it| (it.first, it.bricks.iter().map(|brick| brick.raw()).collect())).collect()
 }
 
-fn order(rig: &mut Rig, host: usize, order: ScaleOrder) {
+pub(crate) fn order(rig: &mut Rig, host: usize, order: ScaleOrder) {
     let scaled = rig.scale(host, order);
     assert_eq!(scaled.obstacle, None, "host {host}, {order:?}");
 }
 
 /// Everybody is there: what is under way ends, and every key is read.
-fn heal(rig: &mut Rig) {
+pub(crate) fn heal(rig: &mut Rig) {
     (0..rig.hosts.len()).for_each(|host| rig.start_if_down(host));
     rig.start_head();
     rig.run_until(is_settled);
