@@ -12,9 +12,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ramhold_base::{Instant, Machine};
 use ramhold_runtime::Runtime;
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
@@ -50,12 +54,12 @@ impl Door {
     }
 
     /// Answers from now on, with what `see` makes of the machine whenever somebody asks. It is called on the loop's
-    /// thread and must not take long. The thread ends with the process.
+    /// thread and must not take long. The thread ends soon after the loop is dropped, and closes the port.
     pub fn serve<M, R>(
         self,
         runtime: &mut Runtime<M>,
         mut see: impl FnMut(&M, Instant) -> R + Send + 'static,
-    ) -> io::Result<()>
+    ) -> io::Result<JoinHandle<()>>
     where
         M: Machine,
         R: Role,
@@ -66,11 +70,26 @@ impl Door {
             let role = see(machine, of_loop.at);
             show.send_replace(Some(Arc::new(Snapshot { of_loop, role })));
         });
+        let loop_is_gone = is_gone(shown.clone());
         let router = router(Asking { ask, shown });
         let tokio = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let work = move || tokio.block_on(accept(self.listener, router));
-        std::thread::Builder::new().name("ramhold-admin".to_owned()).spawn(work).map(drop)
+        let work = move || tokio.block_on(either(accept(self.listener, router), loop_is_gone));
+        std::thread::Builder::new().name("ramhold-admin".to_owned()).spawn(work)
     }
+}
+
+/// Ready when the loop has been dropped that shows its machine here.
+async fn is_gone<T>(mut shown: watch::Receiver<T>) {
+    while shown.changed().await.is_ok() {}
+}
+
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Pending => other.as_mut().poll(context),
+        Poll::Ready(()) => Poll::Ready(()),
+    })
+    .await;
 }
 
 async fn accept(listener: TcpListener, router: Router) {

@@ -218,3 +218,16 @@ fn those_who_say_nothing_are_cut_off_and_keep_nobody_out_for_ever() {
         assert!(!rest.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&rest));
     }
 }
+
+// A loop that starts again in the same process listens at the same port.
+#[test]
+fn the_port_is_free_when_the_loop_is_gone() {
+    let mut runtime = Runtime::new(Idle { is_serving: true }, RuntimeConfig::default()).unwrap();
+    let door = Door::open((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = door.address();
+    let see = |machine: &Idle, _| Seen { is_serving: machine.is_serving, degraded: None };
+    let thread = door.serve(&mut runtime, see).unwrap();
+    drop(runtime);
+    thread.join().unwrap();
+    assert_eq!(Door::open(address).unwrap().address(), address);
+}

@@ -200,7 +200,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()))?;
     process::stop_on_signal(Stops::of(runtime.stop_handle()))?;
     if let Some(door) = door {
-        door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?;
+        drop(door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?);
     }
     crate::output::show(&format!(
         "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default, placed by {}\n  \

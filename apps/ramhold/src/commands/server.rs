@@ -40,7 +40,7 @@ pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
     let prepared = Prepared::new(&arguments)?;
     let mut runtime = prepared.start(&arguments)?;
     process::stop_on_signal(Stops::of(runtime.stop_handle()))?;
-    let admin = start::open_door(&arguments, &mut runtime)?;
+    let admin = start::open_door(&arguments, &mut runtime)?.map(|(address, _)| address);
     prepared.tell(&arguments, runtime.local_addr(), admin);
 
     let exit = runtime.run();

@@ -47,7 +47,7 @@ pub fn run(arguments: &Server) -> Result<(), Failure> {
             disk_free_bytes: free_space(&dir).ok(),
             ..node.seen(now)
         };
-        door.serve(&mut runtime, seen).map_err(admin::thread_failed)?;
+        drop(door.serve(&mut runtime, seen).map_err(admin::thread_failed)?);
     }
     prepared.tell(arguments, runtime.local_addr(), admin);
     let exit = runtime.run_telling(USAGE_INTERVAL, |node, now, usage| {

@@ -130,7 +130,8 @@ impl Shard<'_> {
 
     fn live_once(&self, tell: &Sender<Started>) -> Result<Exit, Failure> {
         let mut runtime = self.prepared.start(self.arguments)?;
-        let admin = open_door(self.arguments, &mut runtime)?;
+        let door = open_door(self.arguments, &mut runtime)?;
+        let admin = door.as_ref().map(|(address, _)| *address);
         if !self.stops.enter(runtime.stop_handle()) {
             runtime.stop_handle().stop();
         }
@@ -142,6 +143,10 @@ impl Shard<'_> {
         let is_flushed = runtime.machine().backup().is_stopped();
         unpin();
         drop(runtime);
+        // The port is free when the thread has ended: the next life listens there again.
+        if let Some((_, thread)) = door {
+            let _ = thread.join();
+        }
         if is_flushed && exit.code == 0 {
             self.prepared.buffers.give_back();
         }

@@ -25,6 +25,7 @@ use ramhold_wire::control::Address;
 use ramhold_wire::membership::Link;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
@@ -229,18 +230,18 @@ impl Prepared {
     }
 }
 
-/// Serves metrics and health, and gives the address.
+/// Serves metrics and health; gives the address, and the thread that ends when the loop is gone.
 pub fn open_door(
     arguments: &Server,
     runtime: &mut Runtime<ServerNode>,
-) -> Result<Option<SocketAddr>, Failure> {
+) -> Result<Option<(SocketAddr, JoinHandle<()>)>, Failure> {
     let Some(door) = arguments.admin.open(arguments.insecure_network)? else { return Ok(None) };
     let address = door.address();
     let dir = arguments.dir().to_owned();
     let seen =
         move |node: &ServerNode, now| ServerSeen { disk_free_bytes: free_space(&dir).ok(), ..node.seen(now) };
-    door.serve(runtime, seen).map_err(admin::thread_failed)?;
-    Ok(Some(address))
+    let thread = door.serve(runtime, seen).map_err(admin::thread_failed)?;
+    Ok(Some((address, thread)))
 }
 
 /// The links, at the port that the server listens at where none is given.
