@@ -384,6 +384,11 @@ impl<M: Machine> Runtime<M> {
             self.machine.came_after(self.came_after);
         }
         self.looked_at_first = now;
+        for id in &backlog {
+            if self.network.goes_first(*id) {
+                self.come(*id);
+            }
+        }
         let mut later = 0;
         for at in 0..ready.len() {
             if self.network.comes_first(&ready[at]) {
@@ -395,7 +400,9 @@ impl<M: Machine> Runtime<M> {
         }
         ready.truncate(later);
         for id in backlog.drain(..) {
-            self.come(id);
+            if !self.network.goes_first(id) {
+                self.come(id);
+            }
         }
         for event in ready.drain(..) {
             self.on_ready(event, now);
@@ -421,7 +428,7 @@ impl<M: Machine> Runtime<M> {
         for event in ready.drain(..) {
             match self.network.on_ready(event, now) {
                 Event::Done => {}
-                Event::Feed(id) => self.feed(id, false, now),
+                Event::Feed(id) => self.feed(id, false, clock::now()),
                 Event::Woken => self.take_completions(),
             }
         }
@@ -528,7 +535,8 @@ impl<M: Machine> Runtime<M> {
         let mut goes_first = self.network.goes_first(id);
         let fed = loop {
             let is_over = frame_count == FRAME_COUNT_MAX
-                || frame_count > 0
+                || !goes_first
+                    && frame_count > 0
                     && frame_count.is_multiple_of(TIMED_COUNT)
                     && clock::now().since(now) >= CLIENTS_TIME;
             if self.exit.is_some() || is_over || !self.network.is_heard(id) {

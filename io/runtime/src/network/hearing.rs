@@ -45,6 +45,10 @@ impl Network {
             if let Some(unread) = connection.link.hear_bell() {
                 connection.output.take_back(unread);
                 self.sharing.forget(id, connection.side);
+                if connection.goes_first {
+                    // It is a socket now.
+                    self.let_first(id);
+                }
                 self.flush_one(id, now);
             }
             self.watch(id);

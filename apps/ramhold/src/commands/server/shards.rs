@@ -61,7 +61,11 @@ pub fn run(arguments: &Server) -> Result<(), Failure> {
             let thread = std::thread::Builder::new().name(format!("shard-{number}"));
             let body = move || shard.live(&tell);
             let spawned = thread.spawn_scoped(scope, body);
-            threads.push(spawned.map_err(|error| Failure::usage(format!("cannot start a thread: {error}"))));
+            threads.push(spawned.map_err(|error| {
+                // The others end, and with them the wait for their starts.
+                stops.stop();
+                Failure::usage(format!("cannot start a thread: {error}"))
+            }));
         }
         drop(tell);
         let mut started: Vec<Started> = told.iter().take(shards.len()).collect();
@@ -75,10 +79,7 @@ pub fn run(arguments: &Server) -> Result<(), Failure> {
             let outcome = match thread.map(std::thread::ScopedJoinHandle::join) {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => Err(Failure::usage("a shard's thread has panicked")),
-                Err(failure) => {
-                    stops.stop();
-                    Err(failure)
-                }
+                Err(failure) => Err(failure),
             };
             if first_failure.is_ok() {
                 first_failure = outcome;
@@ -108,7 +109,10 @@ impl Shard<'_> {
                 Ok(exit) => exit,
                 Err(failure) => {
                     self.stops.stop();
-                    return Err(about(failure));
+                    let failure = about(failure);
+                    // The others may flush for long before the process ends with this.
+                    crate::output::tell(&format!("ramhold: {}; all shards stop", failure.text()));
+                    return Err(failure);
                 }
             };
             let now = Instant::now();
@@ -135,13 +139,15 @@ impl Shard<'_> {
         if !self.stops.enter(runtime.stop_handle()) {
             runtime.stop_handle().stop();
         }
-        // The threads for disks were started above, and may run anywhere.
-        pin(self.core);
+        // The threads for disks were started above, and may run wherever the process may.
+        let allowed = self.core.and_then(pin);
         let listens = runtime.local_addr().expect("a server always listens");
         let _ = tell.send(Started { shard: self.number, listens, admin });
         let exit = runtime.run();
         let is_flushed = runtime.machine().backup().is_stopped();
-        unpin();
+        if let Some(allowed) = allowed {
+            let _ = sched_setaffinity(None, &allowed);
+        }
         drop(runtime);
         // The port is free when the thread has ended: the next life listens there again.
         if let Some((_, thread)) = door {
@@ -223,6 +229,16 @@ fn check_ports(arguments: &Server) -> Result<(), Failure> {
         ("--resp-port", arguments.resp_port, 1),
         ("--admin", admin, count),
     ];
+    let further = arguments.link.iter().map(|(_, address)| ("--link", address.port()));
+    let advertised = arguments.advertise.map(|address| ("--advertise", address.port()));
+    for (option, port) in further.chain(advertised) {
+        if u32::from(port) + count > u32::from(u16::MAX) + 1 {
+            return Err(Failure::usage(format!(
+                "{option}: {count} shards take as many ports from {port} on, and there are none above {}",
+                u16::MAX
+            )));
+        }
+    }
     let taken = ranges.into_iter().filter_map(|(option, port, count)| {
         let port = u32::from(port.filter(|port| *port > 0)?);
         Some((option, port..port + count))
@@ -254,7 +270,9 @@ fn leftover(dir: &Path, count: u16) -> Option<PathBuf> {
     let number = |name: &str| name.strip_prefix(FOLDER)?.parse::<u16>().ok();
     let is_left = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
-        name.and_then(number).is_some_and(|number| number >= count)
+        // A start that was refused may have left an empty directory.
+        let is_used = || path.join("superblock").exists() || path.join("frames").exists();
+        name.and_then(number).is_some_and(|number| number >= count) && is_used()
     };
     entries.map(|entry| entry.path()).find(is_left)
 }
@@ -277,19 +295,13 @@ fn cores(arguments: &Server) -> Vec<usize> {
     if is_enough && !arguments.no_pin { cores } else { Vec::new() }
 }
 
-fn pin(core: Option<usize>) {
-    let Some(core) = core else { return };
+/// Has this thread run on this core alone; gives the cores that it had before.
+fn pin(core: usize) -> Option<CpuSet> {
+    let allowed = sched_getaffinity(None).ok()?;
     let mut only = CpuSet::new();
     only.set(core);
     // It runs anywhere else as well, only with colder caches.
-    let _ = sched_setaffinity(None, &only);
-}
-
-/// Threads that are started next may run anywhere.
-fn unpin() {
-    let mut all = CpuSet::new();
-    (0..CpuSet::MAX_CPU).for_each(|core| all.set(core));
-    let _ = sched_setaffinity(None, &all);
+    sched_setaffinity(None, &only).ok().map(|()| allowed)
 }
 
 fn further_lines(started: &[Started], cores: &[usize]) -> String {
@@ -349,6 +361,7 @@ mod tests {
             let words = [&["--shards", "4"][..], words].concat();
             divide(&server(&words)).unwrap_err().text().to_owned()
         };
+        assert!(refused(&["--advertise", "127.0.0.1:65535"]).contains("none above 65535"));
         assert!(refused(&["--bind", "127.0.0.1:65533"]).contains("none above 65535"));
         let both = ["--bind", "127.0.0.1:7401", "--resp-cluster-port", "7404"];
         assert!(
@@ -368,6 +381,8 @@ mod tests {
     fn a_shard_is_not_left_out_unnoticed() {
         let dir = std::env::temp_dir().join(format!("ramhold-shards-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("shard-2")).unwrap();
+        assert_eq!(leftover(&dir, 1), None, "a start was refused");
+        std::fs::write(dir.join("shard-2/superblock"), "").unwrap();
         assert_eq!(leftover(&dir, 3), None);
         assert_eq!(leftover(&dir, 2), Some(dir.join("shard-2")));
         assert_eq!(leftover(&dir, 1), Some(dir.join("shard-2")));
