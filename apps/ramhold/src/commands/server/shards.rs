@@ -13,9 +13,10 @@ use super::device;
 use super::start::{Prepared, open_door};
 use crate::admin::Admin;
 use crate::failure::Failure;
-use crate::memory::check_available;
+use crate::memory::{PLACE_BYTES, check_available};
 use crate::process::{self, Stops};
-use ramhold_runtime::{Exit, memory_available};
+use crate::size::bytes_text;
+use ramhold_runtime::{Exit, free_space, memory_available};
 use ramhold_wire::membership::Label;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::VecDeque;
@@ -43,6 +44,7 @@ pub fn run(arguments: &Server) -> Result<(), Failure> {
     let shards = divide(arguments)?;
     buffers::tell_abandoned();
     check_memory(&shards, arguments.memory)?;
+    check_disk(&shards, arguments)?;
     let prepare = |(number, shard): (usize, &Server)| {
         let about = format!("shard {number}, with its part of --memory and --disk");
         Prepared::new(shard).map_err(|failure| failure.about(&about))
@@ -285,6 +287,23 @@ fn check_memory(shards: &[Server], bytes: u64) -> Result<(), Failure> {
         held += BufferPlace::new(shard.buffer_dir.as_deref(), &dir)?.held_bytes();
     }
     check_available(bytes, held, memory_available()).map_err(Failure::usage)
+}
+
+/// The same for the disk. A shard that has frames starts however full the file system is, as a server alone does.
+fn check_disk(shards: &[Server], arguments: &Server) -> Result<(), Failure> {
+    let dir = arguments.dir();
+    let free = free_space(dir).map_err(|error| Failure::local(dir, &error).about("--dir"))?;
+    let held: u64 = shards.iter().map(|shard| device::held_bytes(shard.dir())).sum();
+    let room = free.saturating_add(held);
+    if arguments.no_backup || held >= PLACE_BYTES || arguments.disk <= room {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--disk {} is for all shards together, and the file system of {} has room for {}; give less --disk, or another --dir",
+        bytes_text(arguments.disk),
+        dir.display(),
+        bytes_text(room)
+    )))
 }
 
 /// The cores of the shards: one each, if there are enough and they are to be pinned.
