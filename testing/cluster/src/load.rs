@@ -210,6 +210,19 @@ impl Load {
         }
         Ok(journal)
     }
+
+    /// Ends the clients, and compares every key with what they saw, while the cluster is up.
+    ///
+    /// # Panics
+    /// When a client saw what must not be, or something that was acknowledged is gone.
+    pub fn end_with_nothing_lost(self, cluster: &Cluster) -> Result<(), Failure> {
+        let table = self.table();
+        let journal = self.stop()?;
+        assert_eq!(journal.violations, Vec::<String>::new());
+        let findings = journal.compare(cluster, table)?;
+        assert!(findings.is_empty(), "{findings:#?}");
+        Ok(())
+    }
 }
 
 impl Drop for Load {

@@ -1,4 +1,4 @@
-//! What the cluster sends is heard before what clients send (E4).
+//! Requests of the cluster are heard before those of clients (E4).
 
 use crate::probe::{Probe, Raw, Seen, client, request, server, until};
 use ramhold_base::{ConnId, Peer, RpcId};

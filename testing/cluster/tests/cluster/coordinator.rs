@@ -21,11 +21,7 @@ fn the_data_path_goes_on_without_the_coordinator() -> Result<(), Failure> {
     cluster.start_member(COORDINATOR);
     cluster.wait_up(5)?;
     load.wait_acknowledged(500)?;
-    let table = load.table();
-    let journal = load.stop()?;
-    assert_eq!(journal.violations, Vec::<String>::new());
-    let findings = journal.compare(&cluster, table)?;
-    assert!(findings.is_empty(), "{findings:#?}");
+    load.end_with_nothing_lost(&cluster)?;
     // No server was declared dead because of this.
     let recoveries = cluster.client(std::time::Duration::from_secs(5))?.recoveries()?;
     assert!(recoveries.is_empty(), "{recoveries:#?}");
@@ -122,11 +118,7 @@ fn a_server_that_dies_while_the_coordinator_is_away_is_recovered_when_it_is_back
     cluster.start_member(COORDINATOR);
     cluster.wait_up(4)?;
     load.wait_acknowledged(500)?;
-    let table = load.table();
-    let journal = load.stop()?;
-    assert_eq!(journal.violations, Vec::<String>::new());
-    let findings = journal.compare(&cluster, table)?;
-    assert!(findings.is_empty(), "{findings:#?}");
+    load.end_with_nothing_lost(&cluster)?;
     cluster.wait_replicated(0)?;
     Ok(())
 }
@@ -147,11 +139,7 @@ fn a_recovery_goes_on_over_deaths_of_the_coordinator() -> Result<(), Failure> {
     }
     cluster.wait_up(4)?;
     load.wait_acknowledged(500)?;
-    let table = load.table();
-    let journal = load.stop()?;
-    assert_eq!(journal.violations, Vec::<String>::new());
-    let findings = journal.compare(&cluster, table)?;
-    assert!(findings.is_empty(), "{findings:#?}");
+    load.end_with_nothing_lost(&cluster)?;
     cluster.wait_replicated(0)?;
     Ok(())
 }
@@ -194,12 +182,7 @@ fn an_old_backup_is_refused_while_servers_hold_a_newer_state() -> Result<(), Fai
     cluster.wait_up(5)?;
     let tables = cluster.client(PATIENCE)?.tables()?;
     assert_eq!(tables.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), ["data", "later"]);
-    let table = load.table();
-    let journal = load.stop()?;
-    assert_eq!(journal.violations, Vec::<String>::new());
-    let findings = journal.compare(&cluster, table)?;
-    assert!(findings.is_empty(), "{findings:#?}");
-    Ok(())
+    load.end_with_nothing_lost(&cluster)
 }
 
 // G3: everything was stopped, and the coordinator's directory deleted.

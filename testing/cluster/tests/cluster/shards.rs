@@ -25,11 +25,7 @@ fn a_process_with_shards_dies_and_all_of_its_shards_are_recovered() -> Result<()
     cluster.start_member(2);
     cluster.wait_up(10)?;
     load.wait_acknowledged(500)?;
-    let table = load.table();
-    let journal = load.stop()?;
-    assert_eq!(journal.violations, Vec::<String>::new());
-    let findings = journal.compare(&cluster, table)?;
-    assert!(findings.is_empty(), "{findings:#?}");
+    load.end_with_nothing_lost(&cluster)?;
     cluster.stop_all()
 }
 
@@ -52,12 +48,7 @@ fn shards_that_were_declared_dead_start_again_in_their_process() -> Result<(), F
     assert_eq!(is_new, 2);
     assert!(cluster.process(3).ended().is_none());
     assert_eq!(cluster.process(3).printed().matches("it starts again, the other shards go on").count(), 2);
-    let table = load.table();
-    let journal = load.stop()?;
-    assert_eq!(journal.violations, Vec::<String>::new());
-    let findings = journal.compare(&cluster, table)?;
-    assert!(findings.is_empty(), "{findings:#?}");
-    Ok(())
+    load.end_with_nothing_lost(&cluster)
 }
 
 // E3: a process is not started without a shard that its directory has.

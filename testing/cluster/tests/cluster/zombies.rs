@@ -26,10 +26,5 @@ fn a_stopped_server_is_recovered_and_ends_when_it_wakes_up() -> Result<(), Failu
     cluster.start_member(3);
     cluster.wait_up(5)?;
     load.wait_acknowledged(500)?;
-    let table = load.table();
-    let journal = load.stop()?;
-    assert_eq!(journal.violations, Vec::<String>::new());
-    let findings = journal.compare(&cluster, table)?;
-    assert!(findings.is_empty(), "{findings:#?}");
-    Ok(())
+    load.end_with_nothing_lost(&cluster)
 }

@@ -25,7 +25,7 @@ pub struct Clustered<'a> {
     masters: Vec<Text<'a>>,
     /// The master that has a slot.
     of_slot: Vec<usize>,
-    /// What goes to each master next; empty between calls.
+    /// The request that goes to a master next; empty between calls.
     batch: Vec<(Request, Tag)>,
     /// Scans under way, by the number that their parts have for an object.
     scans: HashMap<u64, Scan>,

@@ -45,7 +45,7 @@ pub fn whole(bytes: &[u8]) -> Result<Option<usize>, Strange> {
 
 /// A whole reply, taken apart.
 pub fn read(bytes: &[u8]) -> Result<Reply<'_>, Strange> {
-    scan(bytes)?.map(|(reply, _)| reply).ok_or_else(|| strange(bytes))
+    scan(bytes)?.map(|(reply, _)| reply).ok_or_else(|| Strange::reply(bytes))
 }
 
 fn scan(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Strange> {
@@ -53,26 +53,26 @@ fn scan(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Strange> {
     loop {
         let rest = &bytes[at..];
         let Some(end) = rest.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
-            return if rest.len() < LINE_BYTES_MAX { Ok(None) } else { Err(strange(rest)) };
+            return if rest.len() < LINE_BYTES_MAX { Ok(None) } else { Err(Strange::reply(rest)) };
         };
-        let line = rest[..end].strip_suffix(b"\r").ok_or_else(|| strange(rest))?;
+        let line = rest[..end].strip_suffix(b"\r").ok_or_else(|| Strange::reply(rest))?;
         at += end + 1;
         if let Some(head) = line.strip_prefix(b"VALUE ") {
-            at += value_bytes(head).ok_or_else(|| strange(rest))?;
+            at += value_bytes(head).ok_or_else(|| Strange::reply(rest))?;
             match bytes.get(at..at + 2) {
                 None => return Ok(None),
                 Some(b"\r\n") => at += 2,
-                Some(_) => return Err(strange(rest)),
+                Some(_) => return Err(Strange::reply(rest)),
             }
             count += 1;
             continue;
         }
         let reply = match line {
             b"END" => Reply::Values(count),
-            _ if count > 0 => return Err(strange(rest)),
+            _ if count > 0 => return Err(Strange::reply(rest)),
             b"STORED" => Reply::Stored,
             _ if is_refusal(line) => Reply::Refused(line),
-            _ => return Err(strange(rest)),
+            _ => return Err(Strange::reply(rest)),
         };
         return Ok(Some((reply, at)));
     }
@@ -90,11 +90,6 @@ fn is_refusal(line: &[u8]) -> bool {
         || line == b"NOT_STORED"
         || line.starts_with(b"CLIENT_ERROR ")
         || line.starts_with(b"SERVER_ERROR ")
-}
-
-fn strange(bytes: &[u8]) -> Strange {
-    let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
-    Strange(format!("a reply begins with {beginning:?}"))
 }
 
 #[cfg(test)]

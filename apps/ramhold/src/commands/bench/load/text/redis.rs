@@ -27,6 +27,14 @@ pub enum Seen<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strange(pub String);
 
+impl Strange {
+    /// For bytes that begin no reply.
+    pub fn reply(bytes: &[u8]) -> Strange {
+        let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
+        Strange(format!("a reply begins with {beginning:?}"))
+    }
+}
+
 /// GET of one key, MGET of several.
 pub fn get(out: &mut Vec<u8>, count: usize, keys: impl Iterator<Item = Vec<u8>>) {
     put_length(out, b'*', count + 1);
@@ -59,27 +67,27 @@ fn put_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 /// The reply that the bytes begin with, and its length; an array counts without its elements. `None`: it is not whole yet.
 pub fn first(bytes: &[u8]) -> Result<Option<(Seen<'_>, usize)>, Strange> {
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
-        return if bytes.len() < LINE_BYTES_MAX { Ok(None) } else { Err(strange(bytes)) };
+        return if bytes.len() < LINE_BYTES_MAX { Ok(None) } else { Err(Strange::reply(bytes)) };
     };
     let length = end + 1;
     let Some((kind, rest)) = bytes[..length].strip_suffix(b"\r\n").and_then(<[u8]>::split_first) else {
-        return Err(strange(bytes));
+        return Err(Strange::reply(bytes));
     };
     let seen = match kind {
         b'+' | b':' => Seen::There,
         b'-' => Seen::Refused(rest),
         b'$' | b'*' if rest == b"-1" => Seen::Absent,
         b'$' => {
-            let value = number(rest, VALUE_BYTES_MAX).ok_or_else(|| strange(bytes))?;
+            let value = number(rest, VALUE_BYTES_MAX).ok_or_else(|| Strange::reply(bytes))?;
             let Some(end) = bytes.get(length + value..length + value + 2) else { return Ok(None) };
             return if end == b"\r\n" {
                 Ok(Some((Seen::There, length + value + 2)))
             } else {
-                Err(strange(bytes))
+                Err(Strange::reply(bytes))
             };
         }
-        b'*' => Seen::Several(number(rest, ELEMENT_COUNT_MAX).ok_or_else(|| strange(bytes))?),
-        _ => return Err(strange(bytes)),
+        b'*' => Seen::Several(number(rest, ELEMENT_COUNT_MAX).ok_or_else(|| Strange::reply(bytes))?),
+        _ => return Err(Strange::reply(bytes)),
     };
     Ok(Some((seen, length)))
 }
@@ -91,7 +99,7 @@ pub fn whole(bytes: &[u8]) -> Result<Option<usize>, Strange> {
         for _ in 0..count {
             match first(&bytes[length..])? {
                 None => return Ok(None),
-                Some((Seen::Several(_), _)) => return Err(strange(&bytes[length..])),
+                Some((Seen::Several(_), _)) => return Err(Strange::reply(&bytes[length..])),
                 Some((_, more)) => length += more,
             }
         }
@@ -102,7 +110,7 @@ pub fn whole(bytes: &[u8]) -> Result<Option<usize>, Strange> {
 /// The element at `at` of a whole reply. Moves `at` behind it.
 pub fn next<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Seen<'a>, Strange> {
     let rest = &bytes[*at..];
-    let (seen, length) = first(rest)?.ok_or_else(|| strange(rest))?;
+    let (seen, length) = first(rest)?.ok_or_else(|| Strange::reply(rest))?;
     *at += length;
     Ok(seen)
 }
@@ -110,11 +118,6 @@ pub fn next<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Seen<'a>, Strange> {
 fn number(digits: &[u8], max: usize) -> Option<usize> {
     let number = std::str::from_utf8(digits).ok()?.parse::<usize>().ok()?;
     (number <= max).then_some(number)
-}
-
-fn strange(bytes: &[u8]) -> Strange {
-    let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
-    Strange(format!("a reply begins with {beginning:?}"))
 }
 
 #[cfg(test)]
