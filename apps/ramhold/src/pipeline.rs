@@ -1,7 +1,7 @@
 //! Many operations of one client under way at once, bounded in number and in bytes.
 
 use ramhold_base::map::FastMap;
-use ramhold_client::{Client, Operation, OperationId, Outcome};
+use ramhold_client::{Client, Keys, Operation, OperationId, Outcome};
 
 pub struct Pipeline<T> {
     client: Client,
@@ -36,6 +36,12 @@ impl<T> Pipeline<T> {
         let id = self.client.submit(operation);
         self.bytes += bytes;
         self.under_way.insert(id, (tag, bytes));
+    }
+
+    /// Starts a read of many keys.
+    pub fn submit_reads(&mut self, keys: Keys, tag: T) {
+        let id = self.client.submit_reads(keys);
+        self.under_way.insert(id, (tag, 0));
     }
 
     /// Waits for the next operation to end; `None` when none is under way.

@@ -46,7 +46,7 @@ const fn test(name: &'static str, reads: bool, arguments: &'static [&'static str
     Test { name, reads, arguments }
 }
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     test("read, 1 under way", true, &["--pipeline", "1"]),
     test("write, 1 under way", false, &["--pipeline", "1"]),
     test("read, 16 under way", true, &["--pipeline", "16"]),
@@ -54,6 +54,7 @@ const TESTS: [Test; 8] = [
     test("read, 64 under way", true, &["--pipeline", "64"]),
     test("write, 64 under way", false, &["--pipeline", "64"]),
     test("read, 70 together", true, &["--pipeline", "70", "--multi", "70"]),
+    test("read, 70 together, twice", true, &["--pipeline", "140", "--multi", "70"]),
     test("write, 70 together", false, &["--pipeline", "70", "--multi", "70"]),
 ];
 

@@ -15,12 +15,15 @@ use ramhold_master::{Master, MasterConfig};
 use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeasesChecked, LiveLease};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::multi::{encode_item, encode_multi};
 use ramhold_wire::table::TabletTake;
 use ramhold_wire::{Header, Kind, Opcode, View, control, frame};
 
 const TABLE: TableId = TableId(1);
 const RUNS: usize = 5;
 const CONN: ConnId = ConnId(1);
+/// Reads in one frame.
+const TOGETHER: usize = 70;
 
 struct Shard {
     master: Master,
@@ -134,6 +137,43 @@ impl Shard {
         }
     }
 
+    /// The frame that reads these keys.
+    fn multi_read(&self, keys: &[String]) -> Vec<u8> {
+        let header = Header {
+            cluster: self.view.cluster,
+            target: self.view.me,
+            ..Header::request(Opcode::Multi, RpcId(1))
+        };
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &header, |out| {
+            encode_multi(keys.len(), out, |out| {
+                for key in keys {
+                    encode_item(Opcode::Read, false, Sequence::NONE, out, |out| {
+                        let (table, rules) = (TABLE, RejectRules::default());
+                        KeyRequest { table, rules, key: key.as_bytes() }.encode(out);
+                    });
+                }
+            });
+        });
+        bytes
+    }
+
+    /// A frame with many requests, as a server treats it: it fetches the memory first. Panics unless it is answered.
+    fn requests(&mut self, frame: &[u8]) {
+        let (header, body) = frame::parse(frame).expect("written here");
+        self.effects.clear();
+        let mut wanted = self.master.wanted();
+        wanted.request(Opcode::Multi, body);
+        wanted.fetch();
+        let request = Opcode::Multi.try_into().expect("an operation of masters");
+        self.master.on_request(self.now, request, &header, body, CONN, &self.view, &mut self.effects);
+        let answer = self.effects.list.iter().find_map(|effect| match effect {
+            Effect::Send { frame, .. } => Some(frame.of(&self.effects.bytes)),
+            _ => None,
+        });
+        assert!(answer.is_some_and(|answer| answer.len() > TOGETHER * 100), "every key is there");
+    }
+
     /// One request; panics unless it is answered `Ok`.
     fn request(&mut self, opcode: Opcode, body: impl FnOnce(&mut Vec<u8>)) {
         self.send(opcode, body);
@@ -215,6 +255,10 @@ fn main() {
     println!("making the request's frame     {frame_only:7.0} ns (the client's share, taken off below)");
     println!("read, random key               {:7.0} ns", reads - frame_only);
     println!("overwrite, random key          {:7.0} ns", writes - frame_only);
+    let frames: Vec<Vec<u8>> = keys.chunks_exact(TOGETHER).map(|keys| shard.multi_read(keys)).collect();
+    let together =
+        median(|| measure(frames.len() as u64, |i| shard.requests(&frames[i as usize])) / TOGETHER as f64);
+    println!("{TOGETHER} reads in one frame, each    {together:7.0} ns");
     let usage = shard.master.log().usage();
     println!(
         "index                          {:7.2} B per object",

@@ -5,8 +5,8 @@ use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
 };
 use ramhold_client_core::{
-    Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, TableChange, Token,
-    WhichTable,
+    Expiry, Keys, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, TableChange,
+    Token, WhichTable,
 };
 use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Transport, Turn};
 use ramhold_wire::brick_status::BrickEventsTold;
@@ -495,7 +495,22 @@ impl Client {
     /// frame, up to 256 operations and 1 MiB.
     pub fn submit_all(&mut self, operations: impl IntoIterator<Item = Operation>) -> Vec<OperationId> {
         let time = self.deadline;
-        self.runtime.step(|session, now, effects| session.start_all(now, operations, time, effects))
+        let ids: Vec<OperationId> =
+            self.runtime.step(|session, now, effects| session.start_all(now, operations, time, effects));
+        // One operation goes out with the next wait: who starts one after the other would pay for each.
+        if ids.len() > 1 {
+            self.runtime.flush();
+        }
+        ids
+    }
+
+    /// Starts a read of many keys and does not wait. It ends with `Reply::Objects`, in which each key has an end of its
+    /// own. At most 65,536 keys, of 32 MiB together, may be under way in such reads; more are refused with `TooMany`.
+    pub fn submit_reads(&mut self, keys: Keys) -> OperationId {
+        let time = self.deadline;
+        let id = self.runtime.step(|session, now, effects| session.start_reads(now, keys, time, effects));
+        self.runtime.flush();
+        id
     }
 
     /// Waits for the next submitted operation to end. `None`: none is under way.
@@ -537,6 +552,21 @@ impl Client {
     /// Does one operation that is to be over after `time`.
     pub fn complete_within(&mut self, operation: Operation, time: Duration) -> Result<Reply, Error> {
         let wanted = self.submit_within(operation, time);
+        self.await_outcome(wanted)
+    }
+
+    /// Waits for an operation that was submitted, perhaps before others that have ended.
+    pub(crate) fn outcome_of(&mut self, wanted: OperationId) -> Result<Reply, Error> {
+        if let Some(at) = self.ended.iter().position(|(id, _)| *id == wanted) {
+            return self
+                .ended
+                .remove(at)
+                .map_or(Err(Error::UnexpectedReply), |(_, ended)| Error::check(ended));
+        }
+        self.await_outcome(wanted)
+    }
+
+    fn await_outcome(&mut self, wanted: OperationId) -> Result<Reply, Error> {
         loop {
             while let Some((id, outcome)) = self.runtime.machine_mut().take_outcome() {
                 if id == wanted {

@@ -37,7 +37,8 @@
 //!
 //! Many objects at once: [`Client::multi_read`], [`Client::multi_write`], [`Client::multi_remove`],
 //! [`Client::multi_increment`], and [`Client::multi`] for any mixture. The operations for one server travel
-//! in one frame. Each part has its own result, and takes effect once.
+//! in one frame. Each part has its own result, and takes effect once. Fastest of all reads many keys:
+//! [`Client::read_keys`], and [`Client::submit_reads`] without waiting.
 //!
 //! Several objects as one: [`Client::commit`] checks and changes all of them or none, if they are on one
 //! server. In a table by slots, objects with the same `{tag}` in their keys always are.
@@ -78,9 +79,9 @@ pub use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
 };
 pub use ramhold_client_core::{
-    Cause, CommitAction, CommitItem, DomainLevel, Expiry, NoCursor, NoToken, Operation, OperationId, Outcome,
-    Page, PageLimits, RejectRules, Reply, ScanCursor, ScannedObject, Shortage, TableChange, TableCount,
-    Token, WhichTable,
+    Cause, CommitAction, CommitItem, DomainLevel, Expiry, Keys, NoCursor, NoToken, Objects, Operation,
+    OperationId, Outcome, Page, PageLimits, ReadObject, RejectRules, Reply, ScanCursor, ScannedObject,
+    Shortage, TableChange, TableCount, Token, WhichTable,
 };
 pub use ramhold_wire::brick_status::{
     AsksStatus, BrickEvent, BrickEventsTold, BrickLimit, BrickStatus, RebuildObstacle, RebuildStatus,

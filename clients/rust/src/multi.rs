@@ -1,19 +1,22 @@
 //! Many objects in one call. Each part has its own result, in the order in which the parts were given.
 //!
-//! The session packs the operations for one server into frames. This module only waits and keeps the order. A
-//! call may have any number of parts: as many are under way at a time as the session allows. The next ones
-//! are started when half of that number (`START_TOGETHER`) have ended.
+//! The session packs the operations for one server into frames. This module only waits and keeps the order. A call may
+//! have any number of parts. Reads go out as multi-reads, two at a time. Of other operations as many are under way at a
+//! time as the session allows; the next ones are started when half of that number (`START_TOGETHER`) have ended.
 //!
 //! Catalogue: A5.
 
 use crate::{Client, Error, Object};
 use ramhold_base::{Number, Status, TableId, Version};
-use ramhold_client_core::{Operation, OperationId, RejectRules, Reply};
+use ramhold_client_core::{Keys, Objects, Operation, OperationId, Outcome, ReadObject, RejectRules, Reply};
 use ramhold_runtime::Turn;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::Peekable;
 
 /// Parts are started when so many may be, or none is under way: few large frames instead of many small ones.
 const START_TOGETHER: usize = 512;
+/// Multi-reads of one call of `multi_read` under way at a time, each of up to 4,096 keys.
+const READS_UNDER_WAY: usize = 2;
 
 impl Client {
     /// Does operations of any kinds, each with its own rules, and waits for all of them. The results are in the order of
@@ -55,16 +58,53 @@ impl Client {
         table: TableId,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Object>, Error>> {
-        let rules = RejectRules::default();
-        let reads = keys.into_iter().map(|key| Operation::Read { table, key: key.as_ref().to_vec(), rules });
-        let found = |result| match result {
-            Ok(Reply::Read { version, time, expires, value, .. }) => {
-                Ok(Some(Object { value, version, time, expires }))
+        let mut waiting = keys.into_iter().peekable();
+        let mut results = Vec::new();
+        let mut under_way: VecDeque<(OperationId, Vec<usize>)> = VecDeque::new();
+        loop {
+            while under_way.len() < READS_UNDER_WAY && waiting.peek().is_some() {
+                if !self.runtime.machine().has_room_for_reads() {
+                    // Others of the caller's are under way.
+                    if under_way.is_empty() && self.runtime.turn(None) != Turn::Ended {
+                        continue;
+                    }
+                    break;
+                }
+                let (keys, places) = take_keys(table, &mut waiting, &mut results);
+                if keys.is_empty() {
+                    // All of them were too long.
+                    continue;
+                }
+                under_way.push_back((self.submit_reads(keys), places));
             }
-            Err(Error::Refused { status: Status::NotFound, .. }) => Ok(None),
-            other => Err(other.err().unwrap_or(Error::UnexpectedReply)),
-        };
-        self.multi(reads).into_iter().map(found).collect()
+            let Some((id, places)) = under_way.pop_front() else {
+                results.extend(waiting.map(|_| Err(Error::UnexpectedReply)));
+                return results;
+            };
+            match self.outcome_of(id) {
+                Ok(Reply::Objects(objects)) => {
+                    for (place, found) in places.into_iter().zip(objects.iter()) {
+                        results[place] = owned(found);
+                    }
+                }
+                other => {
+                    let why = other.err().unwrap_or(Error::UnexpectedReply);
+                    for place in places {
+                        results[place] = Err(same(&why));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The objects of 1 to 4,096 keys, all values in one piece of memory. Each key has an end of its own. Refused with
+    /// `BadRequest` if there is no key.
+    pub fn read_keys(&mut self, keys: Keys) -> Result<Objects, Error> {
+        let id = self.submit_reads(keys);
+        match self.outcome_of(id)? {
+            Reply::Objects(objects) => Ok(*objects),
+            _ => Err(Error::UnexpectedReply),
+        }
     }
 
     /// Writes objects, whatever was there before; gives their new versions.
@@ -122,5 +162,51 @@ impl Client {
             other => Err(other.err().unwrap_or(Error::UnexpectedReply)),
         };
         self.multi(increments).into_iter().map(counted).collect()
+    }
+}
+
+/// The next keys of a multi-read, and where their results belong. A key that is too long has its result already.
+fn take_keys<K: AsRef<[u8]>>(
+    table: TableId,
+    waiting: &mut Peekable<impl Iterator<Item = K>>,
+    results: &mut Vec<Result<Option<Object>, Error>>,
+) -> (Keys, Vec<usize>) {
+    let (mut keys, mut places) = (Keys::of(table), Vec::new());
+    while let Some(key) = waiting.peek() {
+        match keys.push(key.as_ref()) {
+            Ok(()) => {
+                places.push(results.len());
+                results.push(Ok(None));
+            }
+            Err(Status::TooMany) => break,
+            Err(status) => {
+                let detail = status.text().to_owned();
+                results.push(Err(Error::Refused { status, version: None, shortage: None, detail }));
+            }
+        }
+        waiting.next();
+    }
+    (keys, places)
+}
+
+fn owned(found: Result<Option<ReadObject<'_>>, &Outcome>) -> Result<Option<Object>, Error> {
+    match found {
+        Ok(found) => Ok(found.map(|ReadObject { value, version, time, expires, .. }| Object {
+            value: value.to_vec(),
+            version,
+            time,
+            expires,
+        })),
+        Err(outcome) => Err(Error::check(outcome.clone()).err().unwrap_or(Error::UnexpectedReply)),
+    }
+}
+
+/// The end of all keys of a multi-read that was refused as a whole.
+fn same(why: &Error) -> Error {
+    match why {
+        Error::Refused { status, detail, .. } => {
+            Error::Refused { status: *status, version: None, shortage: None, detail: detail.clone() }
+        }
+        _ => Error::UnexpectedReply,
     }
 }

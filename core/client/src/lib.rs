@@ -11,6 +11,7 @@
 mod backoff;
 mod bricks;
 mod count;
+mod keys;
 mod operation;
 mod outcome;
 mod quorum;
@@ -22,8 +23,9 @@ mod token;
 mod trouble;
 
 pub use count::TableCount;
+pub use keys::Keys;
 pub use operation::{CommitAction, CommitItem, Operation, OperationId, TableChange, WhichTable};
-pub use outcome::{Cause, Outcome, Reply};
+pub use outcome::{Cause, Objects, Outcome, ReadObject, Reply};
 pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
 pub use session::{Session, SessionConfig};
 pub use token::{NoToken, Token};

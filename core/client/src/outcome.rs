@@ -16,6 +16,7 @@ use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, Rec
 use ramhold_wire::table::{
     TableCreated, TableDescription, TableDivided, TableSummary, TableTruncated, Tables,
 };
+use std::ops::Range;
 
 /// An operation ends in exactly one of three ways.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub enum Reply {
         value: Vec<u8>,
         answered_by: ServerId,
     },
+    /// The objects of a multi-read.
+    Objects(Box<Objects>),
     Written {
         version: Version,
     },
@@ -203,4 +206,137 @@ fn empty(body: &[u8], reply: Reply) -> Result<Reply, Status> {
         decode::<Empty>(body)?;
     }
     Ok(reply)
+}
+
+/// The objects under keys that were read together, by the places of the keys from 0. All values lie in one piece of memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Objects {
+    found: Vec<Found>,
+    values: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// `answered_by` is none until the key is settled.
+    Absent {
+        answered_by: ServerId,
+    },
+    Object {
+        version: Version,
+        time: u32,
+        expires: Option<ClusterTime>,
+        value: Range<usize>,
+        answered_by: ServerId,
+    },
+    Failed(Box<Outcome>),
+}
+
+/// An object that was read together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadObject<'a> {
+    pub value: &'a [u8],
+    pub version: Version,
+    /// When it was written, in seconds of cluster time.
+    pub time: u32,
+    /// From this time on the object is not returned any more. None: it does not end by itself.
+    pub expires: Option<ClusterTime>,
+    pub answered_by: ServerId,
+}
+
+impl Objects {
+    pub(crate) fn of(count: usize) -> Objects {
+        Objects { found: vec![Found::Absent { answered_by: ServerId::NONE }; count], values: Vec::new() }
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The object of the key at `place`, if there is one; the outcome of its read, if it failed. Panics beyond `len`.
+    pub fn get(&self, place: usize) -> Result<Option<ReadObject<'_>>, &Outcome> {
+        match &self.found[place] {
+            Found::Absent { .. } => Ok(None),
+            Found::Failed(outcome) => Err(outcome),
+            Found::Object { version, time, expires, value, answered_by } => Ok(Some(ReadObject {
+                value: &self.values[value.clone()],
+                version: *version,
+                time: *time,
+                expires: *expires,
+                answered_by: *answered_by,
+            })),
+        }
+    }
+
+    /// The server that told what is under the key at `place`; none if its read failed. Panics beyond `len`.
+    pub fn answered_by(&self, place: usize) -> Option<ServerId> {
+        match &self.found[place] {
+            Found::Absent { answered_by } | Found::Object { answered_by, .. } => Some(*answered_by),
+            Found::Failed(_) => None,
+        }
+    }
+
+    /// In the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Option<ReadObject<'_>>, &Outcome>> {
+        (0..self.len()).map(|place| self.get(place))
+    }
+
+    /// So many bytes of values and heads are about to come.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.values.reserve(bytes);
+    }
+
+    pub(crate) fn put(&mut self, place: u32, reply: &ReadReply<'_>, answered_by: ServerId) {
+        let start = self.values.len();
+        self.values.extend_from_slice(reply.value);
+        let (value, ReadReply { version, time, expires, .. }) = (start..self.values.len(), *reply);
+        self.found[place as usize] = Found::Object { version, time, expires, value, answered_by };
+    }
+
+    pub(crate) fn put_absent(&mut self, place: u32, answered_by: ServerId) {
+        self.found[place as usize] = Found::Absent { answered_by };
+    }
+
+    /// Takes the end of a read that was made alone.
+    pub(crate) fn put_outcome(&mut self, place: u32, outcome: Outcome) {
+        match outcome {
+            Outcome::Done(Reply::Read { version, time, expires, value, answered_by }) => {
+                self.put(place, &ReadReply { version, time, expires, value: &value }, answered_by);
+            }
+            Outcome::Refused { status: Status::NotFound, answered_by, .. } => {
+                self.put_absent(place, answered_by);
+            }
+            failed => self.found[place as usize] = Found::Failed(Box::new(failed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A5
+    #[test]
+    fn each_key_has_what_was_found_under_it() {
+        let mut objects = Objects::of(4);
+        let reply = |value: &'static [u8]| ReadReply { version: Version(7), time: 1, expires: None, value };
+        objects.put(2, &reply(b"two"), ServerId(1));
+        objects.put(0, &reply(b""), ServerId(1));
+        let lost = Outcome::Refused {
+            status: Status::Corrupt,
+            cause: Cause::Answered,
+            version: None,
+            item: None,
+            shortage: None,
+            answered_by: ServerId(1),
+            detail: String::new(),
+        };
+        objects.put_outcome(3, lost.clone());
+        let values: Vec<_> = objects.iter().map(|found| found.map(|found| found.map(|o| o.value))).collect();
+        assert_eq!(values, [Ok(Some(&b""[..])), Ok(None), Ok(Some(b"two")), Err(&lost)]);
+    }
 }

@@ -7,7 +7,8 @@
 //! most one per table, and all operations that need the description wait for it. The cluster's id and the
 //! lease are fetched in the same way.
 //!
-//! Operations on objects go out at the end of a step, those for the same server in one frame.
+//! Operations on objects go out at the end of a step, those for the same server in one frame. A read of many keys
+//! (`reading`) is no operation of this kind until something goes wrong with a key.
 //!
 //! A mutation, or an update that the coordinator is asked for, is sent under the session's lease and a
 //! sequence number. While the fate of an attempt is open, it is sent again under the same ones, so that it
@@ -30,6 +31,8 @@ mod events;
 mod fetching;
 mod lease;
 mod packing;
+mod reading;
+mod reads;
 mod running;
 mod searching;
 mod underway;
@@ -44,7 +47,9 @@ use crate::trouble::{Trouble, What, Who};
 pub use config::SessionConfig;
 use lease::Lease;
 use packing::Posted;
+use ramhold_base::time::earliest;
 use ramhold_base::{ClusterId, Effect, Effects, Input, Instant, Machine, Rng, Status};
+use reads::Reads;
 use running::{AttemptId, Purpose, Running, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -75,8 +80,9 @@ pub struct Session {
     fetches: BTreeMap<Wanted, OperationId>,
     /// Operations that callers started and that have not ended.
     started_count: usize,
-    /// Operations that read keys for pages of quorum tables.
+    /// Operations that read keys for pages of quorum tables, and for multi-reads.
     part_count: usize,
+    reads: Reads,
     /// Attempts whose answers are awaited.
     attempts: BTreeMap<AttemptId, OperationId>,
     /// Operations that go out at the end of the step.
@@ -109,6 +115,7 @@ impl Session {
             fetches: BTreeMap::new(),
             started_count: 0,
             part_count: 0,
+            reads: Reads::default(),
             attempts: BTreeMap::new(),
             posted: Vec::new(),
             ready: VecDeque::new(),
@@ -185,7 +192,7 @@ impl Session {
 
     /// The number of operations that were started and have not ended.
     pub fn under_way_count(&self) -> usize {
-        self.started_count
+        self.started_count + self.reads.count()
     }
 
     /// The number of puts into quorum tables that began with two phases.
@@ -336,6 +343,9 @@ impl Session {
 
     fn check_invariants(&self) {
         self.running.check_invariants();
+        if cfg!(debug_assertions) {
+            self.reads.check_invariants();
+        }
         assert!(self.attempts.len() <= self.running.len());
         assert!(self.started_count + self.fetches.len() + self.part_count == self.running.len());
         assert!(self.ready.is_empty());
@@ -358,12 +368,13 @@ impl Machine for Session {
             Input::Stop => effects.push(Effect::Exit { code: 0, reason: "stopped".to_owned() }),
         }
         self.run_ready(now, effects);
+        self.on_reads_silent(now);
         self.on_timers(now);
         self.run_ready(now, effects);
         self.check_invariants();
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.running.deadline()
+        earliest(self.running.deadline(), self.reads.deadline())
     }
 }

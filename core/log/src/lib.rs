@@ -58,6 +58,7 @@ mod stamped;
 mod stats;
 mod stream;
 mod sweep;
+mod together;
 mod tombstones;
 mod will;
 
@@ -98,3 +99,4 @@ pub use segment::SegmentInfo;
 pub use stamped::Newest;
 pub use stats::HashRange;
 pub use stream::SideId;
+pub use together::{SoughtKey, TOGETHER_COUNT_MAX};

@@ -25,7 +25,7 @@
 use crate::entry::BODY_BYTES_MAX;
 use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
-use crate::memory::{Floor, Memory};
+use crate::memory::{Floor, Memory, Record};
 use crate::moving::HashOf;
 use crate::pending::Pending;
 use crate::profile::{Counted, Profiles};
@@ -153,7 +153,13 @@ pub struct Found<'a> {
     memory: &'a Memory,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    #[inline]
+    pub(crate) fn of(at: Reference, record: Record<'a>, memory: &'a Memory) -> Found<'a> {
+        let Record { kind, version, time, expires, entry_bytes, value, .. } = record;
+        Found { at, kind, version, time, expires, value, entry_bytes, memory }
+    }
+
     /// The end of the group that wrote the entry. An answer that reveals the entry waits until the stream is durable up
     /// to this position. Entries that a combined pass has moved were durable before, and recovered entries are durable
     /// while the dead log stays.
@@ -321,17 +327,7 @@ impl Log {
             if record.table != table || !record.key.is_equal(key) {
                 return None;
             }
-            let (kind, version, time) = (record.kind, record.version, record.time);
-            Some(Found {
-                at,
-                kind,
-                version,
-                time,
-                expires: record.expires,
-                value: record.value,
-                entry_bytes: record.entry_bytes,
-                memory,
-            })
+            Some(Found::of(at, record, memory))
         });
         match (found, damaged) {
             (Some(found), _) => Ok(Some(found)),

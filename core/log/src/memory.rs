@@ -14,6 +14,7 @@
 
 use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RESULT_BYTES_MAX, RecordPrefix, Word};
 use crate::free::FreeSeglets;
+use crate::prefetch::fetch_all;
 use crate::segment::{NewSegment, SegmentInfo, Segments, Slot};
 use crate::{AppendRefusal, Geometry, Kind, OlderList, Pieces, RpcResult};
 use ramhold_base::checksum::crc_append;
@@ -54,6 +55,8 @@ struct Seglet {
 
 /// The unit in which the system provides memory.
 const PAGE_BYTES: usize = 4096;
+/// So many bytes of an entry are fetched ahead. The processor fetches the following ones by itself.
+const FETCHED_BYTES: usize = 192;
 const NOBODY: Slot = Slot(u32::MAX);
 
 pub(crate) struct Memory {
@@ -340,6 +343,13 @@ impl Memory {
         self.region[at.0 as usize] ^ self.region[second]
     }
 
+    /// Begins to fetch the first cache lines of an entry, and does not wait for them.
+    #[inline]
+    pub(crate) fn fetch(&self, at: Reference) {
+        let at = at.0 as usize;
+        fetch_all(&self.region[at..self.region.len().min(at + FETCHED_BYTES)]);
+    }
+
     /// The bytes from a place to the end of its seglet.
     #[inline]
     fn rest_of_seglet(&self, at: Reference) -> &[u8] {
@@ -428,6 +438,17 @@ impl Memory {
         let (slot, offset) = self.locate(at);
         self.intact_entry(slot, offset)?;
         self.record_across_seglets(at)
+    }
+
+    /// The object or tombstone at a place, if its checksum holds and it does not cross seglets.
+    #[inline]
+    pub(crate) fn intact_record_here(&self, at: Reference) -> Option<Record<'_>> {
+        let here = self.rest_of_seglet(at);
+        let word = word_of(here.first_chunk::<HEADER_BYTES>()?);
+        let entry = here
+            .get(..word.entry_bytes())
+            .filter(|entry| is_sealed(entry) || planted(Defect::DamageServed))?;
+        contiguous_record(word, entry)
     }
 
     /// The object or tombstone at a place, not verified: no field may be believed.
@@ -532,6 +553,7 @@ impl Memory {
     }
 }
 
+#[inline]
 fn word_of(header: &[u8; HEADER_BYTES]) -> Word {
     let [.., a, b, c, d] = *header;
     Word(u32::from_le_bytes([a, b, c, d]))
@@ -544,13 +566,14 @@ fn is_sealed(entry: &[u8]) -> bool {
     crc_append(0, covered) == u32::from_le_bytes(*stored)
 }
 
-#[inline]
+#[inline(always)]
 fn contiguous_record(word: Word, entry: &[u8]) -> Option<Record<'_>> {
     let prefix = RecordPrefix::read(word, entry)?;
     let (key, value) = entry[prefix.key_start..].split_at(prefix.key_bytes);
     Some(record(word, &prefix, Pieces::one(key), Pieces::one(value)))
 }
 
+#[inline(always)]
 fn record<'a>(word: Word, prefix: &RecordPrefix, key: Pieces<'a>, value: Pieces<'a>) -> Record<'a> {
     Record {
         kind: word.kind().expect("the prefix was read by its kind"),

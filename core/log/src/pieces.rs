@@ -18,6 +18,7 @@ struct Rest<'a> {
 }
 
 impl<'a> Pieces<'a> {
+    #[inline]
     pub(crate) fn one(bytes: &'a [u8]) -> Pieces<'a> {
         Pieces { first: bytes, rest: Rest { region: &[], seglets: &[], seglet_shift: 0, from: 0, to: 0 } }
     }
@@ -35,6 +36,7 @@ impl<'a> Pieces<'a> {
         Pieces { first: rest.take_run(), rest }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.first.len() + (self.rest.to - self.rest.from) as usize
     }
@@ -44,10 +46,12 @@ impl<'a> Pieces<'a> {
     }
 
     /// All bytes, if they lie in one piece.
+    #[inline]
     pub fn contiguous(&self) -> Option<&'a [u8]> {
         (self.rest.from == self.rest.to).then_some(self.first)
     }
 
+    #[inline]
     pub fn append_to(&self, out: &mut Vec<u8>) {
         self.into_iter().for_each(|piece| out.extend_from_slice(piece));
     }

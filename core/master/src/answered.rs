@@ -21,8 +21,12 @@ pub(crate) struct Answered {
 
 impl Answered {
     pub fn count(&mut self, opcode: u16) {
+        self.count_several(opcode, 1);
+    }
+
+    pub fn count_several(&mut self, opcode: u16, answers: u64) {
         if let Some(count) = self.counts.get_mut(place(opcode)) {
-            *count += 1;
+            *count += answers;
         }
     }
 

@@ -59,6 +59,11 @@ impl Answers {
         self.multis.check_room(to, value_bytes, self.bytes_max)
     }
 
+    /// The same for the answer to a frame that has been begun with so many bytes and is not counted yet.
+    pub fn check_room_in(&self, begun_bytes: usize, value_bytes: usize) -> Result<(), Status> {
+        self.multis.check_room_behind(begun_bytes, begun_bytes, value_bytes, self.bytes_max)
+    }
+
     /// Whether as many answers wait for this stream as may.
     pub fn is_crowded(&self, stream: StreamId) -> bool {
         self.parked

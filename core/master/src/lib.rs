@@ -48,6 +48,7 @@ mod status;
 mod sweeps;
 mod tablets;
 mod takes;
+mod together;
 
 pub use config::{
     DISK_EXPANSION, MasterConfig, PROFILE_PER_MILLE, RECLASSING_STRETCH_BYTES, SCRUB_BYTES_PER_SECOND,

@@ -116,8 +116,11 @@ impl Master {
         let service = &mut self.service;
         match request {
             ForMaster::Multi => {
-                service.on_multi(step, header, body, from);
-                return service.put_off_after_mutation(step, body.len() as u64);
+                let has_mutations = service.on_multi(step, header, body, from);
+                if has_mutations {
+                    return service.put_off_after_mutation(step, body.len() as u64);
+                }
+                return service.put_off_after_read(step);
             }
             ForMaster::Commit => {
                 service.on_commit(step, header, body, from);

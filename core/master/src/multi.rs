@@ -19,6 +19,9 @@ use ramhold_wire::local::LocalAnswers;
 use ramhold_wire::multi::{ANSWER_ITEM_BYTES, MULTI_ANSWER_BYTES_MAX, encode_answer};
 use ramhold_wire::{Header, frame};
 
+/// Memory of a body is used again up to this size.
+const MEMORY_BYTES_MAX: usize = 64 * 1024;
+
 /// The receiver of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
@@ -33,7 +36,7 @@ pub(crate) enum Asker {
 
 /// The answer to a frame while it is put together.
 #[derive(Debug)]
-struct Collected {
+pub(crate) struct Collected {
     to: ConnId,
     header: Header,
     since: Instant,
@@ -44,6 +47,13 @@ struct Collected {
     waiting_bytes: usize,
 }
 
+impl Collected {
+    /// The answer to the frame that came at `now`: `body` has the answers to all items but `unsettled` ones.
+    pub fn of(to: ConnId, header: &Header, now: Instant, unsettled: usize, body: Vec<u8>) -> Collected {
+        Collected { to, header: *header, since: now, unsettled, body, waiting_bytes: 0 }
+    }
+}
+
 /// The frames whose items are not all settled.
 #[derive(Debug, Default)]
 pub(crate) struct Multis {
@@ -51,6 +61,8 @@ pub(crate) struct Multis {
     last: u64,
     /// Bytes of all bodies.
     bytes: usize,
+    /// Memory for the body of the next frame.
+    memory: Vec<u8>,
     pub local: LocalAnswers,
     pub answered: Answered,
     /// The instant of the present step, or of the last step in which anything was asked or answered.
@@ -96,26 +108,44 @@ impl Multis {
         encode_answer(place, status, &mut collected.body, body);
         self.bytes += collected.body.len() - before;
         if collected.unsettled == 0 {
-            let Collected { to, header, since, body, .. } =
-                self.open.remove(&multi).expect("it was just there");
-            self.bytes -= body.len();
-            self.answered.count(header.opcode);
-            if since < self.now {
-                self.answered.waited(header.opcode, since, self.now);
-            }
-            effects.send_with(Peer::Conn(to), |out| {
-                frame::write(out, &header.answer(Status::Ok), |out| out.extend_from_slice(&body));
-            });
+            let collected = self.open.remove(&multi).expect("it was just there");
+            self.bytes -= collected.body.len();
+            self.send(collected, effects);
         }
     }
 
-    /// Begins the answer to a frame. Every one of its items must be taken in hand. Returns the number of the frame.
-    pub fn begin(&mut self, now: Instant, to: ConnId, header: &Header, unsettled: usize) -> u64 {
+    fn send(&mut self, collected: Collected, effects: &mut Effects) {
+        let Collected { to, header, since, body, .. } = collected;
+        self.answered.count(header.opcode);
+        if since < self.now {
+            self.answered.waited(header.opcode, since, self.now);
+        }
+        effects.send_with(Peer::Conn(to), |out| {
+            frame::write(out, &header.answer(Status::Ok), |out| out.extend_from_slice(&body));
+        });
+        if body.capacity() <= MEMORY_BYTES_MAX {
+            self.memory = body;
+        }
+    }
+
+    /// Memory for the answers to a frame, empty.
+    pub fn memory(&mut self) -> Vec<u8> {
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.clear();
+        memory
+    }
+
+    /// Begins the answer to a frame, and sends it if nothing is unsettled. Otherwise every unsettled item must be taken in
+    /// hand, under the number that is returned.
+    pub fn begin(&mut self, frame: Collected, effects: &mut Effects) -> Option<u64> {
+        if frame.unsettled == 0 {
+            self.send(frame, effects);
+            return None;
+        }
         self.last += 1;
-        let collected =
-            Collected { to, header: *header, since: now, unsettled, body: Vec::new(), waiting_bytes: 0 };
-        self.open.insert(self.last, collected);
-        self.last
+        self.bytes += frame.body.len();
+        self.open.insert(self.last, frame);
+        Some(self.last)
     }
 
     /// An item of a frame is treated next.
@@ -165,10 +195,21 @@ impl Multis {
         let Asker::Item { multi, .. } = to else { return Ok(()) };
         let held =
             self.open.get(&multi).map_or(0, |collected| collected.body.len() + collected.waiting_bytes);
+        self.check_room_behind(held, 0, value_bytes, bytes_max)
+    }
+
+    /// The same for an answer that holds `held` bytes, of which `uncounted` bytes are not in `self.bytes` yet.
+    pub fn check_room_behind(
+        &self,
+        held: usize,
+        uncounted: usize,
+        value_bytes: usize,
+        bytes_max: usize,
+    ) -> Result<(), Status> {
         let bytes = value_bytes + ANSWER_ITEM_BYTES + 32;
         if held > 0 && held + bytes > MULTI_ANSWER_BYTES_MAX {
             Err(Status::AnswerFull)
-        } else if self.bytes + bytes > bytes_max.max(MULTI_ANSWER_BYTES_MAX) {
+        } else if self.bytes + uncounted + bytes > bytes_max.max(MULTI_ANSWER_BYTES_MAX) {
             Err(Status::TooMany)
         } else {
             Ok(())

@@ -43,8 +43,10 @@ impl Wanted<'_> {
         match opcode.addressee() {
             Addressee::ForObject(request) => self.object(request, body),
             Addressee::ForMaster(ForMaster::Multi) => {
+                // The memory for reads at the start of the frame is fetched when they are answered, if they can be at once.
                 if let Ok(multi) = MultiRequest::decode(body) {
-                    multi.items().for_each(|item| self.object(item.request, item.body));
+                    let mutations = multi.items().skip_while(|item| item.request == ForObject::Read);
+                    mutations.for_each(|item| self.object(item.request, item.body));
                 }
             }
             _ => {}

@@ -114,11 +114,16 @@ impl Tablets {
 
     /// The tablet that a key falls into, and the key's hash.
     pub fn find(&self, table: TableId, key: &[u8]) -> Option<(Tablet, KeyHash)> {
+        self.find_whole(table, key).map(|(tablet, hash)| (tablet.at(hash), hash))
+    }
+
+    /// The same, with the tablet as it is: a part of it may have moved to another stream.
+    pub fn find_whole(&self, table: TableId, key: &[u8]) -> Option<(&Tablet, KeyHash)> {
         let table = self.tables.get(&table)?;
         let hash = table.hasher.hash(key);
         let after = table.tablets.partition_point(|t| t.range.first <= hash);
         let tablet = table.tablets.get(after.checked_sub(1)?)?;
-        (hash <= tablet.range.last).then(|| (tablet.at(hash), hash))
+        (hash <= tablet.range.last).then_some((tablet, hash))
     }
 
     /// The tablet of a hash.

@@ -121,6 +121,9 @@ pub struct KeyRequest<'a> {
 }
 
 impl<'a> KeyRequest<'a> {
+    /// The bytes before the key of a request without rules: the table, and that there are none.
+    pub const PLAIN_HEAD_BYTES: usize = 5;
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.table.raw());
         self.rules.encode(out);
@@ -229,6 +232,9 @@ pub struct ReadReply<'a> {
 }
 
 impl<'a> ReadReply<'a> {
+    /// The bytes before the value.
+    pub const HEAD_BYTES: usize = 20;
+
     pub fn encode_head(out: &mut Vec<u8>, version: Version, time: u32, expires: Option<ClusterTime>) {
         out.put_u64(version.raw());
         out.put_u32(time);

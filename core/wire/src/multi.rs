@@ -7,10 +7,11 @@
 //! `decode` takes bytes from outside: it checks every length before anything is carried out, and allocates
 //! nothing.
 
+use crate::data::{KeyRequest, ReadReply};
 use crate::{Addressee, ForObject, Opcode};
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{Sequence, Status};
+use ramhold_base::{Sequence, Status, TableId};
 
 /// Items of one frame. A few hundred items share the costs of a frame well, and take a master less than a
 /// millisecond.
@@ -76,6 +77,22 @@ pub fn encode_item(
     put_with_length(out, body);
 }
 
+/// The bytes of a read without rules in a frame, without its key.
+pub const READ_ITEM_BYTES: usize = ITEM_BYTES + KeyRequest::PLAIN_HEAD_BYTES;
+
+/// Appends a read without rules: the same bytes as those of `encode_item`.
+#[inline]
+pub fn encode_read_item(table: TableId, key: &[u8], out: &mut Vec<u8>) {
+    let mut head = [0; READ_ITEM_BYTES];
+    let body_bytes = (KeyRequest::PLAIN_HEAD_BYTES + key.len()) as u32;
+    head[..2].copy_from_slice(&Opcode::Read.code().to_le_bytes());
+    head[12..16].copy_from_slice(&body_bytes.to_le_bytes());
+    head[16..20].copy_from_slice(&table.raw().to_le_bytes());
+    out.reserve(head.len() + key.len());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(key);
+}
+
 /// Appends a u32 and then the bytes that it counts.
 fn put_with_length(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
@@ -118,12 +135,14 @@ impl<'a> MultiRequest<'a> {
     }
 }
 
+#[inline]
 fn read_item<'a>(reader: &mut Reader<'a>) -> Option<Item<'a>> {
-    let opcode = Opcode::from_code(reader.u16()?)?;
+    let mut head = Reader::new(reader.take(ITEM_BYTES)?);
+    let opcode = Opcode::from_code(head.u16()?)?;
     let Addressee::ForObject(request) = opcode.addressee() else { return None };
-    let flags = reader.u16()?;
-    let sequence = Sequence(reader.u64()?);
-    let length = reader.u32()?;
+    let flags = head.u16()?;
+    let sequence = Sequence(head.u64()?);
+    let length = head.u32()?;
     let body = reader.take(length as usize)?;
     let item = Item { request, repeated: flags & REPEATED != 0, sequence, body };
     (flags & !REPEATED == 0).then_some(item)
@@ -147,6 +166,22 @@ pub fn encode_answer(place: u16, status: Option<Status>, out: &mut Vec<u8>, body
     put_with_length(out, body);
 }
 
+/// Appends the answer to a read that has found its object: the same bytes as those of `encode_answer`.
+#[inline]
+pub fn encode_read(place: u16, reply: &ReadReply<'_>, out: &mut Vec<u8>) {
+    let mut head = [0; ANSWER_ITEM_BYTES + ReadReply::HEAD_BYTES];
+    let body_bytes = (ReadReply::HEAD_BYTES + reply.value.len()) as u32;
+    head[..2].copy_from_slice(&place.to_le_bytes());
+    head[2..4].copy_from_slice(&Status::Ok.code().to_le_bytes());
+    head[4..8].copy_from_slice(&body_bytes.to_le_bytes());
+    head[8..16].copy_from_slice(&reply.version.raw().to_le_bytes());
+    head[16..20].copy_from_slice(&reply.time.to_le_bytes());
+    head[20..28].copy_from_slice(&reply.expires.unwrap_or_default().0.to_le_bytes());
+    out.reserve(head.len() + reply.value.len());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(reply.value);
+}
+
 /// The items' answers in the body of an answer. The iterator ends at the first answer that makes no sense.
 pub fn decode_answers(body: &[u8]) -> impl Iterator<Item = ItemAnswer<'_>> {
     let mut reader = Reader::new(body);
@@ -160,7 +195,9 @@ pub fn decode_answers(body: &[u8]) -> impl Iterator<Item = ItemAnswer<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::RejectRules;
     use proptest::prelude::*;
+    use ramhold_base::{ClusterTime, Version};
 
     const REQUESTS: [ForObject; 4] =
         [ForObject::Read, ForObject::Write, ForObject::Remove, ForObject::Increment];
@@ -228,6 +265,26 @@ mod tests {
                 let status = answered.then_some(Status::ALL[*opcode].code());
                 prop_assert_eq!(*answer, ItemAnswer { place: place as u16, status, body });
             }
+        }
+
+        // A5
+        #[test]
+        fn short_forms_are_the_same_bytes(
+            place in any::<u16>(), table in any::<u32>(), version in any::<u64>(), time in any::<u32>(), end in any::<u64>(),
+            bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let expires = (end != 0).then_some(ClusterTime(end));
+            let reply = ReadReply { version: Version(version), time, expires, value: &bytes };
+            let (mut short, mut long) = (Vec::new(), Vec::new());
+            encode_read(place, &reply, &mut short);
+            encode_answer(place, Some(Status::Ok), &mut long, |out| {
+                ReadReply::encode_head(out, reply.version, time, expires);
+                out.put_bytes(&bytes);
+            });
+            prop_assert_eq!(&short, &long);
+            let request = KeyRequest { table: TableId(table), rules: RejectRules::default(), key: &bytes };
+            encode_read_item(request.table, &bytes, &mut short);
+            encode_item(Opcode::Read, false, Sequence::NONE, &mut long, |out| request.encode(out));
+            prop_assert_eq!(short, long);
         }
 
         #[test]

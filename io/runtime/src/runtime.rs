@@ -242,6 +242,14 @@ impl<M: Machine> Runtime<M> {
         result
     }
 
+    /// Sends what `step` has made the machine send. The next turn does so too: this is for a caller that has other work
+    /// to do before that.
+    pub fn flush(&mut self) {
+        let now = clock::now();
+        self.network.flush(now);
+        self.settle(now);
+    }
+
     /// Turns until the machine ends, and a moment longer to get its last frames out.
     pub fn run(&mut self) -> Exit {
         while self.turn(None) != Turn::Ended {}

@@ -35,7 +35,7 @@ fn clients_go_on_with_few_frames() {
 // the next start. Segments that it named were missed then, and a loss was reported after a kill.
 #[test]
 fn a_brick_that_dies_twice_misses_nothing() {
-    for seed in [31, 155] {
+    for seed in [71, 73] {
         let report = outcome(seed);
         assert_eq!(report.marks.get("brick_rebuilt_with_loss"), None, "seed {seed}: {:?}", report.errors);
     }

@@ -104,7 +104,11 @@ impl Session {
                 self.started_count -= 1;
                 self.outcomes.push_back((id, outcome));
             }
-            Purpose::Part(page) => self.on_part_ended(now, page, id, outcome),
+            Purpose::Part(page) => {
+                if let Some(outcome) = self.on_single_read_ended(id, outcome) {
+                    self.on_part_ended(now, page, id, outcome);
+                }
+            }
             Purpose::Fetch(wanted) => {
                 self.fetches.remove(&wanted);
                 self.on_fetched(now, wanted, &running, outcome);

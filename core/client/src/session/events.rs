@@ -20,7 +20,9 @@ impl Session {
         }
         let attempt = AttemptId(header.rpc.raw().wrapping_sub(self.rpc_base));
         if header.opcode == Opcode::Multi.code() {
-            self.on_answers(now, attempt, &header, body);
+            if !self.on_reads_answered(now, attempt, &header, body) {
+                self.on_answers(now, attempt, &header, body);
+            }
         } else if [Opcode::Ask.code(), Opcode::BrickPage.code()].contains(&header.opcode) {
             self.on_brick_answer(now, &header, body);
         } else {
@@ -176,6 +178,7 @@ impl Session {
             };
             self.set_back(now, id, Trouble { who: attempt.who, addr, what });
         }
+        self.on_reads_lost(now, addr, how);
         self.on_brick_lost(now, addr, how);
     }
 

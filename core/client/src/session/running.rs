@@ -43,7 +43,7 @@ pub enum Purpose {
     Caller,
     /// The session itself asks the coordinator for something.
     Fetch(Wanted),
-    /// The operation reads a key for a page of this scan of a quorum table.
+    /// The operation reads a key for a page of this scan of a quorum table, or for this multi-read.
     Part(OperationId),
 }
 
@@ -71,7 +71,7 @@ pub enum State {
 }
 
 /// One request of a session. An id is never used again in it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AttemptId(pub u64);
 
 /// One request that was sent and whose answer is awaited.

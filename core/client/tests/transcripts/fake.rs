@@ -102,24 +102,24 @@ impl Fake {
     pub fn start(&mut self, operation: Operation) -> OperationId {
         let mut effects = Effects::new();
         let id = self.session.start(self.now, operation, &mut effects);
-        self.take(&effects);
+        self.take_effects(&effects);
         id
     }
 
     pub fn start_within(&mut self, operation: Operation, time: Duration) -> OperationId {
         let mut effects = Effects::new();
         let id = self.session.start_within(self.now, operation, time, &mut effects);
-        self.take(&effects);
+        self.take_effects(&effects);
         id
     }
 
     pub fn input(&mut self, input: Input<'_>) {
         let mut effects = Effects::new();
         self.session.step(self.now, input, &mut effects);
-        self.take(&effects);
+        self.take_effects(&effects);
     }
 
-    fn take(&mut self, effects: &Effects) {
+    pub fn take_effects(&mut self, effects: &Effects) {
         for effect in &effects.list {
             let Effect::Send { to: Peer::Addr(to), frame } = effect else { panic!("unexpected {effect:?}") };
             let bytes = frame.of(&effects.bytes);
@@ -246,7 +246,7 @@ impl Fake {
         let mut effects = Effects::new();
         let time = Duration::from_secs(10);
         let ids = self.session.start_all(self.now, operations, time, &mut effects);
-        self.take(&effects);
+        self.take_effects(&effects);
         ids
     }
 

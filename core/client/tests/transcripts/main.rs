@@ -28,6 +28,7 @@ mod quorum_tables;
 #[cfg(test)]
 mod random;
 #[cfg(test)]
+mod reads;
 mod routing;
 #[cfg(test)]
 mod searching;

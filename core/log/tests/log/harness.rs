@@ -7,7 +7,8 @@ use ramhold_base::{
 };
 use ramhold_log::{
     AppendRefusal, Change, Cursor, Entry, EntryReader, Geometry, HashRange, Log, LogConfig, Object,
-    OutOfMemory, Purpose, Recalled, Remembered, Removal, RpcResult, SideId, TabletStat, Tombstone, Written,
+    OutOfMemory, Purpose, Recalled, Remembered, Removal, RpcResult, SideId, SoughtKey, TOGETHER_COUNT_MAX,
+    TabletStat, Tombstone, Written,
 };
 use std::collections::BTreeMap;
 
@@ -293,10 +294,33 @@ impl Harness {
             assert!(self.log.lookup(key.0, hash_of(key.0, &key.1), &key.1).unwrap().is_none());
             assert!(self.log.safe_version() > *version);
         }
+        self.check_together();
         for ((lease, sequence), result) in &self.results {
             assert_eq!(self.log.result(*lease, *sequence), Some(*result), "{lease} {sequence}");
         }
         self.check_stats();
+    }
+
+    /// Keys that are looked up together are found as each alone, except those that are not plain to find.
+    /// Returns how many were found.
+    pub fn check_together(&self) -> usize {
+        let keys: Vec<&Key> = self.versions.keys().collect();
+        let mut told_count = 0;
+        for keys in keys.chunks(TOGETHER_COUNT_MAX) {
+            let sought: Vec<SoughtKey<'_>> = keys
+                .iter()
+                .map(|(table, key)| SoughtKey { table: *table, hash: hash_of(*table, key), key })
+                .collect();
+            self.log.lookup_together(&sought, |number, told| {
+                let SoughtKey { table, hash, key } = sought[number];
+                let found = self.log.lookup(table, hash, key).unwrap().expect("what is told is there");
+                assert_eq!((told.at, told.kind, told.version), (found.at, found.kind, found.version));
+                assert_eq!((told.time, told.expires), (found.time, found.expires));
+                assert_eq!(told.value.contiguous().map(<[u8]>::to_vec), Some(found.value.to_vec()));
+                told_count += 1;
+            });
+        }
+        told_count
     }
 
     /// Rows tell all that there is, each of something within a range, and there are no more than allowed. At the edges of

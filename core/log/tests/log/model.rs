@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use ramhold_base::Rng;
-use ramhold_log::opening;
+use ramhold_log::{Geometry, LogConfig, SoughtKey, opening};
 
 // C1, C2, C3, C4
 #[test]
@@ -52,4 +52,26 @@ fn a_new_head_names_the_segments_of_its_own_stream() {
             assert_eq!(harness.log.segment(segment).unwrap().closed, segment != id);
         }
     }
+}
+
+// A5, E1
+#[test]
+fn keys_that_are_looked_up_together_are_found_unless_their_entry_crosses_seglets() {
+    let geometry = Geometry { segment_bytes: 1 << 20, seglet_bytes: 1 << 16 };
+    let mut harness = Harness::new(LogConfig {
+        geometry,
+        index_bytes_max: 1 << 20,
+        reserve_bytes: 1 << 18,
+        ..config(8 << 20)
+    });
+    [STREAM, OTHER].into_iter().for_each(|stream| _ = harness.roll(stream).unwrap());
+    for round in 0..2 {
+        for number in 0..3000u32 {
+            harness.write(TABLES[0], &number.to_le_bytes(), &vec![round; number as usize % 150]).unwrap();
+        }
+    }
+    let found = harness.check_together();
+    assert!((2980..3000).contains(&found), "{found} of 3000 in 16 seglets or so");
+    let absent = SoughtKey { table: TABLES[0], hash: hash_of(TABLES[0], b"absent"), key: b"absent" };
+    harness.log.lookup_together(&[absent], |_, _| panic!("nothing is there"));
 }

@@ -4,7 +4,8 @@
 use crate::harness::*;
 use ramhold_base::{KeyHash, Rng, SegmentId, TableId};
 use ramhold_log::{
-    Combined, Compaction, Cursor, Geometry, Grant, LogConfig, Lost, Repaired, ScrubCursor, Step, Unreadable,
+    Combined, Compaction, Cursor, Geometry, Grant, LogConfig, Lost, Repaired, ScrubCursor, SoughtKey, Step,
+    Unreadable,
 };
 
 const TABLE: TableId = TABLES[0];
@@ -145,6 +146,12 @@ impl Rot {
             }
             // May say anything, but must say it.
             self.harness.log.peek_expiry(TABLE, hash(number), &key(number));
+            let key = key(number);
+            let sought = SoughtKey { table: TABLE, hash: hash(number), key: &key };
+            self.harness.log.lookup_together(&[sought], |_, told| {
+                let (version, value) = model.expect("nothing is told of a key that is not there");
+                assert!(told.version == *version && told.value.is_equal(value));
+            });
         }
         refused
     }

@@ -195,3 +195,116 @@ fn reads_beyond_what_an_answer_holds_are_to_be_asked_again_and_mutations_are_not
     assert_eq!(sum(&answers(&rig, rpc)[200]), (Status::Ok, 1));
     rig.master.check_invariants();
 }
+
+// A5, E1: reads that are answered together are answered as each alone would be.
+#[test]
+fn reads_of_any_kind_are_answered_in_a_frame_as_alone() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    let key = |number: u64| format!("key {number}").into_bytes();
+    let mut rng = Rng::new(5);
+    for number in 0..150 {
+        // Some are overwritten, and their entries name segments.
+        for _ in 0..rng.between(1, 3) {
+            rig.send(Opcode::Write, &write(0, &key(number), &vec![number as u8; rng.below(300) as usize]).2);
+        }
+        rig.settle();
+    }
+    let expiring = WriteRequest {
+        table: TABLE,
+        rules: RejectRules::default(),
+        expiry: Some(Expiry::After { millis: 1 }),
+        key: b"over",
+        value: b"v",
+    };
+    let mut body = Vec::new();
+    expiring.encode(&mut body);
+    rig.send(Opcode::Write, &body);
+    rig.settle();
+    rig.now = rig.now + std::time::Duration::from_millis(5);
+    rig.tick();
+    rig.settle();
+    let of_rules = |key: &[u8], rules: RejectRules| {
+        let mut body = Vec::new();
+        KeyRequest { table: TABLE, rules, key }.encode(&mut body);
+        (Opcode::Read, 0, body)
+    };
+    let mut items: Vec<Item> = (0..190).map(|number| read(&key(number))).collect();
+    items.insert(3, read(b"over"));
+    items.insert(70, of_rules(&key(1), RejectRules { exists: true, ..RejectRules::default() }));
+    let newer = RejectRules { version_at_most: Some(Version(1 << 60)), ..RejectRules::default() };
+    items.insert(140, of_rules(&key(2), newer));
+    let mut elsewhere = read(b"a");
+    elsewhere.2[..4].copy_from_slice(&9u32.to_le_bytes());
+    items.insert(9, elsewhere);
+    let mut malformed = read(b"a");
+    malformed.2.truncate(3);
+    items.push(malformed);
+    let alone: Vec<_> = items
+        .iter()
+        .map(|(opcode, _, body)| {
+            let rpc = rig.send(*opcode, body);
+            rig.settle();
+            rig.answer_to(rpc)
+        })
+        .collect();
+    let rpc = rig.send_as(Opcode::Multi, &frame(&items, false), (LEASE, 0, 20));
+    rig.settle();
+    assert_eq!(answers(&rig, rpc), alone);
+    let statuses = |status| alone.iter().flatten().filter(|(told, _)| *told == status).count();
+    assert_eq!((statuses(Status::Ok), statuses(Status::NotFound)), (150, 41));
+    assert_eq!(
+        [Status::Exists, Status::WrongVersion, Status::WrongOwner, Status::BadRequest].map(statuses),
+        [1; 4]
+    );
+    rig.master.check_invariants();
+}
+
+// A5, B2: an object that backups do not have yet is told with the frame when they have it.
+#[test]
+fn a_read_in_a_frame_waits_for_its_object_to_be_durable() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    rig.send(Opcode::Write, &write(0, b"old", b"1").2);
+    rig.settle();
+    rig.send(Opcode::Write, &write(0, b"new", b"2").2);
+    let items = [read(b"old"), read(b"new"), read(b"absent")];
+    let rpc = rig.send_as(Opcode::Multi, &frame(&items, false), (LEASE, 0, 20));
+    assert!(rig.answer_to(rpc).is_none(), "nobody hears what a crash could take back");
+    rig.settle();
+    let values: Vec<_> = answers(&rig, rpc)
+        .iter()
+        .flatten()
+        .map(|(status, body)| (*status, ReadReply::decode(body).map(|reply| reply.value.to_vec()).ok()))
+        .collect();
+    assert_eq!(
+        values,
+        [(Status::Ok, Some(b"1".to_vec())), (Status::Ok, Some(b"2".to_vec())), (Status::NotFound, None)]
+    );
+    rig.master.check_invariants();
+}
+
+// A5: frames that wait for one of their items hold the answers to the others, and those are bounded for all of them together.
+#[test]
+fn answers_of_frames_that_wait_are_bounded_together() {
+    let mut rig = Rig::with(4 << 20);
+    rig.take_table();
+    rig.send(Opcode::Write, &write(0, b"large", &vec![7; 12_000]).2);
+    rig.settle();
+    rig.send(Opcode::Write, &write(0, b"new", b"v").2);
+    let mut items = vec![read(b"large"); 160];
+    items.push(read(b"new"));
+    let frames: Vec<RpcId> =
+        (0..40).map(|_| rig.send_as(Opcode::Multi, &frame(&items, false), (LEASE, 0, 20))).collect();
+    assert!(rig.answer_to(frames[0]).is_none(), "it has an item that is not durable");
+    rig.settle();
+    let bytes: usize = frames.iter().map(|rpc| rig.answer_to(*rpc).unwrap().1.len()).sum();
+    assert!((30 << 20..=33 << 20).contains(&bytes), "{bytes}");
+    let too_many = answers(&rig, *frames.last().unwrap())
+        .iter()
+        .flatten()
+        .filter(|(status, _)| *status == Status::TooMany)
+        .count();
+    assert_eq!(too_many, 161);
+    rig.master.check_invariants();
+}

@@ -43,6 +43,8 @@ pub struct NativeSession {
     /// Operations that were requested before the table was known.
     waiting: Vec<(usize, Wanted)>,
     running: BTreeMap<OperationId, (usize, Asked)>,
+    /// Multi-reads, by the lanes of their keys.
+    together: BTreeMap<OperationId, Vec<(usize, Asked)>>,
     /// By lane.
     scans: BTreeMap<usize, Scanning>,
     /// The objects that the scan of a lane met, once it has ended.
@@ -114,6 +116,7 @@ impl NativeSession {
             begun: Vec::new(),
             waiting: Vec::new(),
             running: BTreeMap::new(),
+            together: BTreeMap::new(),
             scans: BTreeMap::new(),
             met: BTreeMap::new(),
             refusing: BTreeMap::new(),
@@ -197,8 +200,9 @@ impl NativeSession {
             };
             (*lane, asked)
         };
-        let asked: Vec<_> = all.iter().map(asked).collect();
         let table_of = |key: &[u8]| tables[crate::workload::share_of(key, tables.len())];
+        let all = self.start_reads(now, &tables, all, effects);
+        let asked: Vec<_> = all.iter().map(asked).collect();
         let operations = all.into_iter().map(|(_, Wanted { key, kind })| (table_of(&key), key, kind));
         let operations = operations.map(|(table, key, kind)| match kind {
             Kind::Read | Kind::Count => Operation::Read { table, key, rules: RejectRules::default() },
@@ -214,6 +218,52 @@ impl NativeSession {
         });
         let ids = self.session.start_all(now, operations, DEADLINE, effects);
         self.running.extend(ids.into_iter().zip(asked));
+    }
+
+    /// Starts the reads of one table that come together as one multi-read, half of the time. Returns the operations that are left.
+    fn start_reads(
+        &mut self,
+        now: Instant,
+        tables: &[TableId],
+        mut all: Vec<(usize, Wanted)>,
+        effects: &mut Effects,
+    ) -> Vec<(usize, Wanted)> {
+        for (number, table) in tables.iter().enumerate() {
+            let is_one = |wanted: &Wanted| {
+                matches!(wanted.kind, Kind::Read | Kind::Count)
+                    && crate::workload::share_of(&wanted.key, tables.len()) == number
+            };
+            if all.iter().filter(|(_, wanted)| is_one(wanted)).count() < 2 || self.rng.chance(1, 2) {
+                continue;
+            }
+            let (reads, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, wanted)| is_one(wanted));
+            all = others;
+            let (mut keys, mut lanes) = (core::Keys::of(*table), Vec::new());
+            for (lane, Wanted { key, kind }) in reads {
+                keys.push(&key).expect("keys and lanes are few");
+                lanes.push((lane, if matches!(kind, Kind::Count) { Asked::Count } else { Asked::Read }));
+            }
+            let id = self.session.start_reads(now, keys, DEADLINE, effects);
+            self.together.insert(id, lanes);
+        }
+        all
+    }
+
+    fn take_objects(&mut self, lanes: Vec<(usize, Asked)>, outcome: core::Outcome) {
+        let core::Outcome::Done(Reply::Objects(objects)) = outcome else {
+            panic!("a multi-read ends with objects: {outcome:?}")
+        };
+        for (place, ((lane, asked), found)) in lanes.into_iter().zip(objects.iter()).enumerate() {
+            let end = match found {
+                Ok(Some(core::ReadObject { value, version, time, expires, answered_by })) => {
+                    let reply = Reply::Read { version, time, expires, value: value.to_vec(), answered_by };
+                    end_of(asked, core::Outcome::Done(reply))
+                }
+                Ok(None) => End { outcome: Outcome::Absent, answered_by: objects.answered_by(place) },
+                Err(outcome) => end_of(asked, outcome.clone()),
+            };
+            self.ends.push_back((lane, end));
+        }
     }
 
     fn ask_for_pages(&mut self, now: Instant, effects: &mut Effects) {
@@ -268,6 +318,8 @@ impl NativeSession {
                 } else if self.retry_at.is_none() {
                     self.find_table(now, effects);
                 }
+            } else if let Some(lanes) = self.together.remove(&id) {
+                self.take_objects(lanes, outcome);
             } else if let Some((lane, asked)) = self.running.remove(&id) {
                 if asked == Asked::Page {
                     self.take_page(now, lane, outcome);

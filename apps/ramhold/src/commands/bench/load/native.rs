@@ -1,43 +1,36 @@
 //! Ramhold's own protocol, through the client library.
 //!
-//! A read of several objects is as many operations of the library, which packs those for one server into one
-//! frame. It has ended when all of them have.
+//! Reads that start together, and a read of several objects, are one multi-read of the library. Writes that start together
+//! are as many operations, which the library packs into frames.
 
 use super::link::{Ending, Link, Request, Tag};
 use super::plan::Load;
 use super::values::{Values, key};
 use crate::failure::Failure;
 use crate::pipeline::Pipeline;
-use ramhold_client::{Client, Error, Operation, Outcome, RejectRules};
-use std::collections::BTreeMap;
+use ramhold_client::{Client, Error, Keys, Operation, Outcome, ReadObject, RejectRules, Reply, Status};
+use std::collections::VecDeque;
 
 pub struct Native<'a> {
     load: &'a Load,
     values: &'a Values,
     pipeline: Pipeline<Part>,
-    /// Reads of several objects that are under way.
-    groups: BTreeMap<u64, Group>,
-    groups_begun: u64,
+    /// Operations that have ended together with one that was told.
+    ended: VecDeque<(Tag, Ending)>,
 }
 
 /// An operation of the client library, as the benchmark counts it.
 enum Part {
     Whole(Tag),
-    /// One of several reads that end together.
-    Of(u64),
-}
-
-struct Group {
-    tag: Tag,
-    left: u64,
-    ending: Ending,
+    /// Operations that are one multi-read, each with the number of its keys.
+    Reads(Vec<(Tag, usize)>),
 }
 
 impl<'a> Native<'a> {
     pub fn new(load: &'a Load, values: &'a Values, client: Client) -> Native<'a> {
         // The worker keeps the bounds of its places itself.
         let pipeline = Pipeline::new(client, usize::MAX, u64::MAX);
-        Native { load, values, pipeline, groups: BTreeMap::new(), groups_begun: 0 }
+        Native { load, values, pipeline, ended: VecDeque::new() }
     }
 
     fn read(&self, object: u64) -> Operation {
@@ -51,48 +44,69 @@ impl<'a> Native<'a> {
         Operation::Write { table, key, value, rules, expiry: None }
     }
 
-    fn begin_group(&mut self, tag: Tag, count: u64) -> u64 {
-        self.groups_begun += 1;
-        self.groups.insert(self.groups_begun, Group { tag, left: count, ending: Ending::Done });
-        self.groups_begun
+    /// Starts a multi-read of all objects of these operations.
+    fn read_together(&mut self, reads: &[(u64, u64, Tag)]) {
+        let (mut keys, mut parts) = (Keys::of(self.load.table), Vec::with_capacity(reads.len()));
+        for (first, count, tag) in reads {
+            if keys.len() + *count as usize > Keys::COUNT_MAX {
+                let full = std::mem::replace(&mut keys, Keys::of(self.load.table));
+                self.pipeline.submit_reads(full, Part::Reads(std::mem::take(&mut parts)));
+            }
+            for object in *first..first + count {
+                keys.push(&key(object, self.load.key_bytes))
+                    .expect("keys are short, and few scans start together");
+            }
+            parts.push((*tag, *count as usize));
+        }
+        self.pipeline.submit_reads(keys, Part::Reads(parts));
     }
 
-    /// The operation that has ended with a part; nothing while others of its group are under way.
+    /// The operation that has ended with a part, the first one of several.
     fn ended(&mut self, part: Part, outcome: Outcome) -> Option<(Tag, Ending)> {
-        let number = match part {
+        let parts = match part {
             Part::Whole(tag) => return Some((tag, ending(outcome))),
-            Part::Of(number) => number,
+            Part::Reads(parts) => parts,
         };
-        let group = self.groups.get_mut(&number).expect("a group is there until its last part has ended");
-        group.left -= 1;
-        if let failed @ Ending::Failed { .. } = ending(outcome) {
-            group.ending = failed;
+        let Outcome::Done(Reply::Objects(objects)) = outcome else {
+            let tags = parts.into_iter().map(|(tag, _)| (tag, ending(outcome.clone())));
+            self.ended.extend(tags);
+            return self.ended.pop_front();
+        };
+        let mut found = objects.iter();
+        for (tag, count) in parts {
+            let failed = found.by_ref().take(count).map(ending_of).filter(|end| !matches!(end, Ending::Done));
+            self.ended.push_back((tag, failed.last().unwrap_or(Ending::Done)));
         }
-        if group.left > 0 {
-            return None;
-        }
-        self.groups.remove(&number).map(|group| (group.tag, group.ending))
+        self.ended.pop_front()
     }
 }
 
 impl Link for Native<'_> {
     fn start(&mut self, requests: &mut Vec<(Request, Tag)>) {
-        let mut operations = Vec::with_capacity(requests.len());
+        let (mut operations, mut reads) = (Vec::new(), Vec::new());
+        let is_alone = requests.len() == 1;
         for (request, tag) in requests.drain(..) {
             match request {
-                Request::Read { object } => operations.push((self.read(object), 0, Part::Whole(tag))),
-                Request::Write { object } => operations.push((self.write(object), 0, Part::Whole(tag))),
-                Request::ReadSeveral { first, count } => {
-                    let group = self.begin_group(tag, count);
-                    let reads = (first..first + count).map(|object| (self.read(object), 0, Part::Of(group)));
-                    operations.extend(reads);
+                Request::Read { object } if is_alone => {
+                    operations.push((self.read(object), 0, Part::Whole(tag)));
                 }
+                Request::Read { object } => reads.push((object, 1, tag)),
+                Request::Write { object } => operations.push((self.write(object), 0, Part::Whole(tag))),
+                Request::ReadSeveral { first, count } => reads.push((first, count, tag)),
             }
         }
-        self.pipeline.submit_all(operations.into_iter());
+        if !operations.is_empty() {
+            self.pipeline.submit_all(operations.into_iter());
+        }
+        if !reads.is_empty() {
+            self.read_together(&reads);
+        }
     }
 
     fn wait(&mut self) -> Option<(Tag, Ending)> {
+        if let Some(ended) = self.ended.pop_front() {
+            return Some(ended);
+        }
         loop {
             let (part, outcome) = self.pipeline.next_outcome()?;
             if let Some(ended) = self.ended(part, outcome) {
@@ -102,12 +116,27 @@ impl Link for Native<'_> {
     }
 
     fn poll(&mut self) -> Option<(Tag, Ending)> {
+        if let Some(ended) = self.ended.pop_front() {
+            return Some(ended);
+        }
         loop {
             let (part, outcome) = self.pipeline.poll_outcome()?;
             if let Some(ended) = self.ended(part, outcome) {
                 return Some(ended);
             }
         }
+    }
+}
+
+fn ending_of(found: Result<Option<ReadObject<'_>>, &Outcome>) -> Ending {
+    match found {
+        Ok(Some(_)) => Ending::Done,
+        Ok(None) => {
+            let (status, detail) = (Status::NotFound, Status::NotFound.text().to_owned());
+            let failure = Failure::from(Error::Refused { status, version: None, shortage: None, detail });
+            Ending::Failed { name: status.to_string(), failure }
+        }
+        Err(outcome) => ending(outcome.clone()),
     }
 }
 
