@@ -1,8 +1,8 @@
 //! Many objects in one call. Each part has its own result, in the order in which the parts were given.
 //!
 //! The session packs the operations for one server into frames. This module only waits and keeps the order. A call may
-//! have any number of parts. Reads go out as multi-reads, two at a time. Of other operations as many are under way at a
-//! time as the session allows; the next ones are started when half of that number (`START_TOGETHER`) have ended.
+//! have any number of parts. Reads go out as multi-reads, two at a time. Other operations are under way in the number
+//! that the session allows; the next ones are started when half of that number (`START_TOGETHER`) have ended.
 //!
 //! Catalogue: A5.
 
