@@ -6,6 +6,8 @@
 //! - The empty server, which counts requests and gives a fixed reply: Redis's commands and Ramhold's frames.
 //! - Memory: a copy, and reads at random places.
 //! - The device: a write that is on it when the call returns.
+//! - Pauses: how long and how often two cores that only spin are taken away. Whoever waits behind a pause waits for all of
+//!   it, so no server here has steadier answers than this.
 //!
 //! Servers run on core 0 and clients on core 1. A figure of a server means something beside the floor of the
 //! same run: machines differ tenfold, and one machine differs from hour to hour.
@@ -13,11 +15,12 @@
 mod device;
 mod echo;
 mod memory;
+mod pauses;
 mod ring;
 
 pub use echo::Echo;
 
-use crate::resp::{PIPELINES, Request, Resp, name, text};
+use crate::resp::{Figures, PIPELINES, Request, Resp, TOGETHER, name, text};
 use clap::Args;
 use echo::{How, Trip};
 use std::path::PathBuf;
@@ -26,7 +29,7 @@ use std::time::Duration;
 /// As large as a read of 100 B with its header; the same size comes back.
 const MESSAGE_BYTES: u32 = 256;
 
-/// Measure floors: echoes, relays, the empty server, memory and the device.
+/// Measure floors: echoes, relays, the empty server, pauses, memory and the device.
 #[derive(Args, Clone, Debug)]
 pub struct Limits {
     #[command(flatten)]
@@ -69,7 +72,22 @@ impl Limits {
                 println!("{:<44} {}", name(request, pipeline), text(plan.floor(request, pipeline)?));
             }
         }
+        let alone = plan.with_one_connection();
+        for under_way in [1, 2] {
+            let Figures { ops_per_second, server_micros } = alone.floor(Request::ReadTogether, under_way)?;
+            let count = TOGETHER as f64;
+            let each =
+                Figures { ops_per_second: ops_per_second * count, server_micros: server_micros / count };
+            let what = format!("reads, {TOGETHER} in a frame, 1 connection, {under_way} under way");
+            println!("{what:<44} {}", text(each));
+        }
         let bytes = if self.resp.smoke { 8 << 20 } else { self.memory << 20 };
+        println!("\n{:<44} {:>9} {:>9} {:>9}", "pauses of 100 us and more", "/s", "of time", "longest, us");
+        for (core, seen) in pauses::measure(time).into_iter().enumerate() {
+            let pauses::Pauses { per_second, part, longest } = seen;
+            let what = format!("core {core}, while both spin");
+            println!("{what:<44} {per_second:>9.1} {:>8.2}% {longest:>9.0}", part * 100.0);
+        }
         println!("\nmemory");
         println!("{:<44} {:>9.2} GB/s", "copy, by 1 MiB", memory::copy_gigabytes_per_second());
         let reads = memory::random_reads(bytes);

@@ -56,6 +56,7 @@ fn main() -> ExitCode {
     if let Some(code) = process::run_again_pinned() {
         return ExitCode::from(code);
     }
+    process::raise_descriptors();
     let outcome = match cli.what {
         Some(What::Cleaning(cleaning)) => cleaning.run(),
         Some(What::Kv(key_value)) => key_value.run(),

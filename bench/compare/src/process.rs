@@ -3,6 +3,7 @@
 //!
 //! Dropping a `Process` kills that process by its id and removes its folder. No other process is ever ended.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,13 @@ pub fn pin(core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
     let _ = rustix::thread::sched_setaffinity(None, &cores);
+}
+
+/// Lets this process and those that it starts have as many descriptors as the system allows them, for many connections.
+pub fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without it, whoever opens too many connections is told so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// CPU time that a process has used so far, its own and the kernel's for it, in microseconds; good to some 10 ms.

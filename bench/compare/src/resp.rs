@@ -15,7 +15,7 @@ mod load;
 mod request;
 
 pub use empty::Empty;
-pub use request::Request;
+pub use request::{Request, TOGETHER};
 
 use crate::process::Process;
 use crate::{process, ramhold};
@@ -38,7 +38,7 @@ pub struct Resp {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     pub runs: u16,
     /// Connections of the load.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=20_000))]
     pub connections: u16,
     /// Few keys and one run of one second per test: shows that the benchmark works, not the speed.
     #[arg(long)]
@@ -88,6 +88,7 @@ impl Resp {
         plan.head()?;
         let redis = Process::start("redis-server", |command, port, dir| {
             command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+            command.args(["--maxclients", &(u32::from(plan.connections) + 100).to_string()]);
             command.args(["--appendonly", "no", "--dir"]).arg(dir);
         })?;
         let subjects = [
@@ -129,6 +130,10 @@ impl Resp {
     /// The load to be measured, little of it to try the benchmark out.
     pub fn plan(&self) -> Resp {
         if self.smoke { Resp { keys: 10_000, seconds: 1, runs: 1, ..self.clone() } } else { self.clone() }
+    }
+
+    pub fn with_one_connection(&self) -> Resp {
+        Resp { connections: 1, ..self.clone() }
     }
 
     fn head(&self) -> Result<(), String> {

@@ -59,7 +59,7 @@ pub const READ_LEASE: Duration = Duration::from_millis(250);
 /// Servers of one cluster; bounds the server list.
 pub const SERVER_COUNT_MAX: usize = 10_000;
 /// Connections that one process accepts; bounds its buffers.
-pub const CONNECTION_COUNT_MAX: usize = 10_000;
+pub const CONNECTION_COUNT_MAX: usize = 65_536;
 /// Dead logs from which one piece of a tablet may have to be recovered, its owner's among them. There is one
 /// more for each owner that dies before the devices of backups have the data that it recovered. At this
 /// number the piece goes live only when devices have it.

@@ -3,8 +3,9 @@
 //! The memory of a block of keys is fetched together. Then each key is looked up once, and its answer is written behind
 //! the others. Most of what one read costs falls away: an asker of its own, a header of its own, and a wait for memory.
 //!
-//! Only the plainest case is answered here: a key of a serving tablet, a durable object, no rules, the lease held. Every other read is left, and is treated as if it had come alone. So nothing is decided here that is not decided
-//! in `objects`, and any item may be left.
+//! Only the plainest case is answered here: a key of a serving tablet, a durable object, no rules, the lease held. Every
+//! other read is left, and is treated as if it had come alone. So nothing is decided here that is not decided in `objects`,
+//! and any item may be left.
 //!
 //! Invariant: an item is answered here only if no mutation stands before it in its frame.
 //!

@@ -1,6 +1,7 @@
 //! Client processes. Each runs several sessions, and each session has a history of its own.
 
 use crate::waiting::{Failure, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -64,6 +65,22 @@ impl Clients {
         let killed = oldest.child.kill().and_then(|()| oldest.child.wait());
         killed.map_err(|error| Failure(format!("a client cannot be killed: {error}")))?;
         self.start()
+    }
+
+    /// Stops the newest client with SIGSTOP until `go_on`: processes that share memory with it get no answer from there.
+    pub fn hold_one(&mut self) -> Result<(), Failure> {
+        self.signal_newest(Signal::STOP)
+    }
+
+    /// Lets the client that was stopped go on.
+    pub fn go_on(&mut self) -> Result<(), Failure> {
+        self.signal_newest(Signal::CONT)
+    }
+
+    fn signal_newest(&mut self, signal: Signal) -> Result<(), Failure> {
+        let newest = self.running.last().ok_or_else(|| Failure("no client runs".to_owned()))?;
+        kill_process(Pid::from_child(&newest.child), signal)
+            .map_err(|error| Failure(format!("a client takes no signal: {error}")))
     }
 
     /// Bytes of all histories so far.

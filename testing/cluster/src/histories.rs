@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PROGRESS_BYTES: u64 = 1_000_000;
 /// Once in this many episodes, a client process is killed and another started first.
 const CLIENT_KILL_ONE_OF: u64 = 8;
+/// Once in this many episodes, a client process is stopped meanwhile.
+const CLIENT_STOP_ONE_OF: u64 = 4;
 /// Episodes without effect do not count, and are repeated. This is the limit of attempts for each episode
 /// that counts.
 const TRIES: u64 = 3;
@@ -177,7 +179,15 @@ impl<T: FnMut(&str)> Run<'_, T> {
             let episode = make(&mut self.rng, servers);
             let kind = episode.fault.describe(episode.member);
             let from = now();
+            let is_client_held = self.rng.chance(1, CLIENT_STOP_ONE_OF);
+            if is_client_held {
+                self.clients.hold_one()?;
+                self.sums.raise("clients stopped", 1);
+            }
             let aftermath = episode.play(&mut self.cluster)?;
+            if is_client_held {
+                self.clients.go_on()?;
+            }
             self.sums.raise_episode(kind, aftermath.effect);
             self.sums.raise("needless recoveries", aftermath.needless.len() as u64);
             for cause in &aftermath.needless {

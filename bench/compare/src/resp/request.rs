@@ -6,6 +6,7 @@
 
 use ramhold_base::{ClusterId, RpcId, ServerId, Status, TableId, Version};
 use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest, encode_version};
+use ramhold_wire::multi::{encode_multi, encode_read, encode_read_item};
 use ramhold_wire::{Header, Opcode, frame};
 use std::fmt;
 use std::ops::Range;
@@ -28,7 +29,12 @@ pub enum Request {
     Read,
     /// A write in Ramhold's own protocol.
     Write,
+    /// A frame of `TOGETHER` reads in Ramhold's own protocol.
+    ReadTogether,
 }
+
+/// Reads of one frame.
+pub const TOGETHER: usize = 70;
 
 /// The bytes that go over the wire.
 #[derive(Clone, Debug)]
@@ -63,6 +69,19 @@ impl Request {
                 },
                 |out| encode_version(out, Version(1)),
             ),
+            Request::ReadTogether => frames(
+                Opcode::Multi,
+                |out| {
+                    encode_multi(TOGETHER, out, |out| {
+                        (0..TOGETHER).for_each(|_| encode_read_item(TableId(1), &FRAME_KEY, out));
+                    });
+                },
+                |out| {
+                    let reply =
+                        ReadReply { version: Version(1), time: 1, expires: None, value: &FRAME_VALUE };
+                    (0..TOGETHER).for_each(|place| encode_read(place as u16, &reply, out));
+                },
+            ),
         }
     }
 }
@@ -82,6 +101,7 @@ impl fmt::Display for Request {
             Request::Set => "SET",
             Request::Read => "read",
             Request::Write => "write",
+            Request::ReadTogether => "reads in a frame",
         })
     }
 }
@@ -89,6 +109,7 @@ impl fmt::Display for Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramhold_wire::multi::{MultiRequest, decode_answers};
 
     #[test]
     fn the_digits_are_those_of_the_key() {
@@ -112,5 +133,15 @@ mod tests {
         let (_, body) = frame::parse(&request).unwrap();
         assert_eq!(WriteRequest::decode(body).unwrap().value, FRAME_VALUE);
         assert_eq!(frame::parse(&reply).unwrap().0.status(), Status::Ok);
+        let Form { request, reply, .. } = Request::ReadTogether.form();
+        let (_, body) = frame::parse(&request).unwrap();
+        let items = MultiRequest::decode(body).unwrap();
+        assert!(items.items().all(|item| KeyRequest::decode(item.body).unwrap().key == FRAME_KEY));
+        let (_, body) = frame::parse(&reply).unwrap();
+        let values = decode_answers(body).map(|answer| ReadReply::decode(answer.body).unwrap().value);
+        assert_eq!(
+            (items.count(), values.filter(|value| *value == FRAME_VALUE).count()),
+            (TOGETHER, TOGETHER)
+        );
     }
 }

@@ -167,6 +167,8 @@ impl Session {
             State::Calling(attempt) => attempt.packed == Some(first),
             State::Pausing | State::Posted | State::Awaiting(_) | State::Asking => false,
         };
-        self.attempts.range(first..end).filter(|(_, id)| is_of(id)).map(|(attempt, _)| *attempt).collect()
+        // The attempts of a frame follow each other, and those that have ended are no longer there. So the first one of another
+        // frame comes behind all of this one.
+        self.attempts.range(first..end).take_while(|(_, id)| is_of(id)).map(|(attempt, _)| *attempt).collect()
     }
 }

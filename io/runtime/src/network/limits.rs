@@ -22,7 +22,7 @@ const SHARED_COUNT_MAX: usize = 64;
 /// Limits that one process sets to its connections. The default is for production.
 #[derive(Clone, Debug)]
 pub struct NetworkLimits {
-    /// Accepted connections at one time; further ones are closed at once. At most 10 000, and at most what leaves the
+    /// Accepted connections at one time; further ones are closed at once. At most 65,536, and at most what leaves the
     /// process descriptors for its files and its own connections.
     pub connection_count_max: usize,
     /// Bytes waiting to go out over one connection; with more it is closed. At least one largest frame.

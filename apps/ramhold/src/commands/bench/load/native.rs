@@ -1,7 +1,7 @@
 //! Ramhold's own protocol, through the client library.
 //!
-//! Reads that start together, and a read of several objects, are one multi-read of the library. Writes that start together
-//! are as many operations, which the library packs into frames.
+//! With `--multi`, reads that start together are one multi-read of the library, and so is a read of several objects. Writes
+//! that start together are as many operations, which the library packs into frames.
 
 use super::link::{Ending, Link, Request, Tag};
 use super::plan::Load;
@@ -84,13 +84,11 @@ impl<'a> Native<'a> {
 impl Link for Native<'_> {
     fn start(&mut self, requests: &mut Vec<(Request, Tag)>) {
         let (mut operations, mut reads) = (Vec::new(), Vec::new());
-        let is_alone = requests.len() == 1;
+        let are_multi = self.load.multi > 1 && requests.len() > 1;
         for (request, tag) in requests.drain(..) {
             match request {
-                Request::Read { object } if is_alone => {
-                    operations.push((self.read(object), 0, Part::Whole(tag)));
-                }
-                Request::Read { object } => reads.push((object, 1, tag)),
+                Request::Read { object } if are_multi => reads.push((object, 1, tag)),
+                Request::Read { object } => operations.push((self.read(object), 0, Part::Whole(tag))),
                 Request::Write { object } => operations.push((self.write(object), 0, Part::Whole(tag))),
                 Request::ReadSeveral { first, count } => reads.push((first, count, tag)),
             }

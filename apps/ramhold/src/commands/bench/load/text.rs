@@ -377,9 +377,10 @@ impl Link for Text<'_> {
             self.ended.extend(requests.drain(..).map(|(_, tag)| (tag, lost(text))));
             return;
         }
-        match requests[..] {
-            [(request, tag)] => self.ask_one(request, tag),
-            _ => self.ask_together(requests),
+        if self.load.multi > 1 && requests.len() > 1 {
+            self.ask_together(requests);
+        } else {
+            requests.iter().for_each(|(request, tag)| self.ask_one(*request, *tag));
         }
         requests.clear();
     }

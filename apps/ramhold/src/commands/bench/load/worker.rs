@@ -17,6 +17,9 @@ use ramhold_base::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// Operations of an open loop that are sent together when the client is behind.
+const BEHIND_COUNT_MAX: usize = 32;
+
 pub struct Worker<'a> {
     load: &'a Load,
     link: Box<dyn Link + 'a>,
@@ -61,7 +64,8 @@ impl<'a> Worker<'a> {
             if has_failed.load(Ordering::Relaxed) {
                 break;
             }
-            self.add(Kind::Write, object, Request::Write { object }, None);
+            self.collect(Kind::Write, object, Request::Write { object }, None);
+            self.start_if_full();
         }
         self.finish()
     }
@@ -70,29 +74,41 @@ impl<'a> Worker<'a> {
     pub fn run_closed(mut self, time: Duration) -> Measured {
         while (self.now)() - self.began < time && !self.link.is_lost() {
             // Operations that start together need one look at the clock.
-            (0..self.load.multi).for_each(|_| self.add_any(None));
+            (0..self.load.multi).for_each(|_| self.collect_any(None));
+            self.start();
         }
         self.finish()
     }
 
     /// Starts the operation of each turn so long after the beginning as `due` says, for `time`.
     pub fn run_open(mut self, time: Duration, due: impl Fn(u64) -> Duration) -> Measured {
+        let behind_max = BEHIND_COUNT_MAX.min(self.load.pipeline / 4);
         for turn in 0.. {
             let after = due(turn);
             if after >= time || self.link.is_lost() {
                 break;
             }
             let due = self.began + after;
-            while (self.now)() < due && !self.link.is_lost() {
+            if (self.now)() < due {
+                self.start_if_full();
+                // Once at least: the start may have taken all the time that there was.
+                self.poll();
+                while (self.now)() < due && !self.link.is_lost() {
+                    self.poll();
+                }
+            }
+            self.collect_any(Some(due));
+            // A client that is behind sends what is due by now together, as any program would.
+            if self.collected.len() >= self.load.multi.max(behind_max) {
+                self.start();
                 self.poll();
             }
-            self.add_any(Some(due));
         }
         self.finish()
     }
 
     /// An operation of any kind in the mix, on any object.
-    fn add_any(&mut self, due: Option<Instant>) {
+    fn collect_any(&mut self, due: Option<Instant>) {
         let kind = self.load.mix.pick(&mut self.rng);
         let (object, request) = match kind {
             Kind::Read | Kind::Modify => {
@@ -113,13 +129,16 @@ impl<'a> Worker<'a> {
                 (first, Request::ReadSeveral { first, count })
             }
         };
-        self.add(kind, object, request, due);
+        self.collect(kind, object, request, due);
     }
 
-    fn add(&mut self, kind: Kind, object: u64, request: Request, due: Option<Instant>) {
+    fn collect(&mut self, kind: Kind, object: u64, request: Request, due: Option<Instant>) {
         // The operation is not sent yet: `start` says when.
         let tag = Tag { kind, object, writes_next: kind == Kind::Modify, due, sent: self.began };
         self.collected.push((request, tag));
+    }
+
+    fn start_if_full(&mut self) {
         if self.collected.len() >= self.load.multi {
             self.start();
         }

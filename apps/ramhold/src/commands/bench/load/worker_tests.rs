@@ -20,10 +20,13 @@ struct Played {
     free_at: Instant,
     under_way: VecDeque<(Instant, Tag)>,
     most: Rc<Cell<usize>>,
+    /// The client's own work for operations that start together, however many they are.
+    start: Duration,
 }
 
 impl Link for Played {
     fn start(&mut self, requests: &mut Vec<(Request, Tag)>) {
+        self.now.set(self.now.get() + self.start);
         for (_, tag) in requests.drain(..) {
             self.free_at = self.free_at.max(self.now.get() + TRAVEL) + SERVICE;
             self.under_way.push_back((self.free_at + TRAVEL, tag));
@@ -62,10 +65,19 @@ fn load(pipeline: usize, multi: usize, rate: Option<u64>) -> Load {
 
 /// The figures of one run, and the most operations that were under way.
 fn run(load: &Load) -> (Measured, Little, usize) {
+    run_with(load, Duration::ZERO)
+}
+
+fn run_with(load: &Load, start: Duration) -> (Measured, Little, usize) {
     let began = Instant::now();
     let (now, most) = (Rc::new(Cell::new(began)), Rc::new(Cell::new(0)));
-    let link =
-        Played { now: Rc::clone(&now), free_at: began, under_way: VecDeque::new(), most: Rc::clone(&most) };
+    let link = Played {
+        now: Rc::clone(&now),
+        free_at: began,
+        under_way: VecDeque::new(),
+        most: Rc::clone(&most),
+        start,
+    };
     let clock = || now.get();
     let worker = Worker::new(load, 0, Box::new(link), &clock);
     let measured = match load.rate {
@@ -141,6 +153,19 @@ fn an_open_loop_counts_from_the_due_moment_and_never_has_more_under_way_than_pla
     assert!(times.max() > RUN.as_nanos() as u64 * 9 / 10, "{times:?}");
 }
 
+// E2: with a start for each operation, the client would fall behind for ever; without a look for answers in between, all places
+// would be taken, and each answer would wait for the last one.
+#[test]
+fn an_open_loop_that_is_behind_sends_together_and_takes_answers_in() {
+    let load = load(64, 1, Some(50_000));
+    // Two and a half operations are due in the meantime.
+    let (measured, little, most) = run_with(&load, Duration::from_micros(50));
+    assert_eq!(little.contradiction(), None);
+    assert!(most < 20, "{most}");
+    let times = measured.times(Kind::Read).expect("half of the operations");
+    assert!(times.max() < 300_000, "{times:?}");
+}
+
 // E2
 #[test]
 fn a_client_that_is_slower_than_the_server_is_noticed() {
@@ -152,6 +177,7 @@ fn a_client_that_is_slower_than_the_server_is_noticed() {
         free_at: began,
         under_way: VecDeque::new(),
         most: Rc::new(Cell::new(0)),
+        start: Duration::ZERO,
     };
     // An operation has three looks at the clock: when it is sent, before the next one is made, and when its answer is taken
     // in. After that the client takes ten times as long as the server before it sends the next one. The worker has looked
