@@ -7,7 +7,10 @@
 //! cost about as much as the sleep. So of several loops on one core most sleep, and the last one looks on: a core that
 //! is awake takes up the next one without the delay of a core that sleeps.
 //!
-//! Each wait is judged by itself, because who uses a core changes within microseconds. The last gift alone says how soon
+//! A sleep that was over soon was a mistake: it cost itself, the bell that ended it, and two more changes of process, while the
+//! work that the loop waited for was being done. After one the loop is patient, until it has slept for longer.
+//!
+//! Else each wait is judged by itself, because who uses a core changes within microseconds. The last gift alone says how soon
 //! the next wait gives the core away.
 //!
 //! Invariants:
@@ -29,6 +32,10 @@ const LOOK_MAX: Duration = Duration::from_micros(5);
 const GIFT_INTERVAL: Duration = Duration::from_micros(2);
 /// A wait ends in sleep when others have used the core so often in it. Once is often a process that works for this one.
 const USED_MAX: u32 = 2;
+/// The same while the loop is patient: with three backups on two cores a replicated write is over after four to eight uses.
+const USED_MAX_PATIENT: u32 = 8;
+/// After a sleep that was over so soon the loop is patient, since looking on would have been cheaper.
+const SLEPT_SHORT: Duration = Duration::from_micros(100);
 
 /// The loop's next act after it has found nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,11 +67,20 @@ pub(crate) struct Polling {
     gifts_used: u32,
     /// Others used the last gift.
     is_wanted: bool,
+    /// The last sleep was a short one.
+    is_patient: bool,
 }
 
 impl Polling {
     pub fn new(poll: Poll) -> Polling {
-        Polling { poll, polled: Polled::default(), gift_at: None, gifts_used: 0, is_wanted: false }
+        Polling {
+            poll,
+            polled: Polled::default(),
+            gift_at: None,
+            gifts_used: 0,
+            is_wanted: false,
+            is_patient: false,
+        }
     }
 
     /// The loop has nothing to do and begins to wait.
@@ -82,7 +98,7 @@ impl Polling {
         if now >= last_work + spin {
             return Next::Sleep;
         }
-        if self.gifts_used >= USED_MAX {
+        if self.gifts_used >= if self.is_patient { USED_MAX_PATIENT } else { USED_MAX } {
             self.polled.shared += 1;
             return Next::Sleep;
         }
@@ -109,8 +125,10 @@ impl Polling {
         }
     }
 
-    pub fn slept(&mut self) {
+    /// It slept for so long until something came.
+    pub fn slept(&mut self, time: Duration) {
         self.polled.sleeps += 1;
+        self.is_patient = time <= SLEPT_SHORT;
     }
 
     pub fn polled(&self) -> Polled {
@@ -125,6 +143,9 @@ mod tests {
     const MICRO: u64 = 1000;
     const LOOK: Duration = Duration::from_micros(1);
     const SOON: Duration = Duration::from_nanos(300);
+    const LONG: Duration = Duration::from_millis(1);
+    /// Others have used the core for a moment, or for long.
+    const USED: Duration = Duration::from_micros(4);
     const LATE: Duration = Duration::from_micros(10);
 
     /// The looks and the gifts of a loop that finds nothing until it sleeps. Giving away takes `takes`, by number of gift.
@@ -135,7 +156,7 @@ mod tests {
         loop {
             let next = polling.next(*now, last_work);
             if next == Next::Sleep {
-                polling.slept();
+                polling.slept(LONG);
                 return (looks, gifts);
             }
             looks += 1;
@@ -175,14 +196,14 @@ mod tests {
     fn a_loop_whose_core_others_use_sleeps_after_two_looks() {
         let mut polling = Polling::new(Poll::ADAPTIVE);
         let mut now = Instant(1_000_000_000);
-        wait(&mut polling, &mut now, |_| LATE);
+        wait(&mut polling, &mut now, |_| USED);
         let idle = polling.polled().idle;
         for _ in 0..1000 {
-            assert_eq!(wait(&mut polling, &mut now, |_| LATE), (2, 2));
+            assert_eq!(wait(&mut polling, &mut now, |_| USED), (USED_MAX, USED_MAX));
         }
         let polled = polling.polled();
         assert_eq!((polled.sleeps, polled.shared), (1001, 1001));
-        assert_eq!(polled.idle - idle, 2000 * LOOK, "the time of others is not its own");
+        assert_eq!(polled.idle - idle, 1000 * USED_MAX * LOOK, "the time of others is not its own");
     }
 
     // E2
@@ -191,9 +212,21 @@ mod tests {
         let mut polling = Polling::new(Poll::ADAPTIVE);
         let mut now = Instant(1_000_000_000);
         for _ in 0..1000 {
-            assert_eq!(wait(&mut polling, &mut now, |_| LATE).1, 2);
+            assert_eq!(wait(&mut polling, &mut now, |_| USED).1, USED_MAX);
             let (looks, gifts) = wait(&mut polling, &mut now, |_| SOON);
             assert!(looks >= 40 && gifts <= 1 + looks / 3, "{looks} {gifts}");
+        }
+    }
+
+    // E2
+    #[test]
+    fn a_sleep_that_was_over_soon_makes_patient_and_a_long_one_ends_that() {
+        let mut polling = Polling::new(Poll::ADAPTIVE);
+        let mut now = Instant(1_000_000_000);
+        for _ in 0..100 {
+            assert_eq!(wait(&mut polling, &mut now, |_| USED).1, USED_MAX);
+            polling.slept(SLEPT_SHORT);
+            assert_eq!(wait(&mut polling, &mut now, |_| USED).1, USED_MAX_PATIENT);
         }
     }
 

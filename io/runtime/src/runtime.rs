@@ -334,10 +334,11 @@ impl<M: Machine> Runtime<M> {
             }
             if sleeps {
                 self.looked = clock::now();
-                if self.looked.since(now) > AT_ONCE {
+                let slept = self.looked.since(now);
+                if slept > AT_ONCE {
                     // It slept until something came.
                     self.came_after = self.looked;
-                    self.polling.slept();
+                    self.polling.slept(slept);
                 }
                 return self.looked;
             }
