@@ -6,8 +6,8 @@
 //! - The empty server, which counts requests and gives a fixed reply: Redis's commands and Ramhold's frames.
 //! - Memory: a copy, and reads at random places.
 //! - The device: a write that is on it when the call returns.
-//! - Pauses: how long and how often two cores that only spin are taken away. Whoever waits behind a pause waits for all of
-//!   it, so no server here has steadier answers than this.
+//! - Pauses: how long and how often two cores that only spin are taken away. Requests that come
+//!   meanwhile wait, so no server here has steadier answers than this.
 //!
 //! Servers run on core 0 and clients on core 1. A figure of a server means something beside the floor of the
 //! same run: machines differ tenfold, and one machine differs from hour to hour.
@@ -78,11 +78,15 @@ impl Limits {
             let count = TOGETHER as f64;
             let each =
                 Figures { ops_per_second: ops_per_second * count, server_micros: server_micros / count };
-            let what = format!("reads, {TOGETHER} in a frame, 1 connection, {under_way} under way");
+            // The server sleeps between frames: one that looks for them is faster.
+            let what = format!("read, {TOGETHER} in a frame, {under_way} frames, sleeping");
             println!("{what:<44} {}", text(each));
         }
         let bytes = if self.resp.smoke { 8 << 20 } else { self.memory << 20 };
-        println!("\n{:<44} {:>9} {:>9} {:>9}", "pauses of 100 us and more", "/s", "of time", "longest, us");
+        println!(
+            "\n{:<44} {:>9} {:>9} {:>9}",
+            "pauses of 100 us and more, one run", "/s", "of time", "longest, us"
+        );
         for (core, seen) in pauses::measure(time).into_iter().enumerate() {
             let pauses::Pauses { per_second, part, longest } = seen;
             let what = format!("core {core}, while both spin");

@@ -117,7 +117,8 @@ fn is_pinned() -> bool {
     std::env::var_os(PINNED).is_some()
 }
 
-fn can_pin() -> bool {
+/// Whether there are several cores, and the tools to choose one.
+pub fn can_pin() -> bool {
     let several = || std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
     let tools = ["/usr/bin/taskset", "/usr/bin/setpriv"];
     tools.iter().all(|tool| Path::new(tool).exists()) && (is_pinned() || several())

@@ -8,14 +8,15 @@
 //! is awake takes up the next one without the delay of a core that sleeps.
 //!
 //! A sleep that was over soon was a mistake: it cost itself, the bell that ended it, and two more changes of process, while the
-//! work that the loop waited for was being done. After one the loop is patient, until it has slept for longer.
+//! work that the loop waited for was being done. After one the loop is patient, until it has slept for longer: it sleeps after
+//! `USED_MAX_PATIENT` gifts. Where many want the core, the time until the loop gets it back counts as sleep.
 //!
 //! Else each wait is judged by itself, because who uses a core changes within microseconds. The last gift alone says how soon
 //! the next wait gives the core away.
 //!
 //! Invariants:
 //! - `Poll::Busy` never sleeps and never gives its core away, `Poll::Sleep` never looks twice;
-//! - where others use the core, a wait takes a few looks of this loop's own.
+//! - where others use the core, a wait takes a few looks of this loop's own, at most eight.
 //!
 //! Not here: the wait itself (runtime). Decision: 0031. Catalogue: E2.
 
@@ -34,7 +35,7 @@ const GIFT_INTERVAL: Duration = Duration::from_micros(2);
 const USED_MAX: u32 = 2;
 /// The same while the loop is patient: with three backups on two cores a replicated write is over after four to eight uses.
 const USED_MAX_PATIENT: u32 = 8;
-/// After a sleep that was over so soon the loop is patient, since looking on would have been cheaper.
+/// After a sleep that was over so soon (and was one: what comes within 20 us had come already) the loop is patient, since looking on would have been cheaper.
 const SLEPT_SHORT: Duration = Duration::from_micros(100);
 
 /// The loop's next act after it has found nothing.
@@ -125,10 +126,10 @@ impl Polling {
         }
     }
 
-    /// It slept for so long until something came.
-    pub fn slept(&mut self, time: Duration) {
+    /// It slept for so long, until something came or its time was over.
+    pub fn slept(&mut self, time: Duration, has_come: bool) {
         self.polled.sleeps += 1;
-        self.is_patient = time <= SLEPT_SHORT;
+        self.is_patient = has_come && time <= SLEPT_SHORT;
     }
 
     pub fn polled(&self) -> Polled {
@@ -144,8 +145,9 @@ mod tests {
     const LOOK: Duration = Duration::from_micros(1);
     const SOON: Duration = Duration::from_nanos(300);
     const LONG: Duration = Duration::from_millis(1);
-    /// Others have used the core for a moment, or for long.
+    /// Others have used the core for a moment.
     const USED: Duration = Duration::from_micros(4);
+    /// And for longer.
     const LATE: Duration = Duration::from_micros(10);
 
     /// The looks and the gifts of a loop that finds nothing until it sleeps. Giving away takes `takes`, by number of gift.
@@ -156,7 +158,7 @@ mod tests {
         loop {
             let next = polling.next(*now, last_work);
             if next == Next::Sleep {
-                polling.slept(LONG);
+                polling.slept(LONG, true);
                 return (looks, gifts);
             }
             looks += 1;
@@ -225,8 +227,10 @@ mod tests {
         let mut now = Instant(1_000_000_000);
         for _ in 0..100 {
             assert_eq!(wait(&mut polling, &mut now, |_| USED).1, USED_MAX);
-            polling.slept(SLEPT_SHORT);
+            polling.slept(SLEPT_SHORT, true);
             assert_eq!(wait(&mut polling, &mut now, |_| USED).1, USED_MAX_PATIENT);
+            // Nothing came: it was to wake up then.
+            polling.slept(SLEPT_SHORT, false);
         }
     }
 

@@ -338,7 +338,7 @@ impl<M: Machine> Runtime<M> {
                 if slept > AT_ONCE {
                     // It slept until something came.
                     self.came_after = self.looked;
-                    self.polling.slept(slept);
+                    self.polling.slept(slept, !self.ready.is_empty());
                 }
                 return self.looked;
             }

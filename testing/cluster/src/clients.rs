@@ -67,19 +67,20 @@ impl Clients {
         self.start()
     }
 
-    /// Stops the newest client with SIGSTOP until `go_on`: processes that share memory with it get no answer from there.
+    /// Stops the oldest client with SIGSTOP until `go_on`: processes that share memory with it hear nothing from it. Where
+    /// servers have networks of their own, it is a silent peer of TCP connections.
     pub fn hold_one(&mut self) -> Result<(), Failure> {
-        self.signal_newest(Signal::STOP)
+        self.signal_oldest(Signal::STOP)
     }
 
     /// Lets the client that was stopped go on.
     pub fn go_on(&mut self) -> Result<(), Failure> {
-        self.signal_newest(Signal::CONT)
+        self.signal_oldest(Signal::CONT)
     }
 
-    fn signal_newest(&mut self, signal: Signal) -> Result<(), Failure> {
-        let newest = self.running.last().ok_or_else(|| Failure("no client runs".to_owned()))?;
-        kill_process(Pid::from_child(&newest.child), signal)
+    fn signal_oldest(&mut self, signal: Signal) -> Result<(), Failure> {
+        let oldest = self.running.first().ok_or_else(|| Failure("no client runs".to_owned()))?;
+        kill_process(Pid::from_child(&oldest.child), signal)
             .map_err(|error| Failure(format!("a client takes no signal: {error}")))
     }
 

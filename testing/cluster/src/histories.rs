@@ -172,22 +172,25 @@ impl<T: FnMut(&str)> Run<'_, T> {
         while let Some((make, tries)) = planned.pop() {
             self.clients.wait_progress(PROGRESS_BYTES)?;
             self.cluster.wait_replicated(spare)?;
-            if self.rng.chance(1, CLIENT_KILL_ONE_OF) {
+            let is_client_killed = self.rng.chance(1, CLIENT_KILL_ONE_OF);
+            if is_client_killed {
                 self.clients.replace_one()?;
                 self.sums.raise("clients killed", 1);
             }
             let episode = make(&mut self.rng, servers);
             let kind = episode.fault.describe(episode.member);
             let from = now();
-            let is_client_held = self.rng.chance(1, CLIENT_STOP_ONE_OF);
+            // One that has just been started may have no connection yet.
+            let is_client_held = !is_client_killed && self.rng.chance(1, CLIENT_STOP_ONE_OF);
             if is_client_held {
                 self.clients.hold_one()?;
                 self.sums.raise("clients stopped", 1);
             }
-            let aftermath = episode.play(&mut self.cluster)?;
+            let played = episode.play(&mut self.cluster);
             if is_client_held {
                 self.clients.go_on()?;
             }
+            let aftermath = played?;
             self.sums.raise_episode(kind, aftermath.effect);
             self.sums.raise("needless recoveries", aftermath.needless.len() as u64);
             for cause in &aftermath.needless {

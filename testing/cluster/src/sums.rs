@@ -61,10 +61,11 @@ impl Sums {
             self.of("unknown"),
         );
         text += &format!(
-            "needless recoveries {}, client processes killed {}, mistakes made in copies and found {}, \
+            "needless recoveries {}, client processes killed {} and stopped {}, mistakes made in copies and found {}, \
              spoiled copies rejected {}\n",
             self.of("needless recoveries"),
             self.of("clients killed"),
+            self.of("clients stopped"),
             self.of("mistakes found"),
             self.of("spoiled copies rejected"),
         );

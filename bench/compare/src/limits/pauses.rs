@@ -8,7 +8,7 @@
 //! on each of two cores, about `2 * part / (1 - load)` of all operations are late, whatever the server does. A p99 within
 //! few times the p50 needs this to be less than 0.01.
 
-use crate::process::pin;
+use crate::process::{can_pin, pin};
 use std::time::{Duration, Instant};
 
 /// Shorter ones are of no consequence beside a queue.
@@ -19,18 +19,20 @@ pub struct Pauses {
     pub per_second: f64,
     /// The part of the time that was spent in pauses, 0 to 1.
     pub part: f64,
-    /// In microseconds.
+    /// In microseconds; 0: there was none.
     pub longest: f64,
 }
 
-/// For core 0 and core 1, where the machine has two.
+/// For core 0 and core 1, or for core 0 where there is only one.
 pub fn measure(time: Duration) -> Vec<Pauses> {
-    let spins = [0, 1].map(|core| {
+    let cores = if can_pin() { 0..2 } else { 0..1 };
+    let spins = cores.map(|core| {
         std::thread::spawn(move || {
             pin(core);
             spin(time)
         })
     });
+    let spins: Vec<_> = spins.collect();
     spins.into_iter().filter_map(|spin| spin.join().ok()).collect()
 }
 
@@ -48,8 +50,9 @@ fn pauses_of(looks: impl Iterator<Item = Duration>) -> Pauses {
         if step >= PAUSE_MIN {
             count += 1;
             sum += step;
+            longest = longest.max(step);
         }
-        (last, longest) = (at, longest.max(step));
+        last = at;
     }
     let time = last.max(Duration::from_nanos(1)).as_secs_f64();
     Pauses {

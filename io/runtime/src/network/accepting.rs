@@ -131,15 +131,14 @@ impl Listener {
 }
 
 /// Descriptors that accepted connections leave to the device's files, to other servers and to the admin port: a quarter
-/// of what the process may have, within these bounds.
+/// of what the process may have, and at least this many.
 const SPARED_MIN: u64 = 64;
-const SPARED_MAX: u64 = 1024;
 
 /// Connections that may be accepted when the process may have so many descriptors (none: any number). Who connects must
 /// not be able to keep a server from its files and its peers.
 pub(super) fn accepted_max(descriptors: Option<u64>) -> usize {
     let Some(descriptors) = descriptors else { return usize::MAX };
-    let spared = (descriptors / 4).clamp(SPARED_MIN, SPARED_MAX);
+    let spared = (descriptors / 4).max(SPARED_MIN);
     usize::try_from(descriptors.saturating_sub(spared).max(1)).unwrap_or(usize::MAX)
 }
 

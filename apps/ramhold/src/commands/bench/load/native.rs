@@ -96,8 +96,11 @@ impl Link for Native<'_> {
         if !operations.is_empty() {
             self.pipeline.submit_all(operations.into_iter());
         }
-        if !reads.is_empty() {
+        if are_multi && !reads.is_empty() {
             self.read_together(&reads);
+        } else {
+            // Scans that start together are operations of their own.
+            reads.iter().for_each(|scan| self.read_together(std::slice::from_ref(scan)));
         }
     }
 
