@@ -82,7 +82,7 @@ impl<'a> Worker<'a> {
 
     /// Starts the operation of each turn so long after the beginning as `due` says, for `time`.
     pub fn run_open(mut self, time: Duration, due: impl Fn(u64) -> Duration) -> Measured {
-        let behind_max = BEHIND_COUNT_MAX.min(self.load.pipeline / 4);
+        let together_max = BEHIND_COUNT_MAX.min(self.load.pipeline / 4).max(1);
         for turn in 0.. {
             let after = due(turn);
             if after >= time || self.link.is_lost() {
@@ -90,7 +90,7 @@ impl<'a> Worker<'a> {
             }
             let due = self.began + after;
             if (self.now)() < due {
-                self.start_if_full();
+                self.start();
                 // Once at least: the start may have taken all the time that there was.
                 self.poll();
                 while (self.now)() < due && !self.link.is_lost() {
@@ -99,7 +99,7 @@ impl<'a> Worker<'a> {
             }
             self.collect_any(Some(due));
             // A client that is behind sends what is due by now together, as any program would.
-            if self.collected.len() >= self.load.multi.max(behind_max) {
+            if self.collected.len() >= together_max {
                 self.start();
                 self.poll();
             }
