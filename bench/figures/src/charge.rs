@@ -2,14 +2,16 @@
 //!
 //! A process has one core and does one step after the other, as under `io/runtime`. The cost of a step
 //! follows from the frame that it was given, the data that a disk effect brought, and the frames that it
-//! sends. Bytes of logs are weighed by the scale model (`scale`). A frame passes the ports between two hosts
+//! sends. These leave at its end, or one after the other (`Meter::one_by_one`). A master's step with a request to
+//! read or to write one object costs what such a request was measured to cost; all other steps have one price.
+//! Bytes of logs are weighed by the scale model (`scale`). A frame passes the ports between two hosts
 //! (`fabric`). A backup has one device with a lane for reads and a lane for writes. Each lane works in order,
 //! as under `io/runtime`, and reads go before writes.
 //!
 //! Not here: caches, memory bandwidth that processes of one host share, congestion within switches,
 //! interrupts.
 
-use crate::costs::{CHECKSUM, COPY, DECODE, ENCODE, MESSAGE, RecordCost, SOCKET, STEP};
+use crate::costs::{CHECKSUM, COPY, DECODE, ENCODE, MESSAGE, READ, RecordCost, SOCKET, STEP, WRITE};
 use crate::fabric::{Fabric, Onward};
 use crate::profile::{BYPASS_MESSAGE, Profile};
 use crate::scale::Scale;
@@ -35,6 +37,9 @@ const SEGMENT_READ_BYTES_MIN: u64 = 1024;
 const STORE: u64 = 1_000_000;
 /// Copies of the common part of a `Recover`: into its frame, and to the send buffer.
 const RECOVER_COPIES: f64 = 2.0;
+/// Per byte of a message with fields at fixed places, which is copied and has a checksum: an append but for its
+/// log, its answer, and a client's side of messages about one object.
+const PLAIN: f64 = COPY + CHECKSUM;
 /// A sync of a device that has nothing left to write.
 const SYNC: u64 = 100_000;
 
@@ -119,6 +124,9 @@ pub struct Meter {
     pub on: bool,
     /// Servers come into the cluster. Frames then arrive late enough that one list tells of many servers.
     pub gathering: bool,
+    /// Frames of one step leave one after the other, each when it is sent, as system calls have it. Otherwise all
+    /// leave at the end of the step. Figures of recoveries have it so since they were first recorded.
+    pub one_by_one: bool,
     /// When charging began.
     pub began: u64,
     pub busy: Busy,
@@ -145,6 +153,18 @@ struct Load {
     count: f64,
 }
 
+impl Load {
+    /// The master's own cost of a request about one object. Its question and its answer are encoded and decoded
+    /// in that time.
+    fn own(&self) -> Option<f64> {
+        match self.opcode {
+            Some(Opcode::Read) => Some(READ),
+            Some(Opcode::Write) => Some(WRITE),
+            _ => None,
+        }
+    }
+}
+
 pub struct Charge {
     pub profile: Profile,
     pub scale: Scale,
@@ -161,6 +181,8 @@ pub struct Charge {
     /// Whether each node was asked for records. Before that a node reads openings. Each read then counts as
     /// one segment, however many segments it stands for.
     is_asked: Vec<bool>,
+    /// Nanoseconds that the present step is still to take for frames that have not left.
+    unsent: f64,
     /// Writes that are not over, with the time that reads had taken when the write was last looked at.
     writes: BTreeMap<(usize, DiskToken), u64>,
 }
@@ -194,6 +216,7 @@ impl Charge {
             ports_until: vec![0; ports],
             devices: vec![Device::default(); nodes],
             is_asked: vec![false; nodes],
+            unsent: 0.0,
             writes: BTreeMap::new(),
         }
     }
@@ -257,8 +280,14 @@ impl Charge {
             Some(Opcode::Append) => per_byte += COPY + CHECKSUM,
             _ => {}
         }
+        let decode = match (load.own(), load.is_reply) {
+            (Some(_), false) => 0.0,
+            (Some(_), true) => PLAIN,
+            (None, _) if load.opcode == Some(Opcode::Append) => PLAIN,
+            (None, _) => DECODE,
+        };
         load.count * self.message()
-            + load.other * (self.socket() + DECODE)
+            + load.other * (self.socket() + decode)
             + load.log * self.scale.bytes() * per_byte
     }
 
@@ -272,7 +301,12 @@ impl Charge {
         let encode = match load.opcode {
             // All but some bytes are encoded once for all masters.
             Some(Opcode::Recover) => RECOVER_COPIES * COPY + CHECKSUM,
-            _ => ENCODE,
+            Some(Opcode::Append) => PLAIN,
+            _ => match (load.own(), load.is_reply) {
+                (Some(_), true) => 0.0,
+                (Some(_), false) => PLAIN,
+                (None, _) => ENCODE,
+            },
         };
         load.count * self.message()
             + load.other * (self.socket() + encode)
@@ -329,12 +363,15 @@ impl Pace for Charge {
             return FREE;
         }
         // The inputs of a turn have paid for its end; only what it sends is left.
-        let fixed = if given == Given::TurnOver { 0.0 } else { STEP };
+        let mut fixed = if given == Given::TurnOver { 0.0 } else { STEP };
         let given = match given {
             Given::Frame(frame) => {
                 let (load, receiving) = (self.load(frame), self.receiving(frame));
                 self.is_asked[node] |= load.opcode == Some(Opcode::RecoveryRead) && !load.is_reply;
                 self.note(node, Charge::work_of(&load), Tally { receiving, ..Tally::default() });
+                if let (Some(own), false) = (load.own(), load.is_reply) {
+                    fixed = own;
+                }
                 receiving
             }
             Given::Disk { bytes } if bytes >= SEGMENT_READ_BYTES_MIN && !self.is_asked[node] => {
@@ -364,9 +401,19 @@ impl Pace for Charge {
                 _ => 0.0,
             })
             .sum();
+        self.unsent = sent * self.profile.slower;
         let cost = ((fixed + given + sent) * self.profile.slower) as u64;
         self.meter.borrow_mut().busy.processors[node] += cost;
         cost
+    }
+
+    fn leaves(&mut self, step_over: u64, frame: &[u8]) -> u64 {
+        let meter = self.meter.borrow();
+        if !meter.on || !meter.one_by_one {
+            return step_over;
+        }
+        self.unsent = (self.unsent - self.sending(frame) * self.profile.slower).max(0.0);
+        step_over - self.unsent as u64
     }
 
     fn pass(&mut self, now: u64, way: Way, index: usize, frame: &[u8]) -> Passed {
@@ -496,6 +543,21 @@ mod tests {
         let latency = SOSP11_DISK.latency;
         assert_eq!((first, second), (Passed::Onward(latency), Passed::Onward(latency + pass)));
         assert_eq!(charge.pass(latency, way, 1, &frame), Passed::Through(latency + pass));
+    }
+
+    #[test]
+    fn frames_of_a_step_leave_one_after_the_other_where_that_is_asked_for() {
+        let mut charge = charge();
+        let mut frame = vec![0; HEADER_BYTES];
+        frame[5] = (HEADER_BYTES / 8) as u8;
+        let sending = charge.sending(&frame) * charge.profile.slower;
+        let mut leave = |one_by_one| {
+            charge.meter.borrow_mut().one_by_one = one_by_one;
+            charge.unsent = 2.0 * sending;
+            (charge.leaves(10_000, &frame), charge.leaves(10_000, &frame))
+        };
+        assert_eq!(leave(false), (10_000, 10_000));
+        assert_eq!(leave(true), (10_000 - sending as u64, 10_000));
     }
 
     #[test]

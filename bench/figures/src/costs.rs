@@ -69,6 +69,14 @@ pub const DECODE: f64 = 4.5;
 /// The cost of a step without any such work: a timer, a completion.
 pub const STEP: f64 = 500.0;
 
+/// A master's own cost of reading one object and of writing one, from the frame in to the frame out: with the
+/// frames' checksums and their fields, the index and the log; without sockets and replicas. Keys of 30 bytes,
+/// values of 100 bytes, a million objects, random keys.
+///
+/// Source: `cargo xtask bench shard`, 2026-11-23 (docs/performance.md, One operation in a shard).
+pub const READ: f64 = 547.0;
+pub const WRITE: f64 = 867.0;
+
 /// The costs of records with values of `value_bytes` bytes, which must be one of the measured sizes.
 pub fn record_cost(value_bytes: u32) -> RecordCost {
     let found = RECORDS.iter().find(|cost| cost.value_bytes == value_bytes);

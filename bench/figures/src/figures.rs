@@ -1,4 +1,4 @@
-//! The recoveries behind each figure, and the papers' own results.
+//! The recoveries behind each figure, the operations behind one, and the papers' own results.
 
 mod copies;
 mod course;
@@ -7,10 +7,12 @@ mod machines;
 mod multiring;
 mod placement;
 mod scaling;
+mod write;
 
 pub use copies::loss;
 pub use figure::{Extent, Figure, GB};
 pub use scaling::{one, targets};
+pub use write::{NAME as WRITE, figure as write};
 
 use figure::MB;
 

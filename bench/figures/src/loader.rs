@@ -24,7 +24,8 @@ pub enum Spread {
     AsUsual { owner: ServerId },
 }
 
-const TABLE: &str = "figures";
+/// The name of the table.
+pub const TABLE: &str = "figures";
 const BATCH: usize = 512;
 const DEADLINE: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_millis(50);
@@ -108,7 +109,7 @@ impl Loader {
             && until <= now
         {
             let options = TableOptions {
-                durability: Durability::Buffered,
+                durability: if self.replicas == 0 { Durability::None } else { Durability::Buffered },
                 replicas: self.replicas,
                 tablets: u32::from(self.spread == Spread::OneTablet),
                 slots: false,

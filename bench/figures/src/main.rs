@@ -4,11 +4,13 @@
 //! Coordinator, backups and recovery masters are those that run on Linux. `core/node` wires them and
 //! `testing/world` drives them. The model is the time that their steps, frames and device work take
 //! (`charge`). It follows from measured costs (`costs`) on machines as described (`profile`), with logs that
-//! are simulated small (`scale`).
+//! are simulated small (`scale`). One figure is of single operations (`alone`).
 //!
 //! Not here: the time of a recovery on this machine (`ramhold bench recovery`). Catalogue: F11.
 //! Sources: SOSP11 4, TUT15 "Recovery Scalability", "Scale and Recovery".
 
+mod alone;
+mod asker;
 mod charge;
 mod costs;
 mod dstore;
@@ -18,6 +20,7 @@ mod figures;
 mod layout;
 mod loader;
 mod plot;
+mod process;
 mod profile;
 mod scale;
 mod stage;
@@ -43,7 +46,7 @@ struct Arguments {
     /// The least that shows that every figure can be made.
     #[arg(long, conflicts_with = "quick")]
     smoke: bool,
-    /// Make only these figures: fig06 to fig12, tut15, tut15-scale, now, multiring-small, multiring-large, dstore.
+    /// Make only these figures: fig06 to fig12, tut15, tut15-scale, now, multiring-small, multiring-large, write, dstore.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Make only these figures of `dstore`, those of DSTORE04: 7, 7-sizes, 8 to 16, table1, cost.
@@ -112,7 +115,8 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         arguments.only.is_empty() || arguments.only.iter().any(|only| name.starts_with(only.as_str()))
     };
     let mut all = figures::all(extent);
-    let known: Vec<&str> = all.iter().map(|figure| figure.name).chain(["fig12", dstore::NAME]).collect();
+    let known: Vec<&str> =
+        all.iter().map(|figure| figure.name).chain(["fig12", figures::WRITE, dstore::NAME]).collect();
     if let Some(unknown) =
         arguments.only.iter().find(|only| !known.iter().any(|name| name.starts_with(only.as_str())))
     {
@@ -128,6 +132,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
                 eprintln!("figures: fig12 is left out: RAMHOLD_BIN does not say which program works it out")
             }
         }
+    }
+    if is_wanted(figures::WRITE) {
+        tables.push(figures::write(extent));
     }
     if is_wanted(dstore::NAME) {
         let is_small = extent != Extent::Whole;
@@ -225,8 +232,9 @@ mod tests {
     #[test]
     fn every_figure_can_be_made() {
         let all = figures::all(Extent::Smoke);
-        let tables = make(&all, 2, true);
+        let mut tables = make(&all, 2, true);
         assert_eq!(tables.len(), all.len());
+        tables.push(figures::write(Extent::Smoke));
         for table in &tables {
             assert!(!table.rows.is_empty() && !table.notes.is_empty(), "{}", table.name);
             assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.text());
@@ -234,8 +242,8 @@ mod tests {
         }
         assert_eq!(
             figures::targets(&tables).rows.len(),
-            5,
-            "placement and neighbourhoods are measured by the smallest extent too"
+            6,
+            "placement, neighbourhoods and writes are measured by the smallest extent too"
         );
     }
 }

@@ -9,16 +9,17 @@ use crate::costs::record_cost;
 use crate::fabric::Fabric;
 use crate::layout::{Crowd, DEAD, Layout};
 use crate::loader::{Loader, Spread};
+use crate::process::{Process, address, is_serving, server, settle};
 use crate::profile::Profile;
 use crate::scale::{FINE, Scale};
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::limits::APPEND_BYTES_MAX;
-use ramhold_base::{Effects, Input, Instant, Machine, Rng, ServerId, ShardId};
+use ramhold_base::{Rng, ServerId, ShardId};
 use ramhold_coordinator::RecoveryRecord;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{Coordinator, CoordinatorConfig, Phase, ServerConfig, ServerNode};
+use ramhold_node::{Coordinator, CoordinatorConfig, ServerConfig, ServerNode};
 use ramhold_placement::{HeadRoom, buffers_for};
 use ramhold_replication::ReplicationConfig;
 use ramhold_wire::membership::Label;
@@ -113,59 +114,21 @@ pub struct Nodes {
     pub backups: Vec<usize>,
 }
 
-/// A simulated process.
-enum Process {
-    Coordinator(Box<Coordinator>),
-    Server(Box<ServerNode>),
-    Loader(Box<Loader>),
-}
-
-impl Machine for Process {
-    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
-        match self {
-            Process::Coordinator(coordinator) => coordinator.step(now, input, effects),
-            Process::Server(server) => server.step(now, input, effects),
-            Process::Loader(loader) => loader.step(now, input, effects),
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        match self {
-            Process::Coordinator(coordinator) => coordinator.deadline(),
-            Process::Server(server) => server.deadline(),
-            Process::Loader(loader) => loader.deadline(),
-        }
-    }
-
-    fn puts_off(&self) -> bool {
-        match self {
-            Process::Coordinator(coordinator) => coordinator.puts_off(),
-            Process::Server(server) => server.puts_off(),
-            Process::Loader(loader) => loader.puts_off(),
-        }
-    }
-
-    fn turn_over(&mut self, now: Instant, effects: &mut Effects) {
-        match self {
-            Process::Coordinator(coordinator) => coordinator.turn_over(now, effects),
-            Process::Server(server) => server.turn_over(now, effects),
-            Process::Loader(loader) => loader.turn_over(now, effects),
-        }
-    }
-}
-
 /// An object with its result and headers, in the simulation.
 const WRITTEN_BYTES: f64 = 140.0;
-/// The limit for each step of the set-up.
-const SETUP_MAX: u64 = 3600 * SECOND;
 /// No recovery may take this long.
 const RECOVERY_MAX: u64 = 3600 * SECOND;
 /// The reported speed of a device that takes no time (see `Choice::Random`).
 const BOUNDLESS: u32 = u32::MAX;
 
-fn address(host: usize, port: u16) -> SocketAddr {
-    let [_, a, b, c] = (host as u32).to_be_bytes();
-    SocketAddr::from(([10 + a, 0, b, c], port))
+/// A cluster whose writes are flushed, before anything is charged.
+pub struct Stage {
+    pub world: World<Process>,
+    pub nodes: Nodes,
+    pub meter: Rc<RefCell<Meter>>,
+    pub coordinator: SocketAddr,
+    /// The objects on the server that is to die.
+    pub count: u64,
 }
 
 struct Member {
@@ -372,14 +335,15 @@ impl Plan {
         }
     }
 
-    pub fn measure(&self) -> Measured {
-        let begun = std::time::Instant::now();
+    /// Sets the cluster up and fills the server that is to die, at no cost.
+    pub fn set_up(&self) -> Stage {
         let members = self.members();
         let coordinator = address(0, 7400);
         let meter = Rc::new(RefCell::new(Meter::default()));
-        // The coordinator, the servers, and a client on the coordinator's host.
-        let hosts: Vec<usize> = [0].into_iter().chain(members.iter().map(|m| m.host)).chain([0]).collect();
-        let speeds = [1.0].into_iter().chain(members.iter().map(|m| m.device.unwrap_or(1.0))).chain([1.0]);
+        // The coordinator, the servers, and two clients on the coordinator's host: one fills, and one may ask.
+        let hosts: Vec<usize> = [0].into_iter().chain(members.iter().map(|m| m.host)).chain([0, 0]).collect();
+        let speeds =
+            [1.0].into_iter().chain(members.iter().map(|m| m.device.unwrap_or(1.0))).chain([1.0, 1.0]);
         let record = record_cost(self.value_bytes);
         let fabric = self.fabric(hosts.iter().max().map_or(0, |last| last + 1));
         let speeds = speeds.collect();
@@ -454,7 +418,12 @@ impl Plan {
         world.crash(loader);
         let until = world.now() + 3 * SECOND;
         world.run_until(until);
+        Stage { world, nodes, meter, coordinator, count }
+    }
 
+    pub fn measure(&self) -> Measured {
+        let begun = std::time::Instant::now();
+        let Stage { mut world, nodes, meter, count, .. } = self.set_up();
         let dead = server(&world, nodes.dead).id();
         let killed = world.now();
         let steps_before = world.steps;
@@ -522,23 +491,6 @@ impl Plan {
 
 fn objects(master: &ramhold_master::Master) -> u64 {
     master.log().usage().index_entry_count
-}
-
-fn server(world: &World<Process>, node: usize) -> &ServerNode {
-    match world.machine(node) {
-        Some(Process::Server(server)) => server,
-        _ => panic!("node {node} is a server that runs: {:?}", world.errors),
-    }
-}
-
-fn is_serving(world: &World<Process>, node: usize) -> bool {
-    matches!(world.machine(node), Some(Process::Server(server)) if server.phase() == Phase::Serving)
-}
-
-fn settle(world: &mut World<Process>, what: &str, is_there: impl Fn(&World<Process>) -> bool) {
-    let limit = world.now() + SETUP_MAX;
-    let there = world.run_while(limit, |world| !is_there(world));
-    assert!(there, "{what} are not there after an hour: {:?}", world.errors);
 }
 
 #[cfg(test)]

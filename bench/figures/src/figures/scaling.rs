@@ -4,6 +4,7 @@ use super::figure::{
     Extent, Figure, GB, MB, busiest_coordinator, busiest_port, busiest_processor, busiest_reader, count,
     notes, plan, seconds,
 };
+use super::write;
 use crate::profile::{NOW, Profile, SOSP11, SOSP11_DISK, TUT15};
 use crate::scale::{FINE, Scale};
 use crate::stage::{Measured, Plan};
@@ -296,6 +297,11 @@ pub fn targets(tables: &[Table]) -> Table {
         " times",
         &|times| times >= 10.0,
     );
+    let alone = table(write::NAME).and_then(write::ratio_of_today);
+    let most = format!("<= {} times", write::RATIO_MAX);
+    add("2026, R = 3: one write by one read, each alone", &most, alone, " times", &|by| {
+        by <= write::RATIO_MAX
+    });
     let made = super::multiring::NAMES.iter().filter_map(|name| table(name));
     super::multiring::targets(&made.flat_map(|table| table.rows.clone()).collect::<Vec<_>>(), &mut add);
     Table {

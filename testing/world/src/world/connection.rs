@@ -156,10 +156,11 @@ impl<M: Machine> World<M> {
         if self.connections[connection].streams.is_some() {
             return self.transmit_bytes(connection, side, (from, to), bytes);
         }
-        if self.pace.is_some() {
+        if let Some(pace) = &mut self.pace {
+            let at = pace.leaves(self.leaves_at, bytes);
             let bytes = self.copy(bytes);
             let first = Happening::Pass { connection, side, port: 0, bytes };
-            return self.queue.push(self.leaves_at, first);
+            return self.queue.push(at, first);
         }
         if from == to {
             let at = (self.now + self.network.options.latency_min)

@@ -2,7 +2,7 @@
 //!
 //! Without a pace, durations are drawn at random within [`super::Costs`], which finds faults and measures
 //! nothing. With a pace, the world tells it every step together with the step's effects. The effects leave
-//! when the step is over, not when it begins. A frame passes one port after the other: at least the sender's
+//! when the step is over, not when it begins; a pace may let frames leave earlier, one after the other. A frame passes one port after the other: at least the sender's
 //! and the receiver's, and those of switches and relays between them. Each port may be busy with other frames.
 //! With a pace the network loses, changes and cuts nothing, and the trace does not look into frames.
 //!
@@ -67,6 +67,13 @@ pub enum Passed {
 pub trait Pace {
     /// The nanoseconds for which the step keeps its process busy.
     fn step(&mut self, node: usize, given: Given<'_>, effects: &Effects) -> u64;
+
+    /// When a frame of the step that a process has just taken leaves it: not after the end of the step, and not before
+    /// its begin. Frames are asked for in the order in which they are sent.
+    fn leaves(&mut self, step_over: u64, frame: &[u8]) -> u64 {
+        let _ = frame;
+        step_over
+    }
 
     /// The first byte of a frame is at a port of its way; the sender's port has index 0.
     fn pass(&mut self, now: u64, way: Way, index: usize, frame: &[u8]) -> Passed;
