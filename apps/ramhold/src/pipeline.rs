@@ -21,6 +21,10 @@ impl<T> Pipeline<T> {
         self.under_way.len() >= self.count_max || self.bytes >= self.bytes_max
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
     /// Starts operations together; each comes with what `submit` takes.
     pub fn submit_all(&mut self, operations: impl Iterator<Item = (Operation, u64, T)>) {
         let (operations, others): (Vec<_>, Vec<_>) =

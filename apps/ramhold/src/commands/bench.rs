@@ -15,6 +15,7 @@
 //! Not here: measurements for developers, which need the sources (the folder `bench`, `cargo xtask bench`).
 
 mod busy;
+mod folded;
 mod kv;
 mod load;
 mod log;

@@ -11,7 +11,7 @@ pub mod device;
 pub mod forget;
 mod redis;
 mod shards;
-mod start;
+pub mod start;
 
 pub use arguments::Server;
 

@@ -13,6 +13,7 @@ mod damage;
 mod dev;
 mod directories;
 mod expiry;
+mod folding;
 mod full;
 mod full_disk;
 mod histories;

@@ -3,6 +3,7 @@
 //! The command makes a load from its arguments (load), has it carried out, and prints what came of it
 //! (report).
 
+use super::folded::FoldedBackups;
 use super::load::{
     self, Dialect, Distribution, Load, MEMCACHED_KEY_BYTES_MAX, Mix, SCAN_COUNT_MAX, Servers, Ycsb,
 };
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 /// A session of the client library has at most so many operations under way.
 const UNDER_WAY_MAX: u64 = 1024;
+const FOLDED_COUNT_MAX: i64 = 7;
 const PIPELINE_DEFAULT: u16 = 16;
 const VALUE_BYTES_DEFAULT: usize = 100;
 /// YCSB's records have ten fields of 100 B.
@@ -44,6 +46,8 @@ Examples:
       a quorum table, with values from bricks in zone a
   ramhold bench kv --rate 20000 --pipeline 512
       latency at a given load
+  taskset -c 1 ramhold bench kv --fold-backups 3 --replicas 3 --pipeline 1
+      latency of replicated writes, with the only server on another core
 
 All objects are written once; the first write that fails ends the command. Then
 operations choose objects at random for the given time. Latency is the time from
@@ -143,6 +147,13 @@ pub struct KeyValue {
     /// Client threads, each with its own connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
+    /// Be this many backups of the cluster in the client's thread, which then never sleeps: latency of
+    /// replicated writes without a scheduler between the processes. The cluster has one other server, and
+    /// loses these copies at the end.
+    #[arg(long, value_name = "COUNT",
+          conflicts_with_all = ["resp", "memcached", "quorum", "clients"],
+          value_parser = clap::value_parser!(u8).range(1..=FOLDED_COUNT_MAX))]
+    fold_backups: Option<u8>,
     /// Zone of the clients: values of a quorum table are read from bricks there first. --zone is the table's.
     #[arg(long, env = "RAMHOLD_ZONE", value_name = "NAME")]
     client_zone: Option<String>,
@@ -153,9 +164,10 @@ impl KeyValue {
         let load = self.load()?;
         let Some((dialect, names)) = self.text() else {
             let global = &global.from(self.client_zone.as_deref());
-            let wish = self.options.wish(0)?;
-            let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
-            return self.play(&Load { table, ..load }, Servers::Native(global), global);
+            return match self.fold_backups {
+                None => self.play_table(load, Servers::Native(global), global),
+                Some(count) => self.play_folded(load, count, global),
+            };
         };
         let option = dialect.option();
         let addresses =
@@ -165,6 +177,25 @@ impl KeyValue {
             return self.play(&load, Servers::Cluster { addresses: &addresses, patience }, global);
         }
         self.play(&load, Servers::Text { dialect, addresses: &addresses, patience }, global)
+    }
+
+    fn play_table(&self, load: Load, servers: Servers<'_>, global: &Global) -> Result<(), Failure> {
+        let wish = self.options.wish(0)?;
+        let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
+        self.play(&Load { table, ..load }, servers, global)
+    }
+
+    /// With so many backups of its own.
+    fn play_folded(&self, load: Load, count: u8, global: &Global) -> Result<(), Failure> {
+        let backups = FoldedBackups::start(count, global)?;
+        std::thread::scope(|scope| {
+            backups.keep(scope);
+            let played = backups
+                .wait_until_up(global)
+                .and_then(|()| self.play_table(load, Servers::Folded(global, &backups), global));
+            let ended = backups.end();
+            played.and(ended)
+        })
     }
 
     /// The servers that are measured instead of a table, and their protocol.
@@ -181,6 +212,7 @@ impl KeyValue {
         let (before, cpu) = (machine::Times::now(), ServerCpu::begin(&self.server_pid, &self.server_admin)?);
         let measured = load::measure(load, servers, Duration::from_secs(self.seconds))?;
         let machine = report::Machine {
+            folded: self.fold_backups.unwrap_or(0),
             steal_percent: machine::steal_percent(before, machine::Times::now()),
             server: cpu.map(|cpu| cpu.end(measured.elapsed)).transpose()?,
         };
@@ -240,7 +272,7 @@ impl KeyValue {
             Some(failed) => {
                 let (done, all) = (filled.done(), self.objects);
                 let filling = match servers {
-                    Servers::Native(_) => format!("'{}'", self.table),
+                    Servers::Native(_) | Servers::Folded(..) => format!("'{}'", self.table),
                     Servers::Text { .. } | Servers::Cluster { .. } => {
                         [&self.resp[..], &self.memcached].concat().join(", ")
                     }

@@ -2,6 +2,7 @@
 
 mod choice;
 mod cluster;
+mod folded;
 mod link;
 mod little;
 mod measured;
@@ -20,9 +21,11 @@ pub use plan::Load;
 pub use text::{Dialect, MEMCACHED_KEY_BYTES_MAX};
 pub use values::{Values, key, key_bytes_min};
 
+use super::folded::FoldedBackups;
 use crate::failure::Failure;
 use crate::global::Global;
 use cluster::Clustered;
+use folded::Folded;
 use link::Link;
 use native::Native;
 use std::net::SocketAddr;
@@ -36,6 +39,8 @@ use worker::Worker;
 pub enum Servers<'a> {
     /// A Ramhold cluster, over its own protocol.
     Native(&'a Global),
+    /// The same, by one client whose thread is also these backups.
+    Folded(&'a Global, &'a FoldedBackups),
     /// Whatever speaks this protocol at these addresses. Connections take them in turn.
     Text { dialect: Dialect, addresses: &'a [SocketAddr], patience: Duration },
     /// The Redis cluster that has servers at these addresses.
@@ -78,6 +83,9 @@ fn on_threads(
     for client in 0..load.clients {
         links.push(match servers {
             Servers::Native(global) => Box::new(Native::new(load, &values, global.connect()?)),
+            Servers::Folded(global, backups) => {
+                Box::new(Folded::new(Native::new(load, &values, global.connect()?), backups))
+            }
             Servers::Text { dialect, addresses, patience } => {
                 let address = addresses[usize::from(client) % addresses.len()];
                 Box::new(Text::connect(dialect, load, &values, address, patience)?)

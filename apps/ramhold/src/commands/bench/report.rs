@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 pub struct Machine {
     /// The processor time that the host took away.
     pub steal_percent: Option<f64>,
+    /// Backups in the client's thread.
+    pub folded: u8,
     /// The processor time of the servers, if it was asked for.
     pub server: Option<Used>,
 }
@@ -28,11 +30,12 @@ pub fn print(
     if global.json {
         output::print_json(&json!({
             "protocol": match servers {
-                Servers::Native(_) => "native",
+                Servers::Native(_) | Servers::Folded(..) => "native",
                 Servers::Text { dialect: Dialect::Redis, .. } => "resp",
                 Servers::Text { dialect: Dialect::Memcached, .. } => "memcached",
                 Servers::Cluster { .. } => "resp cluster",
             },
+            "folded_backups": machine.folded,
             "objects": load.objects,
             "key_bytes": load.key_bytes,
             "value_bytes": load.value_bytes,
@@ -147,6 +150,9 @@ fn text(load: &Load, filled: &Measured, measured: &Measured, little: &Little, ma
         text.push_str(&format!(", steal {steal:.1} %"));
     }
     text.push('\n');
+    if machine.folded > 0 {
+        text.push_str(&format!("the client's thread was {} backups, too\n", machine.folded));
+    }
     if let Some(used) = machine.server {
         let micros = |time| micros_per(time, measured.done());
         let (all, percent) = (micros(used.time), used.percent());

@@ -33,6 +33,11 @@ impl<'a> Native<'a> {
         Native { load, values, pipeline, ended: VecDeque::new() }
     }
 
+    /// Whether no operation is under way, and all that have ended are told.
+    pub fn is_idle(&self) -> bool {
+        self.ended.is_empty() && self.pipeline.is_empty()
+    }
+
     fn read(&self, object: u64) -> Operation {
         let key = key(object, self.load.key_bytes);
         Operation::Read { table: self.load.table, key, rules: RejectRules::default() }
