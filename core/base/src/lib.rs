@@ -9,6 +9,7 @@
 pub mod bytes;
 pub mod checksum;
 pub mod event;
+pub mod glob;
 pub mod hash;
 pub mod id;
 pub mod latency;

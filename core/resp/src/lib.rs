@@ -16,7 +16,6 @@ pub mod commands;
 mod extended;
 mod fault;
 mod front;
-pub mod glob;
 mod parse;
 mod reply;
 mod transaction;

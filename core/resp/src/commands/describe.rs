@@ -2,8 +2,8 @@
 
 use super::{ALL, find, usage};
 use crate::command::{Command, Flags, KeyPlaces, Run};
-use crate::glob::{Case, matches};
 use crate::{Fault, Reply};
+use ramhold_base::glob::{Case, matches};
 
 /// Flags as `COMMAND` names them, in its order.
 const FLAG_NAMES: &[(Flags, &str)] = &[

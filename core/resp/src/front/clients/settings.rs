@@ -3,9 +3,9 @@
 use crate::fault::shown;
 use crate::front::config::{RespConfig, TimingConfig};
 use crate::front::step::Step;
-use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
+use ramhold_base::glob::{Case, matches};
 use std::time::Duration;
 
 /// All settings of `CONFIG GET`, with their values.

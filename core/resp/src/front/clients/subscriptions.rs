@@ -5,8 +5,8 @@
 //! Not here: commands and messages (`pubsub`).
 
 use crate::Fault;
-use crate::glob::{Case, matches};
 use ramhold_base::ConnId;
+use ramhold_base::glob::{Case, matches};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subscriptions of one connection.

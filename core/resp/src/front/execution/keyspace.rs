@@ -17,9 +17,9 @@ use crate::front::bounds::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX}
 use crate::front::clients::asker::Asker;
 use crate::front::host::Host;
 use crate::front::step::Step;
-use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
+use ramhold_base::glob::{Case, matches};
 use ramhold_base::{KeyHash, Status, TableId};
 use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 

@@ -1,0 +1,16 @@
+//! Limits of accounts. They bound what an account takes in the coordinator's state and in every server.
+
+/// Bytes of an account's name.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Bytes of one rule, with what it names.
+pub const RULE_BYTES_MAX: usize = 1024;
+/// Rules that one change may bring, with those within selectors.
+pub const RULE_COUNT_MAX: usize = 512;
+/// Selectors of an account, the first one included.
+pub const SELECTOR_COUNT_MAX: usize = 16;
+/// Patterns of one kind, and changes of commands, in one selector.
+pub const PATTERN_COUNT_MAX: usize = 256;
+/// Secrets of an account, and names of certificates.
+pub const SECRET_COUNT_MAX: usize = 16;
+/// Bytes of a secret as it is stored.
+pub const SECRET_BYTES_MAX: usize = 256;
