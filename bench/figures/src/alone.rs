@@ -39,7 +39,7 @@ impl Times {
     }
 }
 
-/// What writes and reads of the same objects took.
+/// The times of writes and of reads of the same objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Alone {
     pub writes: Times,

@@ -55,7 +55,7 @@ pub const SOCKET: f64 = 0.15;
 /// clients: `cargo xtask bench limits`).
 pub const MESSAGE: f64 = 1600.0;
 
-/// Per byte of a message that is encoded field by field (all but the bytes of logs): the cost of writing it
+/// Per byte of a message that is encoded field by field (all but appends and their answers, and the bytes of logs): the cost of writing it
 /// and of reading it, with the frame's checksum.
 ///
 /// Source: `cargo xtask bench figures --costs`, one core: a `Recover` with 7,600 segments 3.33 and 4.49 ns,

@@ -26,7 +26,7 @@ pub struct Account {
 /// Why an account was not changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AccountError {
-    /// A name is 1 to 128 visible characters of ASCII, without a parenthesis.
+    /// A name is visible characters of ASCII without parentheses, at most `NAME_BYTES_MAX`.
     Name,
     /// The rule, as it was given, but never with a password.
     Rule { rule: String, fault: RuleFault },
@@ -36,7 +36,10 @@ impl fmt::Display for AccountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AccountError::Name => {
-                write!(f, "a name of an account is 1 to {NAME_BYTES_MAX} visible ASCII characters")
+                write!(
+                    f,
+                    "a name of an account is 1 to {NAME_BYTES_MAX} visible ASCII characters without ( and )"
+                )
             }
             AccountError::Rule { rule, fault } => {
                 write!(f, "Error in ACL SETUSER modifier '{rule}': {fault}")
@@ -62,8 +65,17 @@ impl Account {
     pub fn unrestricted() -> Account {
         let mut account = Account::empty(DEFAULT.to_owned());
         let rules = ["on", "nopass", "~*", "&*", "+@all"].map(|rule| rule.as_bytes().to_vec());
-        account.set(&rules, &Catalog::default()).expect("they name no command");
+        account.set(&rules, None).expect("they name no command");
         account
+    }
+
+    /// The account that has told these rules (`rules`). Commands that this process does not know may be named: they are
+    /// told again, and allow nothing here. A class that it does not know is refused, because what is left of `+@all -@new`
+    /// would be too much.
+    pub fn told(name: &str, rules: &[Vec<u8>]) -> Result<Account, AccountError> {
+        let mut account = Account::new(name)?;
+        account.set(rules, None)?;
+        Ok(account)
     }
 
     fn empty(name: String) -> Account {
@@ -105,11 +117,11 @@ impl Account {
     /// Applies the words of a change, all or none.
     pub fn set_words(&mut self, words: &[&[u8]], catalog: &Catalog) -> Result<(), AccountError> {
         let fault = |fault| AccountError::Rule { rule: String::new(), fault };
-        self.set(&whole_rules(words).map_err(fault)?, catalog)
+        self.set(&whole_rules(words).map_err(fault)?, Some(catalog))
     }
 
     /// Applies rules, all or none.
-    pub fn set(&mut self, rules: &[Vec<u8>], catalog: &Catalog) -> Result<(), AccountError> {
+    fn set(&mut self, rules: &[Vec<u8>], catalog: Option<&Catalog>) -> Result<(), AccountError> {
         let mut changed = self.clone();
         for text in rules {
             let applied = Rule::parse(text, catalog).and_then(|rule| changed.apply(&rule));
@@ -180,7 +192,7 @@ impl Account {
         rest.into_iter().chain(secrets).collect()
     }
 
-    /// The same without secrets, for people.
+    /// The same without secrets. A pattern may have bytes that a terminal obeys.
     pub fn shown_rules(&self) -> Vec<Vec<u8>> {
         let mut rules = vec![if self.is_on { b"on".to_vec() } else { b"off".to_vec() }];
         if self.needs_no_secret {
@@ -201,7 +213,7 @@ impl Account {
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rules = self.shown_rules().join(&b' ');
-        write!(f, "{} {}, {} secrets", self.name, String::from_utf8_lossy(&rules), self.secrets.len())
+        write!(f, "{} {}, {} secrets", self.name, rules.escape_ascii(), self.secrets.len())
     }
 }
 
@@ -218,10 +230,15 @@ fn add(list: &mut Vec<String>, text: &str, what: &'static str) -> Result<(), Rul
 
 /// A rule for a message: no secret, and nothing that a terminal obeys.
 fn shown(rule: &[u8]) -> String {
-    let is_secret = rule.first().is_some_and(|first| b"><#!".contains(first))
-        || rule.to_ascii_lowercase().starts_with(b"secret=");
-    if is_secret {
-        return format!("{}...", String::from_utf8_lossy(&rule[..1]));
+    // A selector with a secret in it is wrong, and its error tells the rule.
+    let is_secret = |word: &[u8]| {
+        let word = word.trim_ascii_start();
+        word.first().is_some_and(|first| b"><#!".contains(first))
+            || word.to_ascii_lowercase().starts_with(b"secret=")
+    };
+    let has_secret = rule.split(|byte| b" ()".contains(byte)).any(is_secret) || is_secret(rule);
+    if has_secret {
+        return "(not shown: it may have a password)".to_owned();
     }
     rule.escape_ascii().to_string().chars().take(100).collect()
 }

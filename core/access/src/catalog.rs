@@ -14,6 +14,8 @@ pub struct CommandNumber(pub u16);
 pub struct Entry {
     pub name: String,
     pub classes: Classes,
+    /// Whether everybody may, whatever the rules say: to log in, and to leave.
+    pub is_open: bool,
 }
 
 /// All entries of the doors of a process.
@@ -24,7 +26,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Of two entries with one name the first counts.
+    /// If two entries have one name, the first one counts.
     pub fn new(mut entries: Vec<Entry>) -> Catalog {
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         entries.dedup_by(|later, earlier| later.name == earlier.name);
@@ -67,7 +69,7 @@ mod tests {
     use crate::Class;
 
     fn entry(name: &str) -> Entry {
-        Entry { name: name.to_owned(), classes: Classes::from_iter([Class::Slow]) }
+        Entry { name: name.to_owned(), classes: Classes::from_iter([Class::Slow]), is_open: false }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 pub const NAME_BYTES_MAX: usize = 128;
 /// Bytes of one rule, with what it names.
 pub const RULE_BYTES_MAX: usize = 1024;
-/// Rules that one change may bring, with those within selectors.
+/// Words of one change, rules of a selector, and rules of all selectors of an account together.
 pub const RULE_COUNT_MAX: usize = 512;
 /// Selectors of an account, the first one included.
 pub const SELECTOR_COUNT_MAX: usize = 16;

@@ -5,8 +5,7 @@
 use crate::account::Account;
 use crate::catalog::{Catalog, CommandNumber};
 use crate::rule::{Access, Named};
-use crate::selector::Selector;
-use ramhold_base::glob::{Case, matches};
+use crate::selector::{Patterns, Selector};
 
 /// The part of a table that a request is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,16 +24,16 @@ pub struct Channel<'a> {
     pub is_pattern: bool,
 }
 
-/// What a request would do.
+/// A request, as far as a decision is about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deed<'a> {
     pub command: CommandNumber,
-    /// The tables by their names, and what it does with each.
+    /// The tables by their names, and the part of each.
     pub tables: &'a [(&'a [u8], Extent<'a>)],
     pub channels: &'a [Channel<'a>],
 }
 
-/// What is not allowed. The order is that in which a selector is asked: of several selectors, the one that comes
+/// The part of a deed that is not allowed. The order is that in which a selector is asked, and the selector that comes
 /// furthest tells.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Denied {
@@ -52,40 +51,46 @@ pub enum Denied {
 pub struct Permit {
     /// Everything is allowed: nothing else is to be looked at.
     is_unrestricted: bool,
+    /// Commands that need no rule, a bit for each.
+    open: Commands,
     selectors: Vec<Allowed>,
 }
 
 #[derive(Clone, Debug)]
 struct Allowed {
-    /// A bit for each command of the catalog.
-    commands: Vec<u64>,
+    commands: Commands,
     rules: Selector,
+    tables: Patterns,
 }
 
 impl Permit {
     pub fn new(account: &Account, catalog: &Catalog) -> Permit {
+        // A selector that says nothing about tables has those of the first one.
+        let first =
+            account.selectors().first().and_then(Selector::tables).cloned().unwrap_or(Patterns::all());
         let allowed = |selector: &Selector| Allowed {
             commands: commands_of(selector, catalog),
             rules: selector.clone(),
+            tables: selector.tables().cloned().unwrap_or(first.clone()),
         };
-        let mut selectors: Vec<Allowed> = account.selectors().iter().map(allowed).collect();
         // An account that is off may do nothing, also over connections that are open.
-        if !account.is_on() {
-            selectors.clear();
-        }
-        let is_unrestricted = selectors.iter().any(|selector| {
-            let all_commands = catalog.iter().all(|(number, _)| selector.has(number));
-            all_commands
-                && selector.has_all_keys(Access::BOTH)
-                && selector.rules.channels().are_all()
-                && selector.rules.tables().are_all()
+        let selectors: Vec<Allowed> =
+            account.selectors().iter().filter(|_| account.is_on()).map(allowed).collect();
+        let is_unrestricted = selectors.iter().any(|Allowed { rules, tables, .. }| {
+            let has_all_channels = rules.channels().are_all();
+            rules.has_all_commands()
+                && rules.has_all_keys(Access::BOTH)
+                && has_all_channels
+                && tables.are_all()
         });
-        Permit { is_unrestricted, selectors }
+        let mut open = Commands::of(catalog);
+        catalog.iter().filter(|(_, entry)| entry.is_open).for_each(|(number, _)| open.set(number, true));
+        Permit { is_unrestricted, open, selectors }
     }
 
     /// Whether one selector allows all of the deed.
     pub fn check(&self, deed: &Deed<'_>) -> Result<(), Denied> {
-        if self.is_unrestricted {
+        if self.is_unrestricted || self.open.has(deed.command) {
             return Ok(());
         }
         let mut furthest = Denied::Command;
@@ -100,33 +105,30 @@ impl Permit {
 
     /// Whether one selector allows the command for some key, table or channel.
     pub fn has(&self, command: CommandNumber) -> bool {
-        self.is_unrestricted || self.selectors.iter().any(|selector| selector.has(command))
+        self.is_unrestricted
+            || self.open.has(command)
+            || self.selectors.iter().any(|selector| selector.commands.has(command))
     }
 }
 
 impl Allowed {
-    fn has(&self, command: CommandNumber) -> bool {
-        let (word, bit) = place(command);
-        self.commands.get(word).is_some_and(|word| word & bit != 0)
-    }
-
     fn check(&self, deed: &Deed<'_>) -> Result<(), Denied> {
-        if !self.has(deed.command) {
+        if !self.commands.has(deed.command) {
             return Err(Denied::Command);
         }
-        let has_table = |table: &[u8]| self.rules.tables().iter().any(|pattern| fits(pattern, table));
-        if let Some(at) = deed.tables.iter().position(|(table, _)| !has_table(table)) {
+        if let Some(at) = deed.tables.iter().position(|(table, _)| !self.tables.fit(table)) {
             return Err(Denied::Table(at));
         }
         for (at, (_, extent)) in deed.tables.iter().enumerate() {
             match extent {
                 Extent::Names => {}
                 Extent::Keys(keys) => {
-                    if let Some(key) = keys.iter().position(|(access, key)| !self.has_key(*access, key)) {
+                    if let Some(key) = keys.iter().position(|(access, key)| !self.rules.has_key(*access, key))
+                    {
                         return Err(Denied::Key(at, Some(key)));
                     }
                 }
-                Extent::All(access) if self.has_all_keys(*access) => {}
+                Extent::All(access) if self.rules.has_all_keys(*access) => {}
                 Extent::All(_) => return Err(Denied::Key(at, None)),
             }
         }
@@ -136,32 +138,45 @@ impl Allowed {
         }
     }
 
-    /// As in Redis, one pattern must have all of the access.
-    fn has_key(&self, access: Access, key: &[u8]) -> bool {
-        self.rules.keys().iter().any(|(allowed, pattern)| allowed.covers(access) && fits(pattern, key))
-    }
-
-    fn has_all_keys(&self, access: Access) -> bool {
-        self.rules.keys().iter().any(|(allowed, pattern)| allowed.covers(access) && pattern == b"*")
-    }
-
     /// A pattern of channels is allowed if it is given as it stands in the rules, or all channels are.
     fn has_channel(&self, channel: &Channel<'_>) -> bool {
         let allowed = self.rules.channels();
-        allowed.are_all()
-            || allowed.iter().any(|pattern| match channel.is_pattern {
-                true => pattern == channel.name,
-                false => fits(pattern, channel.name),
-            })
+        match channel.is_pattern {
+            true => allowed.are_all() || allowed.iter().any(|pattern| pattern == channel.name),
+            false => allowed.fit(channel.name),
+        }
     }
 }
 
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    pattern == b"*" || matches(pattern, text, Case::Matters)
+/// A bit for each command of a catalog.
+#[derive(Clone, Debug)]
+struct Commands(Vec<u64>);
+
+impl Commands {
+    fn of(catalog: &Catalog) -> Commands {
+        Commands(vec![0; catalog.len().div_ceil(64)])
+    }
+
+    fn place(command: CommandNumber) -> (usize, u64) {
+        (usize::from(command.0 / 64), 1 << (command.0 % 64))
+    }
+
+    fn has(&self, command: CommandNumber) -> bool {
+        let (word, bit) = Commands::place(command);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn set(&mut self, command: CommandNumber, is_allowed: bool) {
+        let (word, bit) = Commands::place(command);
+        match is_allowed {
+            true => self.0[word] |= bit,
+            false => self.0[word] &= !bit,
+        }
+    }
 }
 
-fn commands_of(selector: &Selector, catalog: &Catalog) -> Vec<u64> {
-    let mut commands = vec![0; catalog.len().div_ceil(64)];
+fn commands_of(selector: &Selector, catalog: &Catalog) -> Commands {
+    let mut commands = Commands::of(catalog);
     for change in selector.commands() {
         for (number, entry) in catalog.iter() {
             let is_meant = match &change.named {
@@ -169,17 +184,10 @@ fn commands_of(selector: &Selector, catalog: &Catalog) -> Vec<u64> {
                 Named::Class(class) => entry.classes.has(*class),
                 Named::Command(name) => Catalog::is_about(name, &entry.name),
             };
-            let (word, bit) = place(number);
-            match (is_meant, change.allows) {
-                (false, _) => {}
-                (true, true) => commands[word] |= bit,
-                (true, false) => commands[word] &= !bit,
+            if is_meant {
+                commands.set(number, change.allows);
             }
         }
     }
     commands
-}
-
-fn place(command: CommandNumber) -> (usize, u64) {
-    (usize::from(command.0 / 64), 1 << (command.0 % 64))
 }

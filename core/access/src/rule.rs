@@ -11,7 +11,7 @@
 //! | `+get`, `-client\|kill`, `+@read`, `-@all` | commands and classes, in the order in which they were given |
 //! | `~pattern`, `%R~pattern`, `%W~pattern`, `allkeys`, `resetkeys` | keys, for reads and writes or for one of them |
 //! | `&pattern`, `allchannels`, `resetchannels` | channels of publish and subscribe |
-//! | `table=pattern`, `alltables`, `resettables` | tables: Redis's databases are tables, too. All are allowed at first, as in Valkey |
+//! | `table=pattern`, `alltables`, `resettables` | tables; Redis's databases are tables, too. An account that says nothing about them has all, as in Valkey, and a further selector has those of the account |
 //! | `(rules)`, `clearselectors` | a further selector; no further ones |
 //! | `reset` | a new account |
 //!
@@ -19,10 +19,13 @@
 
 use crate::catalog::Catalog;
 use crate::classes::Class;
-use crate::limits::RULE_BYTES_MAX;
+use crate::limits::{RULE_BYTES_MAX, RULE_COUNT_MAX};
 use std::fmt;
 
-/// What is done to a key.
+/// Bytes of a command's name that are looked at. No command has a longer one.
+const NAMED_BYTES_MAX: usize = 100;
+
+/// The use of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Access {
     pub reads: bool,
@@ -40,7 +43,7 @@ impl Access {
     }
 }
 
-/// What a change of commands is about.
+/// The commands that a change is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Named {
     All,
@@ -138,8 +141,8 @@ impl fmt::Display for RuleFault {
             RuleFault::UnknownCommand(name) => write!(f, "Unknown command '{name}'"),
             RuleFault::UnknownClass(name) => write!(f, "Unknown category '@{name}'"),
             RuleFault::AfterAll => f.write_str(
-                "Adding a pattern after one that matches everything has no effect. Try 'resetkeys', 'resetchannels' or \
-                 'resettables' to start with an empty list of patterns",
+                "Adding a pattern after one that matches everything has no effect. Try 'resetkeys' or 'resetchannels' to \
+                 start with an empty list of patterns",
             ),
             RuleFault::NotInSelector => f.write_str("This rule is about the account, and cannot stand in a selector"),
             RuleFault::UnclosedSelector => f.write_str("Unmatched parenthesis in acl selector"),
@@ -154,13 +157,17 @@ impl fmt::Display for RuleFault {
 }
 
 impl Rule {
-    /// Reads a rule. `catalog` knows the commands that a rule can name.
-    pub fn parse(text: &[u8], catalog: &Catalog) -> Result<Rule, RuleFault> {
+    /// Reads a rule. `catalog` knows the commands that a rule can name. None: the rule was taken before, perhaps by a process
+    /// that knows more commands, and any name will do.
+    pub fn parse(text: &[u8], catalog: Option<&Catalog>) -> Result<Rule, RuleFault> {
         if let Some(inner) = text.strip_prefix(b"(") {
             let inner = inner.strip_suffix(b")").ok_or(RuleFault::UnclosedSelector)?;
-            let words = inner.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+            let words = || inner.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+            if words().count() > RULE_COUNT_MAX {
+                return Err(RuleFault::TooMany("rules", RULE_COUNT_MAX));
+            }
             return Ok(Rule::Selector(
-                words.map(|word| in_selector(word, catalog)).collect::<Result<_, _>>()?,
+                words().map(|word| in_selector(word, catalog)).collect::<Result<_, _>>()?,
             ));
         }
         if text.len() > RULE_BYTES_MAX {
@@ -227,7 +234,11 @@ fn word(text: &[u8]) -> Option<Rule> {
 }
 
 /// A rule that may stand in a selector.
-fn in_selector(text: &[u8], catalog: &Catalog) -> Result<Rule, RuleFault> {
+fn in_selector(text: &[u8], catalog: Option<&Catalog>) -> Result<Rule, RuleFault> {
+    // Selectors do not nest, and a hostile text must not make this function call itself.
+    if text.starts_with(b"(") {
+        return Err(RuleFault::NotInSelector);
+    }
     let rule = Rule::parse(text, catalog)?;
     match rule {
         Rule::Commands(_)
@@ -241,16 +252,20 @@ fn in_selector(text: &[u8], catalog: &Catalog) -> Result<Rule, RuleFault> {
     }
 }
 
-fn parse_named(text: &[u8], catalog: &Catalog) -> Result<Named, RuleFault> {
+fn parse_named(text: &[u8], catalog: Option<&Catalog>) -> Result<Named, RuleFault> {
     // Nothing that a terminal obeys gets into an error.
-    let name = text.escape_ascii().to_string().to_ascii_lowercase();
+    let name = text[..text.len().min(NAMED_BYTES_MAX)].escape_ascii().to_string().to_ascii_lowercase();
     match name.strip_prefix('@') {
         Some("all") => Ok(Named::All),
         Some(class) => {
             Class::of(class).map(Named::Class).ok_or_else(|| RuleFault::UnknownClass(class.to_owned()))
         }
-        None if catalog.find(&name).is_some() => Ok(Named::Command(name)),
-        None => Err(RuleFault::UnknownCommand(name)),
+        None => {
+            let is_name = !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"|._-".contains(&byte));
+            let is_known = catalog.is_none_or(|catalog| catalog.find(&name).is_some());
+            if is_name && is_known { Ok(Named::Command(name)) } else { Err(RuleFault::UnknownCommand(name)) }
+        }
     }
 }
 

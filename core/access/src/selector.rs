@@ -3,6 +3,7 @@
 use crate::catalog::Catalog;
 use crate::limits::PATTERN_COUNT_MAX;
 use crate::rule::{Access, Change, Named, Rule, RuleFault};
+use ramhold_base::glob::{Case, matches};
 
 const ALL: &[u8] = b"*";
 
@@ -11,7 +12,7 @@ const ALL: &[u8] = b"*";
 pub struct Patterns(Vec<Vec<u8>>);
 
 impl Patterns {
-    fn all() -> Patterns {
+    pub fn all() -> Patterns {
         Patterns(vec![ALL.to_vec()])
     }
 
@@ -21,6 +22,11 @@ impl Patterns {
 
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(Vec::as_slice)
+    }
+
+    /// Whether one of the patterns takes the text.
+    pub fn fit(&self, text: &[u8]) -> bool {
+        self.iter().any(|pattern| fits(pattern, text))
     }
 
     fn add(&mut self, pattern: &[u8], what: &'static str) -> Result<(), RuleFault> {
@@ -36,24 +42,20 @@ impl Patterns {
     }
 }
 
-/// What one selector allows. A new one allows no command.
+/// The rules that go together. A new selector allows no command, no key and no channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selector {
-    /// In the order in which they hold; the last one that is about a command decides. None: no command.
+    /// In the order in which they hold; the last one that is about a command decides.
     commands: Vec<Change>,
     keys: Vec<(Access, Vec<u8>)>,
     channels: Patterns,
-    tables: Patterns,
+    /// None: nothing was said about tables.
+    tables: Option<Patterns>,
 }
 
 impl Default for Selector {
     fn default() -> Selector {
-        Selector {
-            commands: Vec::new(),
-            keys: Vec::new(),
-            channels: Patterns(Vec::new()),
-            tables: Patterns::all(),
-        }
+        Selector { commands: Vec::new(), keys: Vec::new(), channels: Patterns(Vec::new()), tables: None }
     }
 }
 
@@ -70,8 +72,24 @@ impl Selector {
         &self.channels
     }
 
-    pub fn tables(&self) -> &Patterns {
-        &self.tables
+    /// None: nothing was said about tables.
+    pub fn tables(&self) -> Option<&Patterns> {
+        self.tables.as_ref()
+    }
+
+    /// Whether the rules are `+@all` alone, so also commands that are yet to come are allowed.
+    pub fn has_all_commands(&self) -> bool {
+        matches!(&self.commands[..], [Change { allows: true, named: Named::All }])
+    }
+
+    /// Whether one pattern allows this access to the key. As in Redis, it must have all of the access.
+    pub fn has_key(&self, access: Access, key: &[u8]) -> bool {
+        self.keys.iter().any(|(allowed, pattern)| allowed.covers(access) && fits(pattern, key))
+    }
+
+    /// Whether all keys are allowed with this access.
+    pub fn has_all_keys(&self, access: Access) -> bool {
+        self.keys.iter().any(|(allowed, pattern)| allowed.covers(access) && pattern == ALL)
     }
 
     /// Applies a rule about commands, keys, channels or tables. Others are refused.
@@ -82,14 +100,12 @@ impl Selector {
             Rule::ResetKeys => self.keys.clear(),
             Rule::Channels(pattern) => return self.channels.add(pattern, "patterns of channels"),
             Rule::ResetChannels => self.channels.0.clear(),
-            // A first table takes the place of all.
-            Rule::Tables(pattern) => {
-                if self.tables.are_all() && pattern != ALL {
-                    self.tables.0.clear();
-                }
-                return self.tables.add(pattern, "patterns of tables");
-            }
-            Rule::ResetTables => self.tables.0.clear(),
+            // Tables that are named take the place of all.
+            Rule::Tables(pattern) => match &mut self.tables {
+                Some(tables) if !tables.are_all() => return tables.add(pattern, "patterns of tables"),
+                tables => *tables = Some(Patterns(vec![pattern.clone()])),
+            },
+            Rule::ResetTables => self.tables = Some(Patterns(Vec::new())),
             _ => return Err(RuleFault::NotInSelector),
         }
         Ok(())
@@ -123,12 +139,13 @@ impl Selector {
                 before.reads |= access.reads;
                 before.writes |= access.writes;
             }
+            // One pattern that has everything takes the place of all.
+            None if pattern == ALL && access == Access::BOTH => self.keys = vec![(access, pattern.to_vec())],
             None => {
                 check_count(self.keys.len(), "patterns of keys")?;
                 self.keys.push((access, pattern.to_vec()));
             }
         }
-        // One pattern that has everything takes the place of all.
         if self.keys.iter().any(is_all) {
             self.keys.retain(is_all);
         }
@@ -147,9 +164,13 @@ impl Selector {
             rules.push([sign, pattern].concat());
         }
         rules.extend(self.channels.iter().map(|pattern| [b"&", pattern].concat()));
-        if !self.tables.are_all() {
-            rules.push(b"resettables".to_vec());
-            rules.extend(self.tables.iter().map(|pattern| [b"table=", pattern].concat()));
+        match &self.tables {
+            None => {}
+            Some(tables) if tables.are_all() => rules.push(b"alltables".to_vec()),
+            Some(tables) => {
+                rules.push(b"resettables".to_vec());
+                rules.extend(tables.iter().map(|pattern| [b"table=", pattern].concat()));
+            }
         }
         if self.commands.first().is_none_or(|first| first.named != Named::All) {
             rules.push(b"-@all".to_vec());
@@ -157,6 +178,10 @@ impl Selector {
         rules.extend(self.commands.iter().map(|change| change.text().into_bytes()));
         rules
     }
+}
+
+fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    pattern == ALL || matches(pattern, text, Case::Matters)
 }
 
 fn check_count(count: usize, what: &'static str) -> Result<(), RuleFault> {

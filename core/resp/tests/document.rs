@@ -2,7 +2,7 @@
 
 use ramhold_base::limits::{EXPIRY_MILLIS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_resp::Run;
-use ramhold_resp::commands::describe::{classes, full_name, rows};
+use ramhold_resp::commands::describe::{class_names, full_name, rows};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -60,7 +60,7 @@ Rules, errors and the limits of a command over several keys: [protocols/resp.md]
             }
             let name = full_name(container, row).replace('|', " ").to_ascii_uppercase();
             let form = format!("{name} {}", row.usage).trim_end().replace('|', "\\|");
-            let classes = classes(row).join(" ");
+            let classes = class_names(row).join(" ");
             let _ = writeln!(
                 out,
                 "| `{form}` | {} | {classes} | {} {} | {} | {} |",

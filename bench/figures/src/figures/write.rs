@@ -13,7 +13,7 @@ use crate::stage::Plan;
 use crate::table::{Cell, Table, paper};
 
 pub const NAME: &str = "write";
-/// A write may take so many times as long as a read.
+/// The time of a write may be this many times that of a read.
 pub const RATIO_MAX: f64 = 2.2;
 
 /// Each byte of log stands for itself. Segments are smaller than usual, so that their changes are among the writes.
@@ -77,7 +77,7 @@ pub fn figure(extent: Extent) -> Table {
         "charged: each message, its bytes, each step, the master's own time for a read and a write, appends with \
          copy and checksum"
             .into(),
-        "not in it: scheduling, wake-ups, interrupts, caches; the client's own time beyond a step for each answer; answers \
+        "not in it: scheduling, wake-ups, interrupts, caches; the master's own work for replicas beyond a step for each answer; the client's own time beyond a step for each answer; answers \
          of backups that are taken in together"
             .into(),
     ]);
@@ -88,13 +88,13 @@ pub fn figure(extent: Extent) -> Table {
         columns: vec![
             "profile",
             "read p50",
-            "min",
-            "mean",
-            "max",
+            "read min",
+            "read mean",
+            "read max",
             "write p50",
-            "min",
-            "mean",
-            "max",
+            "write min",
+            "write mean",
+            "write max",
             RATIO,
             "paper",
         ],

@@ -85,6 +85,44 @@ fn tables_are_told_apart() {
 }
 
 #[test]
+fn a_further_selector_has_the_tables_of_the_account_unless_it_names_its_own() {
+    let ann = permit("on table=app_* (~shared:* +get) (table=db0 ~own:* +get)");
+    let ask = |table: &str, key: &str| {
+        about(&ann, "get", table.as_bytes(), Extent::Keys(&[(READ, key.as_bytes())]))
+    };
+    assert_eq!((ask("app_1", "shared:1"), ask("db0", "own:1")), (Ok(()), Ok(())));
+    assert!(
+        ask("db0", "shared:1").is_err() && ask("app_1", "own:1").is_err() && ask("db1", "own:1").is_err()
+    );
+    let bob = permit("on (alltables +keys) table=app_*");
+    assert_eq!(about(&bob, "keys", b"db0", Extent::Names), Ok(()));
+}
+
+#[test]
+fn everybody_may_log_in_whatever_the_rules_say() {
+    for words in ["off", "on -@all", "on +@all -auth"] {
+        let auth = catalog().find("auth").unwrap();
+        assert_eq!(
+            permit(words).check(&Deed { command: auth, tables: &[], channels: &[] }),
+            Ok(()),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn only_all_commands_are_without_bounds() {
+    use ramhold_access::{Catalog, CommandNumber};
+    let mut account = Account::new("ann").unwrap();
+    account.set_words(&[b"on", b"~*", b"&*"], &catalog()).unwrap();
+    for catalog in [catalog(), Catalog::default()] {
+        let deed = Deed { command: CommandNumber(5000), tables: &[], channels: &[] };
+        assert_eq!(Permit::new(&account, &catalog).check(&deed), Err(Denied::Command));
+        assert_eq!(Permit::new(&Account::unrestricted(), &catalog).check(&deed), Ok(()));
+    }
+}
+
+#[test]
 fn a_pattern_of_channels_is_allowed_only_as_it_stands_in_the_rules() {
     let ann = permit("on +@pubsub &news.*");
     let ask = |name: &str, is_pattern| {

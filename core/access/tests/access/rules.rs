@@ -54,7 +54,10 @@ fn rules_are_told_in_the_form_in_which_they_make_the_same_account() {
         ("&news.* &news.* allchannels", "off &* -@all"),
         ("table=db0 table=app_*", "off resettables table=db0 table=app_* -@all"),
         ("resettables", "off resettables -@all"),
-        ("table=db0 alltables", "off -@all"),
+        ("table=db0 alltables", "off alltables -@all"),
+        ("table=* table=db0", "off resettables table=db0 -@all"),
+        ("table=db0 (table=db1 +get)", "off resettables table=db0 -@all (resettables table=db1 -@all +get)"),
+        ("%R~a ~b %R~* %W~*", "off ~* -@all"),
         ("on secret=$argon2id$x cert=CN1 nopass", "on nopass cert=CN1 -@all"),
         ("secret=$a secret=$b secret=$a", "off -@all secret=$a secret=$b"),
         ("nopass secret=$a", "off -@all secret=$a"),
@@ -92,6 +95,8 @@ fn what_is_no_rule_is_refused_with_the_reason() {
         ("(on)", RuleFault::NotInSelector),
         ("(nopass +get)", RuleFault::NotInSelector),
         ("((+get))", RuleFault::NotInSelector),
+        ("(((((((+get", RuleFault::UnclosedSelector),
+        ("+get)", RuleFault::UnknownCommand("get)".into())),
         ("(+get", RuleFault::UnclosedSelector),
         ("#12", RuleFault::NoSha256),
         (">open", RuleFault::NotHashed),
@@ -134,7 +139,19 @@ fn secrets_are_not_shown() {
     set(&mut account, "secret=stored-canary").unwrap();
     assert!(!format!("{account:?}").contains("canary"));
     assert!(!String::from_utf8(account.shown_rules().join(&b' ')).unwrap().contains("canary"));
-    for words in [">canary", "<canary", "#canary", "!canary", &format!("secret=canary{}", "y".repeat(400))] {
+    let inner = format!("(+get secret=canary{})", "y".repeat(400));
+    for words in [
+        "(+get >canary)",
+        "(>canary",
+        "(secret=canary)",
+        "(+gett <canary)",
+        &inner,
+        ">canary",
+        "<canary",
+        "#canary",
+        "!canary",
+        &format!("secret=canary{}", "y".repeat(400)),
+    ] {
         let error = set(&mut account, words).unwrap_err();
         assert!(
             !error.to_string().contains("canary") && !format!("{error:?}").contains("canary"),
@@ -148,4 +165,14 @@ fn secrets_are_not_shown() {
 fn an_error_has_nothing_that_a_terminal_obeys() {
     let error = set(&mut Account::new("ann").unwrap(), "+\u{1b}[2J\r\n").unwrap_err().to_string();
     assert!(error.chars().all(|letter| !letter.is_control()), "{error:?}");
+}
+
+// A process may be told of commands that only newer ones know.
+#[test]
+fn told_rules_may_name_commands_that_are_not_known() {
+    let rules = |words: &str| words.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    let account = Account::told("ann", &rules("on ~* -@all +newer +get secret=$x")).unwrap();
+    assert_eq!(told(&account), "on ~* -@all +newer +get secret=$x");
+    assert!(Account::told("ann", &rules("on +@all -@newer")).is_err(), "what is left would be too much");
+    assert!(Account::told("ann", &rules("on +ne\u{1b}wer")).is_err());
 }

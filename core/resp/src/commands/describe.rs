@@ -3,6 +3,7 @@
 use super::{ALL, find, usage};
 use crate::command::{Command, Flags, KeyPlaces, Run};
 use crate::{Fault, Reply};
+use ramhold_access::{Class, Classes};
 use ramhold_base::glob::{Case, matches};
 
 /// Flags as `COMMAND` names them, in its order.
@@ -25,29 +26,35 @@ const FLAG_NAMES: &[(Flags, &str)] = &[
     (Flags::ALLOW_BUSY, "allow_busy"),
 ];
 
-/// The access classes of a command, in the order of Redis.
-pub fn classes(row: &Command) -> Vec<&'static str> {
+/// The access classes of a command.
+pub fn classes(row: &Command) -> Classes {
     let has = |flag| row.flags.has(flag);
     let is_admin = has(Flags::ADMIN) || has(Flags::ADMINISTRATIVE);
     let is_container = matches!(row.run, Run::Container(_));
     [
-        ("keyspace", has(Flags::KEYSPACE)),
-        ("read", has(Flags::READONLY)),
-        ("write", has(Flags::WRITE)),
-        ("string", row.group == "string"),
-        ("bitmap", row.group == "bitmap"),
-        ("pubsub", has(Flags::PUBSUB) && !is_container),
-        ("admin", is_admin),
-        ("fast", has(Flags::FAST)),
-        ("slow", !has(Flags::FAST)),
-        ("blocking", has(Flags::BLOCKING)),
-        ("dangerous", is_admin || has(Flags::DANGEROUS)),
-        ("connection", has(Flags::CONNECTION)),
-        ("transaction", row.group == "transactions"),
+        (Class::Keyspace, has(Flags::KEYSPACE)),
+        (Class::Read, has(Flags::READONLY)),
+        (Class::Write, has(Flags::WRITE)),
+        (Class::String, row.group == "string"),
+        (Class::Bitmap, row.group == "bitmap"),
+        (Class::PubSub, has(Flags::PUBSUB) && !is_container),
+        (Class::Admin, is_admin),
+        (Class::Fast, has(Flags::FAST)),
+        (Class::Slow, !has(Flags::FAST)),
+        (Class::Blocking, has(Flags::BLOCKING)),
+        (Class::Dangerous, is_admin || has(Flags::DANGEROUS)),
+        (Class::Connection, has(Flags::CONNECTION)),
+        (Class::Transaction, row.group == "transactions"),
     ]
     .into_iter()
-    .filter_map(|(name, holds)| holds.then_some(name))
+    .filter_map(|(class, holds)| holds.then_some(class))
     .collect()
+}
+
+/// Their names, in the order of Redis.
+pub fn class_names(row: &Command) -> Vec<&'static str> {
+    let classes = classes(row);
+    Class::ALL.iter().filter(|class| classes.has(**class)).map(|class| class.name()).collect()
 }
 
 /// Every row, with the name of its container. Subcommands come behind their container.
@@ -111,7 +118,7 @@ fn write_info(reply: &mut Reply<'_>, container: Option<&str>, row: &Command) {
     reply.integer(row.keys.first.into());
     reply.integer(row.keys.last.into());
     reply.integer(row.keys.step.into());
-    write_words(reply, "@", &classes(row));
+    write_words(reply, "@", &class_names(row));
     reply.set(row.tips.len());
     row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(row.access.len());
@@ -178,7 +185,7 @@ pub fn list(reply: &mut Reply<'_>, filter: &[&[u8]]) -> Result<(), Fault> {
     let wanted = |container: Option<&str>, row: &Command| match words[..] {
         [] => Some(true),
         [b"filterby", b"module", _] => Some(false),
-        [b"filterby", b"aclcat", class] => Some(classes(row).iter().any(|name| name.as_bytes() == class)),
+        [b"filterby", b"aclcat", class] => Some(class_names(row).iter().any(|name| name.as_bytes() == class)),
         [b"filterby", b"pattern", pattern] => {
             Some(matches(pattern, full_name(container, row).as_bytes(), Case::Ignored))
         }

@@ -2,37 +2,39 @@
 //!
 //! A replicated write needs a core for each process before its latency says something about Ramhold rather than about the
 //! machine's scheduler. On a machine with two cores, one core has the master alone, and on the other one thread is the client
-//! and all backups in turn: nobody sleeps, and nothing switches. The backups are whole servers (`--no-master`) that listen,
-//! flush and answer pings. The time that they take comes one after the other, so the latency is an upper bound of the latency
-//! with a core each.
+//! and all backups in turn, and never sleeps. The backups are whole servers (`--no-master`) that listen, flush and answer
+//! pings. Their disk threads share the client's core.
 //!
-//! Backups must be turned at all times, or the cluster declares them dead. A thread of its own (`Keeper`) does it while no
-//! client has taken them (`take`, `give_back`).
+//! The figure is neither a lower nor an upper bound of the latency with a core each: the backups work one after the other
+//! here, but nothing is woken, and they share the client's caches.
+//!
+//! Backups must be turned at all times, or the cluster declares them dead. A thread of its own (`keep`) does it while no
+//! client has taken them (`take`, `give_back`), and sleeps otherwise.
 //!
 //! Not here: the client that turns them while it waits (load::folded).
 
 use crate::commands::server::arguments::Server;
 use crate::commands::server::start::Prepared;
 use crate::failure::Failure;
-use crate::global::Global;
+use crate::global::{Global, TransportMode};
 use crate::interrupt;
 use clap::{Args, Command, FromArgMatches};
-use ramhold_client::{ClusterStatus, ServerState};
+use ramhold_client::{ClusterStatus, ServerEntry, ServerState};
 use ramhold_node::ServerNode;
 use ramhold_runtime::{Runtime, Turn};
 use std::fs::{self, DirBuilder};
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// The keeper's pause between two turns of all backups; no measurement runs then.
+/// The keeper's pause between two turns of all backups.
 const KEEPING_PAUSE: Duration = Duration::from_micros(200);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Memory of each backup, nearly all of it for buffers.
+/// Memory of each backup. A fifth is for buffers, enough for what a measurement of seconds writes before it is flushed.
 const MEMORY: &str = "1GiB";
 
 /// The loops of the backups.
@@ -48,34 +50,80 @@ impl Backups {
 /// The backups of a benchmark while it runs.
 pub struct FoldedBackups {
     prepared: Vec<Prepared>,
+    addresses: Vec<SocketAddr>,
     dir: PathBuf,
+    parked: Mutex<Parked>,
+    changed: Condvar,
+}
+
+struct Parked {
     /// None: a client has them.
-    parked: Mutex<Option<Backups>>,
-    ends: AtomicBool,
+    backups: Option<Backups>,
+    /// The keeper is to end.
+    ends: bool,
+}
+
+/// Ends the keeper when it goes out of scope, also by a panic: the scope would wait for the keeper for ever.
+pub struct Keeping<'a>(&'a FoldedBackups);
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        self.0.end_keeper();
+    }
 }
 
 impl FoldedBackups {
-    /// Starts so many backups of the cluster, which has one server.
+    /// Starts `count` backups of the cluster, which has one server.
     pub fn start(count: u8, global: &Global) -> Result<FoldedBackups, Failure> {
         check_alone(&global.connect()?.cluster_status()?)?;
         let dir = std::env::temp_dir().join(format!("ramhold-folded-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&dir).map_err(|error| Failure::local(&dir, &error))?;
-        let started = start_in(&dir, count, &global.cluster);
-        let (prepared, backups) = started.inspect_err(|_| drop(fs::remove_dir_all(&dir)))?;
-        Ok(FoldedBackups { prepared, dir, parked: Mutex::new(Some(backups)), ends: AtomicBool::new(false) })
+        let parked = Mutex::new(Parked { backups: None, ends: false });
+        let (prepared, addresses, changed) = (Vec::new(), Vec::new(), Condvar::new());
+        let mut folded = FoldedBackups { prepared, addresses, dir, parked, changed };
+        let started = folded.start_all(count, global);
+        // What has started goes again, with its directories.
+        started.inspect_err(|_| drop(folded.end()))?;
+        Ok(folded)
     }
 
-    /// Turns the backups in a thread of their own, while nobody has taken them, until `end`.
-    pub fn keep<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+    fn start_all(&mut self, count: u8, global: &Global) -> Result<(), Failure> {
+        let mut backups = Vec::new();
+        for number in 0..count {
+            let about = |failure: Failure| failure.about(&format!("--fold-backups, backup {number}"));
+            let arguments = arguments(global, &self.dir.join(number.to_string()))?;
+            self.prepared.push(Prepared::new(&arguments).map_err(about)?);
+            let prepared = self.prepared.last().expect("it was just pushed");
+            let backup = prepared.start(&arguments).map_err(about)?;
+            self.addresses.extend(backup.local_addr());
+            backups.push(backup);
+        }
+        self.parked().backups = Some(Backups(backups));
+        Ok(())
+    }
+
+    /// Turns the backups in a thread of their own, while nobody has taken them, until the returned value is dropped.
+    pub fn keep<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Keeping<'scope> {
         scope.spawn(|| {
-            // The flag guards no other data.
-            while !self.ends.load(Ordering::Relaxed) {
-                if let Some(backups) = self.parked().as_mut() {
-                    backups.turn();
+            loop {
+                let mut parked = self.parked();
+                while parked.backups.is_none() && !parked.ends {
+                    parked = self.changed.wait(parked).unwrap_or_else(PoisonError::into_inner);
                 }
+                if parked.ends {
+                    return;
+                }
+                parked.backups.as_mut().map(Backups::turn);
+                drop(parked);
                 std::thread::sleep(KEEPING_PAUSE);
             }
         });
+        Keeping(self)
+    }
+
+    fn end_keeper(&self) {
+        self.parked().ends = true;
+        self.changed.notify_all();
     }
 
     /// Waits until the cluster counts all backups among its servers.
@@ -83,14 +131,17 @@ impl FoldedBackups {
         let (mut client, began) = (global.connect()?, Instant::now());
         loop {
             interrupt::check()?;
-            let up = up(&client.cluster_status()?);
-            if up > self.prepared.len() {
+            let servers = client.cluster_status()?.servers;
+            let is_ours = |server: &&ServerEntry| {
+                server.state == ServerState::Up && self.addresses.contains(&server.address.0)
+            };
+            let (up, count) = (servers.iter().filter(is_ours).count(), self.addresses.len());
+            if up == count {
                 return Ok(());
             }
             if began.elapsed() > global.timeout() {
                 return Err(Failure::usage(format!(
-                    "{up} of {} servers are up after {:?}; --timeout gives them longer",
-                    self.prepared.len() + 1,
+                    "{up} of {count} folded backups are up after {:?}; --timeout gives them longer",
                     global.timeout()
                 )));
             }
@@ -100,16 +151,17 @@ impl FoldedBackups {
 
     /// The backups, for a client that turns them from now on.
     pub fn take(&self) -> Option<Backups> {
-        self.parked().take()
+        self.parked().backups.take()
     }
 
     pub fn give_back(&self, backups: Backups) {
-        *self.parked() = Some(backups);
+        self.parked().backups = Some(backups);
+        self.changed.notify_all();
     }
 
     /// Stops the backups and removes their directories. Fails if one of them had ended before.
     pub fn end(&self) -> Result<(), Failure> {
-        self.ends.store(true, Ordering::Relaxed);
+        self.end_keeper();
         let mut backups = self.take().unwrap_or(Backups(Vec::new()));
         let ended = backups.0.iter().find_map(|backup| backup.exit()).cloned();
         backups.0.iter().for_each(|backup| backup.stop_handle().stop());
@@ -127,59 +179,39 @@ impl FoldedBackups {
         }
     }
 
-    fn parked(&self) -> MutexGuard<'_, Option<Backups>> {
+    fn parked(&self) -> MutexGuard<'_, Parked> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn start_in(dir: &Path, count: u8, coordinator: &str) -> Result<(Vec<Prepared>, Backups), Failure> {
-    let (mut all, mut backups) = (Vec::new(), Vec::new());
-    for number in 0..count {
-        let about = |failure: Failure| failure.about(&format!("--fold-backups, backup {number}"));
-        let arguments = arguments(coordinator, &dir.join(number.to_string()))?;
-        let prepared = Prepared::new(&arguments).map_err(about)?;
-        backups.push(prepared.start(&arguments).map_err(about)?);
-        all.push(prepared);
-    }
-    Ok((all, Backups(backups)))
-}
-
-/// The backups end with the command. Masters of others must not give them copies.
+/// The backups end with the command, and listen on loopback. Masters of others must not give them copies.
 fn check_alone(status: &ClusterStatus) -> Result<(), Failure> {
-    match up(status) {
-        1 => Ok(()),
-        count => Err(Failure::usage(format!(
-            "--fold-backups takes a cluster with one server, made for this measurement; this one has {count}: their data \
-             would have copies on backups that end with the command"
-        ))),
-    }
+    let why = match &status.servers[..] {
+        [server] if server.state != ServerState::Up => "its server is not up".to_owned(),
+        [server] if !server.address.0.ip().is_loopback() => {
+            format!("its server is at {}, and the backups are at 127.0.0.1", server.address.0)
+        }
+        [_] => return Ok(()),
+        servers => format!("it has {}, and their data would have copies on backups that end", servers.len()),
+    };
+    Err(Failure::usage(format!(
+        "--fold-backups takes a cluster with one server, made for this measurement, not this one: {why}"
+    )))
 }
 
-fn up(status: &ClusterStatus) -> usize {
-    status.servers.iter().filter(|server| server.state == ServerState::Up).count()
-}
-
-/// The arguments of a server that is a backup alone.
-fn arguments(coordinator: &str, dir: &Path) -> Result<Server, Failure> {
+/// The arguments of a server that is a backup alone. Nothing of the environment counts.
+fn arguments(global: &Global, dir: &Path) -> Result<Server, Failure> {
     let dir = dir.display().to_string();
-    let words = [
-        "server",
-        "--coordinator",
-        coordinator,
-        "--dir",
-        &dir,
-        "--no-master",
-        "--no-resp",
-        "--poll",
-        "busy",
-        "--memory",
-        MEMORY,
-        "--bind",
-        "127.0.0.1:0",
-    ];
+    let mut words =
+        vec!["server", "--coordinator", &global.cluster, "--dir", &dir, "--no-master", "--no-resp"];
+    words.extend(["--poll", "busy", "--memory", MEMORY, "--bind", "127.0.0.1:0"]);
+    if matches!(global.transport, TransportMode::Tcp) {
+        words.extend(["--shared-memory", "0"]);
+    }
     let wrong = |error: clap::Error| Failure::usage(format!("--fold-backups: {error}"));
-    let matches = Server::augment_args(Command::new("server")).try_get_matches_from(words).map_err(wrong)?;
-    Server::from_arg_matches(&matches).map_err(wrong)
+    let command =
+        Server::augment_args(Command::new("server")).mut_args(|argument| argument.env(None::<&str>));
+    Server::from_arg_matches(&command.try_get_matches_from(words).map_err(wrong)?).map_err(wrong)
 }
 
 #[cfg(test)]
@@ -188,8 +220,17 @@ mod tests {
 
     #[test]
     fn a_folded_backup_is_a_backup_alone() {
-        let server = arguments("127.0.0.1:7400", Path::new("/tmp/x")).unwrap();
+        let global = |transport| Global {
+            cluster: "127.0.0.1:7400".into(),
+            json: false,
+            patience: None,
+            transport,
+            zone: None,
+        };
+        let server = arguments(&global(TransportMode::Auto), Path::new("/tmp/x")).unwrap();
         assert!(server.no_master && server.no_resp && !server.no_backup && !server.brick);
         assert_eq!(server.coordinator.as_deref(), Some("127.0.0.1:7400"));
+        assert!(server.shared_memory > 0);
+        assert_eq!(arguments(&global(TransportMode::Tcp), Path::new("/tmp/x")).unwrap().shared_memory, 0);
     }
 }

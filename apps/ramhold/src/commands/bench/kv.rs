@@ -13,6 +13,7 @@ use crate::commands::table::create::create_if_absent;
 use crate::commands::table::options::OptionArguments;
 use crate::failure::Failure;
 use crate::global::Global;
+use crate::interrupt;
 use clap::Args;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_client::TableId;
@@ -185,16 +186,18 @@ impl KeyValue {
         self.play(&Load { table, ..load }, servers, global)
     }
 
-    /// With so many backups of its own.
+    /// With `count` backups of its own.
     fn play_folded(&self, load: Load, count: u8, global: &Global) -> Result<(), Failure> {
+        interrupt::watch()?;
         let backups = FoldedBackups::start(count, global)?;
         std::thread::scope(|scope| {
-            backups.keep(scope);
+            let keeping = backups.keep(scope);
             let played = backups
                 .wait_until_up(global)
                 .and_then(|()| self.play_table(load, Servers::Folded(global, &backups), global));
+            drop(keeping);
             let ended = backups.end();
-            played.and(ended)
+            interrupt::check().and(played).and(ended)
         })
     }
 

@@ -7,6 +7,7 @@
 use super::link::{Ending, Link, Request, Tag};
 use super::native::Native;
 use crate::commands::bench::folded::{Backups, FoldedBackups};
+use crate::interrupt;
 
 pub struct Folded<'a> {
     native: Native<'a>,
@@ -44,12 +45,17 @@ impl Link for Folded<'_> {
     }
 
     fn poll(&mut self) -> Option<(Tag, Ending)> {
-        self.turn();
-        self.native.poll()
+        // The client library sends what was started with the next look, so this comes first.
+        let ended = self.native.poll();
+        if ended.is_none() {
+            self.turn();
+        }
+        ended
     }
 
+    /// Also when somebody wants the end: the backups must leave in order.
     fn is_lost(&self) -> bool {
-        self.is_lost
+        self.is_lost || interrupt::check().is_err()
     }
 }
 

@@ -61,7 +61,7 @@ impl<'a> Worker<'a> {
                 // The flag guards no other data.
                 has_failed.store(true, Ordering::Relaxed);
             }
-            if has_failed.load(Ordering::Relaxed) {
+            if has_failed.load(Ordering::Relaxed) || self.link.is_lost() {
                 break;
             }
             self.collect(Kind::Write, object, Request::Write { object }, None);
