@@ -5,8 +5,8 @@
 
 use crate::commands::{
     accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, brick::Brick, bricks::Bricks,
-    coordinator, coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev, events::Events,
-    import::Import, object::Delete, object::Get, object::Increment, object::Put, plan::Plan,
+    config::Config, coordinator, coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev,
+    events::Events, import::Import, object::Delete, object::Get, object::Increment, object::Put, plan::Plan,
     recoveries::Recoveries, resume::Resume, scan::Export, scan::Scan, server, server::Server, status::Status,
     stop, stop::Stop, supervise, supervise::Supervise, table::Table, topology::TopologyCommand,
     verify::Verify,
@@ -33,14 +33,15 @@ To begin:
   ramhold status";
 
 /// Commands that talk to no running cluster, and the options of all others that they have no use for.
-const WITHOUT: [(&str, &[&str]); 7] = [
-    ("server", &["cluster", "json", "timeout"]),
-    ("coordinator", &["cluster", "json", "timeout"]),
-    ("supervise", &["cluster", "json", "timeout"]),
+const WITHOUT: [(&str, &[&str]); 8] = [
+    ("server", &["cluster", "json", "timeout", "transport"]),
+    ("coordinator", &["cluster", "json", "timeout", "transport"]),
+    ("supervise", &["cluster", "json", "timeout", "transport"]),
     ("dev", &["cluster", "json", "timeout"]),
     ("stop", &["cluster", "json", "timeout"]),
     ("demo", &["cluster", "json", "timeout"]),
     ("plan", &["cluster", "timeout"]),
+    ("config", &["cluster", "timeout", "transport"]),
 ];
 
 /// The parser of the command line.
@@ -112,6 +113,7 @@ pub enum Command {
     Server(Box<Server>),
     Coordinator(Box<Coordinator>),
     Supervise(Supervise),
+    Config(Config),
     #[command(hide = true)]
     DemoWriter(DemoWriter),
 }
@@ -146,6 +148,7 @@ impl Cli {
             Command::Server(server) => server::run(*server, &global),
             Command::Coordinator(coordinator) => coordinator::run(*coordinator, &global),
             Command::Supervise(arguments) => supervise::run(arguments),
+            Command::Config(config) => config.run(&global),
             Command::DemoWriter(writer) => demo::run_writer(writer, &global),
         }
     }

@@ -5,6 +5,7 @@ pub mod acknowledge_loss;
 pub mod bench;
 pub mod brick;
 pub mod bricks;
+pub mod config;
 pub mod coordinator;
 pub mod demo;
 pub mod dev;

@@ -1,18 +1,27 @@
-//! Options from a file: `--config FILE` gives a command the defaults that its operator wants.
+//! Options from a file, which gives a process the defaults that its operator wants.
 //!
 //! A key of the file is the name of a long option. The command line wins over the environment
 //! (`RAMHOLD_...`), the environment over the file, and the file over the built-in defaults. Before the
 //! arguments are parsed, the file's values become their defaults, so that one parser checks them all.
 //!
+//! One file may serve all processes of a host. Keys at its top are for each process that has such an option, and a
+//! section is for the processes of its name, and goes before:
+//!
 //! ```toml
+//! label = ["host=a", "rack=1"]
+//! [server]
 //! coordinator = "10.0.0.1:7400"
 //! memory = "64GiB"
-//! label = ["host=a", "rack=1"]
 //! no-master = true
+//! [coordinator]
+//! default-replicas = 2
 //! ```
 //!
-//! Not here: the meaning of the options (commands).
+//! The file is that of `--config`. Without it, it is `/etc/ramhold/ramhold.toml` if that is there.
+//!
+//! Not here: the meaning of the options (commands), what is told about them (commands::config).
 
+use crate::connection::alike;
 use crate::failure::Failure;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
@@ -24,20 +33,39 @@ use toml::de::{DeTable, DeValue};
 
 /// The argument that names the file; a command that has it takes options from a file.
 const CONFIG: &str = "config";
+/// The file of a host.
+pub const USUAL_FILE: &str = "/etc/ramhold/ramhold.toml";
+/// In place of a file's name: no file, not even the host's.
+pub const NO_FILE: &str = "none";
+/// The commands that a section may be for.
+pub const SECTIONS: [&str; 2] = ["server", "coordinator"];
 /// Options of a running process make a short file; a longer one is something else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// One key of the file.
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+pub struct Entry {
     values: Vec<String>,
-    line: usize,
+    pub line: usize,
     column: usize,
 }
 
-struct ConfigFile {
-    path: PathBuf,
+/// A file, as far as it is for one command.
+pub struct ConfigFile {
+    pub path: PathBuf,
     entries: BTreeMap<String, Entry>,
+}
+
+impl ConfigFile {
+    /// What the file says about an option.
+    pub fn entry(&self, option: &str) -> Option<&Entry> {
+        self.entries.get(option)
+    }
+
+    /// The number of options that the file gives the command.
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
 }
 
 /// Parses `arguments` for `command`, with the file that they name. Ends the process after `--help` and wrong usage.
@@ -51,11 +79,10 @@ pub fn parse<P: clap::FromArgMatches>(command: Command, arguments: Vec<OsString>
 }
 
 /// Gives the arguments of the chosen command the file's values as defaults.
-fn prepare(command: Command, arguments: &[OsString]) -> Result<(Command, Option<ConfigFile>), Failure> {
+pub fn prepare(command: Command, arguments: &[OsString]) -> Result<(Command, Option<ConfigFile>), Failure> {
     let Some((name, path)) = named_file(&command, arguments) else { return Ok((command, None)) };
     let text = read(&path)?;
-    let chosen = command.find_subcommand(&name).expect("the parser found it");
-    let file = understand(&path, &text, chosen)?;
+    let file = understand(&path, &text, &command, &name)?;
     let command = command.mut_subcommand(&name, |chosen| with_defaults(chosen, &file));
     Ok((command, Some(file)))
 }
@@ -64,58 +91,116 @@ fn prepare(command: Command, arguments: &[OsString]) -> Result<(Command, Option<
 fn named_file(command: &Command, arguments: &[OsString]) -> Option<(String, PathBuf)> {
     let matches = command.clone().ignore_errors(true).try_get_matches_from(arguments).ok()?;
     let (name, chosen) = matches.subcommand()?;
-    let path = chosen.try_get_one::<PathBuf>(CONFIG).ok()??;
-    Some((name.to_owned(), path.clone()))
+    let named = chosen.try_get_one::<PathBuf>(CONFIG).ok()?;
+    let is_process = SECTIONS.contains(&name) && chosen.subcommand().is_none();
+    let path = match named {
+        Some(path) if path.as_os_str() == NO_FILE => None,
+        Some(path) => Some(path.clone()),
+        // One that may not be looked at is told, not left out.
+        None => Some(PathBuf::from(USUAL_FILE))
+            .filter(|path| is_process && !matches!(path.try_exists(), Ok(false))),
+    };
+    Some((name.to_owned(), path?))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::local(path, &error).about("--config");
+    let about = |failure: Failure| failure.about("--config");
+    let failed = |error: std::io::Error| about(Failure::local(path, &error));
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > FILE_BYTES_MAX {
         let text = format!(
             "{}: a file of options has at most {FILE_BYTES_MAX} bytes, and this one has {length}",
             path.display()
         );
-        return Err(Failure::usage(text).about("--config"));
+        return Err(about(Failure::usage(text)));
     }
     std::fs::read_to_string(path).map_err(failed)
 }
 
-fn understand(path: &Path, text: &str, command: &Command) -> Result<ConfigFile, Failure> {
-    let at = |span: Range<usize>| position(text, span.start);
-    let wrong = |(line, column): (usize, usize), why: String| {
+/// Reads the keys that are for the command of this name. Every key of the file must be an option of some command.
+fn understand(path: &Path, text: &str, all: &Command, name: &str) -> Result<ConfigFile, Failure> {
+    let wrong = |span: Range<usize>, why: String| {
+        let (line, column) = position(text, span.start);
         Failure::usage(format!("{}:{line}:{column}: {why}", path.display()))
     };
-    let table = DeTable::parse(text)
-        .map_err(|error| wrong(at(error.span().unwrap_or_default()), error.message().to_owned()))?;
-    let mut entries = BTreeMap::new();
+    let table = DeTable::parse(text).map_err(|error| {
+        let mut why = error.message().to_owned();
+        if why.contains("duplicate key") {
+            why.push_str("; an option that has the name of a section goes into a section, not to the top");
+        }
+        wrong(error.span().unwrap_or_default(), why)
+    })?;
+    let find = |of: &str| all.find_subcommand(of).expect("the parser has found it, or it is a process");
+    let mut file = ConfigFile { path: path.to_owned(), entries: BTreeMap::new() };
+    let mut take = |section: Option<&str>, table: &DeTable<'_>| {
+        for (key, value) in table {
+            let option = key.get_ref().as_ref();
+            // A key at the top is for all processes of the host that know it.
+            let of = match section {
+                None if SECTIONS.contains(&name) && option_of(find(name), option).is_none() => {
+                    let others = SECTIONS.iter().filter(|other| all.find_subcommand(other).is_some());
+                    others.copied().find(|other| option_of(find(other), option).is_some()).unwrap_or(name)
+                }
+                section => section.unwrap_or(name),
+            };
+            let Some(argument) = option_of(find(of), option) else {
+                return Err(wrong(key.span(), unknown(option, find(of))));
+            };
+            let values = values_of(value.get_ref(), argument).map_err(|why| wrong(value.span(), why))?;
+            if of == name {
+                let (line, column) = position(text, key.span().start);
+                file.entries.insert(option.to_owned(), Entry { values, line, column });
+            }
+        }
+        Ok(())
+    };
+    let (mut sections, mut top) = (Vec::new(), DeTable::new());
     for (key, value) in table.get_ref() {
-        let place = at(key.span());
-        let name = key.get_ref().as_ref();
-        let Some(argument) = options(command).find(|argument| argument.get_long() == Some(name)) else {
-            return Err(wrong(place, unknown(name, command)));
-        };
-        let values = values_of(value.get_ref(), argument).map_err(|why| wrong(at(value.span()), why))?;
-        entries.insert(name.to_owned(), Entry { values, line: place.0, column: place.1 });
+        match value.get_ref() {
+            DeValue::Table(section) => {
+                let of = key.get_ref().as_ref();
+                if !SECTIONS.contains(&of) && of != name {
+                    let sections = SECTIONS.join("] and [");
+                    return Err(wrong(
+                        key.span(),
+                        format!("there is no section [{of}]; sections are [{sections}]"),
+                    ));
+                }
+                // A supervisor knows the options of its brick alone.
+                if all.find_subcommand(of).is_some() {
+                    sections.push((of.to_owned(), section));
+                }
+            }
+            _ => drop(top.insert(key.clone(), value.clone())),
+        }
     }
-    Ok(ConfigFile { path: path.to_owned(), entries })
+    take(None, &top)?;
+    sections.into_iter().try_for_each(|(of, section)| take(Some(&of), section))?;
+    Ok(file)
+}
+
+fn option_of<'c>(command: &'c Command, name: &str) -> Option<&'c Arg> {
+    options(command).find(|argument| argument.get_long() == Some(name))
 }
 
 /// The arguments that a file may set.
-fn options(command: &Command) -> impl Iterator<Item = &Arg> {
+pub fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(|argument| {
-        let is_ordinary = !argument.is_hide_set() && !argument.is_global_set();
+        let is_help =
+            matches!(argument.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong);
+        let is_ordinary = !argument.is_hide_set() && !argument.is_global_set() && !is_help;
         is_ordinary && argument.get_long().is_some() && argument.get_id() != CONFIG
     })
 }
 
 fn unknown(name: &str, command: &Command) -> String {
-    let known: Vec<&str> = options(command).filter_map(Arg::get_long).collect();
-    format!(
-        "'{name}' is not an option of 'ramhold {}'; the options are: {}",
-        command.get_name(),
-        known.join(", ")
-    )
+    let of = command.get_name();
+    let nearest = alike(name, options(command).filter_map(Arg::get_long));
+    let way_out = match nearest {
+        Some(nearest) => format!("did you mean '{nearest}'?"),
+        None => format!("'ramhold config default {of}' prints them all"),
+    };
+    format!("'{name}' is not an option of 'ramhold {of}'; {way_out}")
 }
 
 fn values_of(value: &DeValue<'_>, argument: &Arg) -> Result<Vec<String>, String> {
@@ -152,8 +237,8 @@ fn with_defaults(command: Command, file: &ConfigFile) -> Command {
         .filter_map(|argument| Some((argument.get_id().clone(), file.entries.get(argument.get_long()?)?)))
         .collect();
     ids.into_iter().fold(command, |command, (id, entry)| {
-        // The parser needs defaults that live as long as the process. The leak is bounded: there is one file
-        // of bounded size.
+        // The parser needs defaults that live as long as the process. Each reading of the file leaks them; an
+        // operator who sends SIGHUP every minute for a year leaks megabytes.
         let values: Vec<&'static str> =
             entry.values.iter().map(|value| &*Box::leak(value.clone().into_boxed_str())).collect();
         command.mut_arg(id.as_str(), |argument| argument.default_values(values).required(false))
@@ -162,26 +247,33 @@ fn with_defaults(command: Command, file: &ConfigFile) -> Command {
 
 /// Help and wrong usage end the process as the parser does it; a wrong value of the file is told with its position.
 fn explain(error: clap::Error, file: Option<&ConfigFile>) -> Failure {
+    of_file(&error, file).unwrap_or_else(|| error.exit())
+}
+
+/// The failure, if the error is about a value of the file.
+pub fn of_file(error: &clap::Error, file: Option<&ConfigFile>) -> Option<Failure> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
     let is_value = matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue);
-    if let (true, Some(file), Some(argument), Some(value)) =
-        (is_value, file, text(ContextKind::InvalidArg), text(ContextKind::InvalidValue))
-    {
-        let name = argument.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default();
-        let from_file = file.entries.get(name).filter(|entry| entry.values.iter().any(|v| v == value));
-        if let Some(entry) = from_file {
-            let why = std::error::Error::source(&error).map_or_else(
-                || format!("'{value}' is not a value of {name}"),
-                |source| format!("{name}: {source}"),
-            );
-            let place = format!("{}:{}:{}", file.path.display(), entry.line, entry.column);
-            return Failure::usage(format!("{place}: {why}"));
-        }
-    }
-    error.exit()
+    let (file, argument, value) =
+        (file.filter(|_| is_value)?, text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let name = argument.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default();
+    let entry = file.entry(name).filter(|entry| entry.values.iter().any(|v| v == value))?;
+    let why = std::error::Error::source(error)
+        .map_or_else(|| format!("'{value}' is not a value of {name}"), |source| format!("{name}: {source}"));
+    let place = format!("{}:{}:{}", file.path.display(), entry.line, entry.column);
+    Some(Failure::usage(format!("{place}: {why}")))
+}
+
+/// The sections of a file.
+pub fn sections(path: &Path) -> Result<Vec<&'static str>, Failure> {
+    let text = read(path)?;
+    // Reading it for a command tells what is wrong with it.
+    let Ok(table) = DeTable::parse(&text) else { return Ok(SECTIONS.to_vec()) };
+    let has = |name: &&str| table.get_ref().get(*name).is_some_and(|value| value.get_ref().is_table());
+    Ok(SECTIONS.into_iter().filter(has).collect())
 }
 
 #[cfg(test)]
@@ -254,11 +346,14 @@ mod tests {
     #[test]
     fn an_unknown_key_is_refused_with_its_position() {
         let refused = refusal("count = 7\n  colour = 1\n");
+        let way_out = "'ramhold config default serve' prints them all";
         assert!(
-            refused
-                .contains(":2:3: 'colour' is not an option of 'ramhold serve'; the options are: coordinator"),
+            refused.contains(&format!(":2:3: 'colour' is not an option of 'ramhold serve'; {way_out}")),
             "{refused}"
         );
+        assert!(refusal("coont = 7").contains("; did you mean 'count'?"));
+        assert!(refusal("[serve]\ncoont = 7").contains(":2:1: 'coont' is not an option"));
+        assert!(refusal("[serv]\ncount = 7").contains(":1:2: there is no section [serv]"));
         for text in ["secret = 1", "config = \"x\"", "json = true", "no_master = true"] {
             assert!(refusal(text).contains("is not an option"), "{text}");
         }
@@ -271,6 +366,21 @@ mod tests {
         assert!(refusal("count = 1.5").contains(":1:9: expected a string in quotes or an integer"));
         assert!(refusal("no-master = \"yes\"").contains(":1:13: expected true or false"));
         assert!(refusal("count = ").contains(":1:"));
+    }
+
+    // J8: one file for all processes of a host.
+    #[test]
+    fn a_section_is_for_its_command_and_goes_before_the_top() {
+        let text = "count = 7\nlabel = \"host=x\"\n[serve]\ncount = 8\ncoordinator = \"a:1\"\n";
+        let Sub::Serve { coordinator, count, label, .. } = with_file(text, &[]).unwrap();
+        assert_eq!((coordinator.as_str(), count, &label[..]), ("a:1", 8, &["host=x".to_owned()][..]));
+    }
+
+    #[test]
+    fn no_file_is_read_where_none_is_wanted() {
+        let arguments =
+            ["x", "serve", "--config", "none", "--coordinator", "a"].iter().map(OsString::from).collect();
+        assert!(parse::<Cli>(<Cli as clap::CommandFactory>::command(), arguments).is_ok());
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn table_failure(name: &str, error: Error) -> Failure {
 }
 
 /// The name that differs least, if it does not differ much.
-fn alike<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn alike<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let nearest = names.map(|name| (strsim::damerau_levenshtein(typed, name), name)).min()?;
     let is_near = nearest.0 <= typed.chars().count().div_ceil(3);
     is_near.then_some(nearest.1)

@@ -7,7 +7,7 @@
 use crate::failure::Failure;
 use ramhold_runtime::{Exit, StopHandle};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::backtrace::Backtrace;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -83,6 +83,20 @@ pub fn stop_on_signal(stops: Stops) -> Result<(), Failure> {
     };
     let thread = std::thread::Builder::new().name("ramhold-signals".to_owned()).spawn(watch);
     thread.map(drop).map_err(|error| Failure::usage(format!("cannot start a thread: {error}")))
+}
+
+/// SIGHUP would end the process. From now on it is told that none of its options change while it runs.
+pub fn stay_on_hangup(what: &'static str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("cannot watch for SIGHUP: {error}"));
+    let mut signals = Signals::new([SIGHUP]).map_err(failed)?;
+    let watch = move || {
+        for _ in signals.forever() {
+            crate::output::tell(&format!(
+                "ramhold: SIGHUP: no option of a {what} changes while it runs; start it again"
+            ));
+        }
+    };
+    std::thread::Builder::new().name("ramhold-hangup".to_owned()).spawn(watch).map(drop).map_err(failed)
 }
 
 /// Stops this process when the one that started it ends, however that ends. `parent` is who started it, as it says.

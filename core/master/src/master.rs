@@ -52,6 +52,13 @@ impl Master {
         }
     }
 
+    /// Changes rates in bytes per second: of copies of closed segments (0: no bound), and of verifying the log (0: none).
+    pub fn set_rates(&mut self, copies: u64, scrub: u64) {
+        let shard = &mut self.service.shard;
+        shard.replicator.limit_copies(copies);
+        shard.scrub.set_rate(scrub);
+    }
+
     /// Whether something was put off to the end of the turn.
     pub fn puts_off(&self) -> bool {
         self.has_heard || self.service.put_off.mutations

@@ -112,6 +112,15 @@ pub struct ServerNode {
 }
 
 impl ServerNode {
+    /// Changes rates of the master, whether it is there already or comes later (`Master::set_rates`).
+    pub fn set_rates(&mut self, copies: u64, scrub: u64) {
+        let config = &mut self.config.master_config;
+        (config.replication.copy_bytes_per_second, config.scrub_bytes_per_second) = (copies, scrub);
+        if let Some(master) = &mut self.master {
+            master.set_rates(copies, scrub);
+        }
+    }
+
     /// `region` is the master's log memory, zeroed, `config.master_config.log_bytes` long (empty without that role).
     pub fn new(config: ServerConfig, region: Vec<u8>, seed: u64) -> ServerNode {
         let mut rng = Rng::new(seed);

@@ -208,6 +208,11 @@ pub struct Replicator {
 }
 
 impl Replicator {
+    /// From now on new replicas of closed segments are sent with at most this many bytes a second; 0: no bound.
+    pub fn limit_copies(&mut self, bytes_per_second: u64) {
+        self.config.copy_bytes_per_second = bytes_per_second;
+    }
+
     pub fn new(config: ReplicationConfig, seed: u64) -> Replicator {
         let mut rng = Rng::new(seed);
         let calls = Calls::new(CallRole::Replicator, rng.u64());

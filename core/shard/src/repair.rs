@@ -99,6 +99,11 @@ pub struct Scrub {
 }
 
 impl Scrub {
+    /// From now on this many bytes of the log are verified in a second; 0: none.
+    pub fn set_rate(&mut self, bytes_per_second: u64) {
+        self.config.bytes_per_second = bytes_per_second;
+    }
+
     pub fn new(config: ScrubConfig) -> Scrub {
         Scrub {
             config,

@@ -38,7 +38,7 @@ pub use network::{NetworkLimits, Stats, Transport};
 pub use observe::{AskHandle, LoopSeen};
 pub use polling::Polled;
 pub use report::{Report, report_to_stderr};
-pub use runtime::{Exit, Runtime, StopHandle, Turn};
+pub use runtime::{ChangeHandle, Exit, Runtime, StopHandle, Turn};
 pub use space::{BufferRoom, free_space, memory_available, raise_file_limit, try_reserve_buffers};
 pub use store::{Answer, Store};
 pub use usage::Usage;

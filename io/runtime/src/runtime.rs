@@ -33,9 +33,9 @@ use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Effects, Input, Instant, Latencies, Level, Machine, ServerId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Completions fed in one go; a machine that answers each with another must not keep the network waiting for ever.
@@ -78,6 +78,23 @@ impl StopHandle {
     }
 }
 
+/// Changes settings of the machine from any thread, between two of its steps.
+pub struct ChangeHandle<M> {
+    changes: Changes<M>,
+    waker: Arc<Waker>,
+}
+
+type Change<M> = Box<dyn FnOnce(&mut M) + Send>;
+type Changes<M> = Arc<Mutex<Vec<Change<M>>>>;
+
+impl<M> ChangeHandle<M> {
+    /// The change must have no effects, and not take long.
+    pub fn change(&self, change: impl FnOnce(&mut M) + Send + 'static) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(change));
+        self.waker.wake();
+    }
+}
+
 pub struct Runtime<M: Machine> {
     machine: M,
     effects: Effects,
@@ -92,6 +109,7 @@ pub struct Runtime<M: Machine> {
     completions: Receiver<Pending>,
     stop: StopHandle,
     observer: Observer<M>,
+    changes: Changes<M>,
     turns: Latencies,
     last_work: Instant,
     last_step: Instant,
@@ -164,6 +182,7 @@ impl<M: Machine> Runtime<M> {
             pending: VecDeque::new(),
             completions,
             observer: Observer::new(Arc::clone(&waker)),
+            changes: Arc::default(),
             turns: Latencies::default(),
             stop: StopHandle { asked: Arc::new(AtomicBool::new(false)), waker },
             last_work: Instant::ZERO,
@@ -219,6 +238,10 @@ impl<M: Machine> Runtime<M> {
 
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
+    }
+
+    pub fn change_handle(&self) -> ChangeHandle<M> {
+        ChangeHandle { changes: Arc::clone(&self.changes), waker: Arc::clone(&self.stop.waker) }
     }
 
     /// Has `show` called whenever somebody asks; it is called between the machine's steps and must not take long.
@@ -385,6 +408,8 @@ impl<M: Machine> Runtime<M> {
         if self.stop.asked.swap(false, Ordering::SeqCst) {
             self.pending.push_back(Pending::Stop);
         }
+        let changes = std::mem::take(&mut *self.changes.lock().unwrap_or_else(PoisonError::into_inner));
+        changes.into_iter().for_each(|change| change(&mut self.machine));
         self.settle(clock::now());
         self.show_if_asked();
     }

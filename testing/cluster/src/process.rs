@@ -70,6 +70,8 @@ impl Process {
                 command.env_remove(variable);
             }
         }
+        // A file of this host is not meant for the processes under test.
+        command.env("RAMHOLD_CONFIG", "none");
         let child = command.spawn().expect("the program can be started");
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
         Process { name: name.to_owned(), child: RefCell::new(child), pid, log: log.to_owned() }

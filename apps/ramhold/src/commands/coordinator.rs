@@ -136,7 +136,8 @@ pub struct Coordinator {
     /// free port.
     #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
     admin: Admin,
-    /// File with options: TOML, keys as the long options without --.
+    /// File with options: TOML, keys as the long options without --, or 'none'; see 'ramhold config' [default:
+    /// /etc/ramhold/ramhold.toml, if it is there]
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Stop when this process, the parent, ends.
@@ -154,6 +155,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
         process::end_with(parent)?;
     }
     process::abort_on_panic();
+    process::stay_on_hangup("coordinator")?;
     let advertise = arguments.advertise.unwrap_or(arguments.bind);
     process::check_exposure(&[arguments.bind, advertise], arguments.insecure_network)?;
     if advertise.ip().is_unspecified() {

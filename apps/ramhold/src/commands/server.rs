@@ -10,6 +10,7 @@ mod buffers;
 pub mod device;
 pub mod forget;
 mod redis;
+mod reload;
 mod shards;
 pub mod start;
 
@@ -19,6 +20,7 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::process::{self, Stops};
 use arguments::ServerCommand;
+use reload::Reload;
 use start::Prepared;
 
 pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
@@ -30,16 +32,19 @@ pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
     }
     process::abort_on_panic();
     if arguments.brick {
+        process::stay_on_hangup("brick")?;
         return brick::run(&arguments);
     }
+    let reload = Reload::watch(&arguments)?;
     shards::refuse_leftover(&arguments)?;
     if arguments.shards > 1 {
-        return shards::run(&arguments);
+        return shards::run(&arguments, &reload);
     }
     buffers::tell_abandoned();
     let prepared = Prepared::new(&arguments)?;
     let mut runtime = prepared.start(&arguments)?;
     process::stop_on_signal(Stops::of(runtime.stop_handle()))?;
+    reload.enter(0, runtime.change_handle());
     let admin = start::open_door(&arguments, &mut runtime)?.map(|(address, _)| address);
     prepared.tell(&arguments, runtime.local_addr(), admin);
 

@@ -8,13 +8,14 @@
 mod orphan;
 mod owner;
 
+use super::coordinator::Coordinator;
 use super::server::Server;
 use super::server::device::make_dir;
 use crate::config_file;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output;
-use crate::process::{check_exposure, end_with, ended, loopback};
+use crate::process::{check_exposure, end_with, ended, loopback, stay_on_hangup};
 use crate::supervising::{RESTART_LIMIT, Supervising, parse_restart_limit, restart_limit_text};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use owner::{Happened, Owner};
@@ -114,6 +115,7 @@ pub fn run(arguments: Supervise) -> Result<(), Failure> {
     if let Some(parent) = arguments.end_with {
         end_with(parent)?;
     }
+    stay_on_hangup("supervisor and its brick")?;
     let subject = match arguments.of {
         Some(address) => Subject {
             address,
@@ -197,10 +199,15 @@ fn tell(supervising: &mut Supervising, happened: Option<Happened>, owner: &Owner
     Ok(())
 }
 
+/// The parser of a supervised command. It knows the coordinator's options, too: the file of a host has them.
+fn supervised() -> clap::Command {
+    Supervised::command().subcommand(Coordinator::augment_args(clap::Command::new("coordinator")).hide(true))
+}
+
 fn subject_of(arguments: &Supervise) -> Result<Subject, Failure> {
     let words = [OsString::from("ramhold")].into_iter().chain(arguments.words.iter().cloned());
     let Supervised { command: SupervisedCommand::Server(server) } =
-        config_file::parse(Supervised::command(), words.collect())?;
+        config_file::parse(supervised(), words.collect())?;
     if server.command.is_some() || !server.brick {
         return Err(Failure::usage(
             "only bricks are restarted by a supervisor; give 'server --brick ...' behind --, and start a server without it: \

@@ -1,5 +1,6 @@
 //! One child process: started, its output read, signalled, waited for.
 
+use crate::config_file::NO_FILE;
 use crate::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
@@ -46,6 +47,8 @@ impl Child {
                 command.env_remove(variable);
             }
         }
+        // Neither are those of the host's file.
+        command.env("RAMHOLD_CONFIG", NO_FILE);
         let (reader, writer) =
             std::io::pipe().map_err(|error| Failure::usage(format!("cannot make a pipe: {error}")))?;
         let again =

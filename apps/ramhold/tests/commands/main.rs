@@ -10,6 +10,8 @@ mod bench_log;
 #[cfg(test)]
 mod binary;
 #[cfg(test)]
+mod config;
+#[cfg(test)]
 mod expiry;
 #[cfg(test)]
 mod files;

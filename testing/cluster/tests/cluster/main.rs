@@ -7,6 +7,7 @@ mod brick_errors;
 mod bricks;
 mod bricks_seen;
 mod commanded;
+mod configured;
 mod coordinator;
 mod cube;
 mod damage;

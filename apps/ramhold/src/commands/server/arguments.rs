@@ -45,7 +45,8 @@ these instructions for checksums and copies, for tests. By default a program
 uses the best instructions of the processor. A server names them at its start.
 
 SIGTERM or SIGINT stops the server cleanly: it flushes everything first. A
-second signal ends it at once.
+second signal ends it at once. SIGHUP has it read its options again: --copy-rate
+and --scrub-rate change at once, others at the next start, and it says which.
 
 Exit codes:
   0  stopped cleanly
@@ -271,7 +272,8 @@ pub struct Server {
     /// free port.
     #[arg(long, help_heading = "Network", env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
     pub admin: Admin,
-    /// File with options: TOML, keys as the long options without --.
+    /// File with options: TOML, keys as the long options without --, or 'none'; see 'ramhold config' [default:
+    /// /etc/ramhold/ramhold.toml, if it is there]
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Standard input is a socket that listens for Redis clients; other servers accept from it too.
@@ -308,6 +310,13 @@ impl From<PollMode> for Poll {
 }
 
 impl Server {
+    /// Bytes per second of each of `count` shards: of copies, and of verifying. A rate that is not 0 stays one, since 0 is
+    /// no bound for copies.
+    pub fn rates_of_shard(&self, count: u16) -> (u64, u64) {
+        let share = |rate: u64| (rate / u64::from(count)).max(rate.min(1));
+        (share(self.copy_rate), share(self.scrub_rate))
+    }
+
     pub fn dir(&self) -> &Path {
         self.dir.as_deref().expect("the parser requires it where no subcommand is given")
     }

@@ -10,6 +10,7 @@
 use super::arguments::Server;
 use super::buffers::{self, BufferPlace};
 use super::device;
+use super::reload::Reload;
 use super::start::{Prepared, open_door};
 use crate::admin::Admin;
 use crate::failure::Failure;
@@ -40,7 +41,7 @@ struct Started {
     admin: Option<SocketAddr>,
 }
 
-pub fn run(arguments: &Server) -> Result<(), Failure> {
+pub fn run(arguments: &Server, reload: &Reload) -> Result<(), Failure> {
     let shards = divide(arguments)?;
     buffers::tell_abandoned();
     check_memory(&shards, arguments.memory)?;
@@ -59,7 +60,7 @@ pub fn run(arguments: &Server) -> Result<(), Failure> {
         for (number, (arguments, prepared)) in (0u16..).zip(shards.iter().zip(&prepared)) {
             let (tell, stops) = (tell.clone(), &stops);
             let core = cores.get(usize::from(number)).copied();
-            let shard = Shard { number, arguments, prepared, core, stops };
+            let shard = Shard { number, arguments, prepared, core, stops, reload };
             let thread = std::thread::Builder::new().name(format!("shard-{number}"));
             let body = move || shard.live(&tell);
             let spawned = thread.spawn_scoped(scope, body);
@@ -98,6 +99,7 @@ struct Shard<'a> {
     prepared: &'a Prepared,
     core: Option<usize>,
     stops: &'a Stops,
+    reload: &'a Reload,
 }
 
 impl Shard<'_> {
@@ -141,6 +143,7 @@ impl Shard<'_> {
         if !self.stops.enter(runtime.stop_handle()) {
             runtime.stop_handle().stop();
         }
+        self.reload.enter(self.number, runtime.change_handle());
         // The threads for disks were started above, and may run wherever the process may.
         let allowed = self.core.and_then(pin);
         let listens = runtime.local_addr().expect("a server always listens");
@@ -205,8 +208,7 @@ fn part(arguments: &Server, number: u16) -> Server {
     part.memory = arguments.memory / count;
     part.disk = arguments.disk / count;
     part.buffers = arguments.buffers.map(|bytes| bytes / count);
-    part.scrub_rate = arguments.scrub_rate / count;
-    part.copy_rate = arguments.copy_rate / count;
+    (part.copy_rate, part.scrub_rate) = arguments.rates_of_shard(arguments.shards);
     if number > 0 {
         part.resp_unix_socket = None;
     }
