@@ -117,7 +117,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(failed)
 }
 
-/// Reads the keys that are for the command of this name. Every key of the file must be an option of some command.
+/// Reads the keys that are for the command of this name. A key at the top must be an option of some process.
 fn understand(path: &Path, text: &str, all: &Command, name: &str) -> Result<ConfigFile, Failure> {
     let wrong = |span: Range<usize>, why: String| {
         let (line, column) = position(text, span.start);
@@ -166,16 +166,16 @@ fn understand(path: &Path, text: &str, all: &Command, name: &str) -> Result<Conf
                         format!("there is no section [{of}]; sections are [{sections}]"),
                     ));
                 }
-                // A supervisor knows the options of its brick alone.
-                if all.find_subcommand(of).is_some() {
-                    sections.push((of.to_owned(), section));
+                // A mistake in the section of another process must not keep this one from starting.
+                if of == name {
+                    sections.push(section);
                 }
             }
             _ => drop(top.insert(key.clone(), value.clone())),
         }
     }
     take(None, &top)?;
-    sections.into_iter().try_for_each(|(of, section)| take(Some(&of), section))?;
+    sections.into_iter().try_for_each(|section| take(Some(name), section))?;
     Ok(file)
 }
 

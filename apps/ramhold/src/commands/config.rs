@@ -152,6 +152,13 @@ fn check(process: Option<Process>, path: &Path, words: &[OsString], global: &Glo
     if path.as_os_str() == NO_FILE {
         return Err(Failure::usage("'none' is no file that can be checked; name one with --config"));
     }
+    if matches!(path.try_exists(), Ok(false)) {
+        let text = format!(
+            "{} is not there; 'ramhold config default' prints one, and --config names another",
+            path.display()
+        );
+        return Err(Failure::usage(text));
+    }
     let sections = config_file::sections(path)?;
     let of = match process {
         Some(process) => vec![process.name()],

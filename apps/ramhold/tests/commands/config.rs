@@ -43,6 +43,8 @@ fn a_file_is_checked_for_each_process_that_has_a_section() {
         let said = check(text, more).failed(2);
         assert!(said.contains(why), "{text}: {said}");
     }
+    // The other process starts all the same.
+    check("[server]\nmemry = 1\n[coordinator]\ndir = \"b\"", &["coordinator"]).ok();
     assert!(config(&["check", "--config", "none"]).failed(2).contains("is no file that can be checked"));
     assert!(config(&["check", "--config", "/nowhere/x.toml"]).failed(2).contains("/nowhere/x.toml"));
 }
