@@ -57,7 +57,7 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// What the file says about an option.
+    /// The file's entry for an option.
     pub fn entry(&self, option: &str) -> Option<&Entry> {
         self.entries.get(option)
     }

@@ -82,7 +82,7 @@ impl FoldedBackups {
         let (prepared, addresses, changed) = (Vec::new(), Vec::new(), Condvar::new());
         let mut folded = FoldedBackups { prepared, addresses, dir, parked, changed };
         let started = folded.start_all(count, global);
-        // What has started goes again, with its directories.
+        // Backups that have started go again, with their directories.
         started.inspect_err(|_| drop(folded.end()))?;
         Ok(folded)
     }
