@@ -233,23 +233,13 @@ fn word(text: &[u8]) -> Option<Rule> {
     })
 }
 
-/// A rule that may stand in a selector.
+/// A rule within a selector. Whether it may stand there is found when it is applied (`Selector::apply`).
 fn in_selector(text: &[u8], catalog: Option<&Catalog>) -> Result<Rule, RuleFault> {
     // Selectors do not nest, and a hostile text must not make this function call itself.
     if text.starts_with(b"(") {
         return Err(RuleFault::NotInSelector);
     }
-    let rule = Rule::parse(text, catalog)?;
-    match rule {
-        Rule::Commands(_)
-        | Rule::Keys(..)
-        | Rule::ResetKeys
-        | Rule::Channels(_)
-        | Rule::ResetChannels
-        | Rule::Tables(_)
-        | Rule::ResetTables => Ok(rule),
-        _ => Err(RuleFault::NotInSelector),
-    }
+    Rule::parse(text, catalog)
 }
 
 fn parse_named(text: &[u8], catalog: Option<&Catalog>) -> Result<Named, RuleFault> {

@@ -35,8 +35,8 @@ const GIFT_INTERVAL: Duration = Duration::from_micros(2);
 const USED_MAX: u32 = 2;
 /// The same while the loop is patient: with three backups on two cores a replicated write is over after four to eight uses.
 const USED_MAX_PATIENT: u32 = 8;
-/// After a sleep that was over so soon the loop is patient, since looking on would have been cheaper. What comes within
-/// 20 us had come already: that is no sleep.
+/// After a sleep that was over so soon the loop is patient, since looking on would have been cheaper. A
+/// sleep that is over within 20 us was none: something had come already.
 const SLEPT_SHORT: Duration = Duration::from_micros(100);
 
 /// The loop's next act after it has found nothing.

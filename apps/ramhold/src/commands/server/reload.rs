@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The options that a running server takes over.
-pub const CHANGEABLE: [&str; 2] = ["copy-rate", "scrub-rate"];
+const CHANGEABLE: [&str; 2] = ["copy-rate", "scrub-rate"];
 
 /// The shards of this process, and the rates that they were told.
 #[derive(Clone)]
