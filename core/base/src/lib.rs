@@ -23,7 +23,8 @@ pub mod planted;
 pub mod processor;
 pub mod recycled;
 pub mod rng;
-pub mod stamp;
+pub mod secret;
+mod stamp;
 pub mod status;
 pub mod time;
 
@@ -37,6 +38,7 @@ pub use mark::{Mark, MarkUse};
 pub use number::Number;
 pub use recycled::Recycled;
 pub use rng::Rng;
+pub use secret::{Password, SecretResult, SecretToken, SecretWork};
 pub use stamp::{SessionId, Stamp};
 pub use status::Status;
 pub use time::{ClusterTime, Instant};

@@ -11,6 +11,7 @@
 //! - an effect that must wait for another one is emitted only after the other's completion came in as an
 //!   input.
 
+use crate::secret::{SecretResult, SecretToken, SecretWork};
 use crate::{Instant, Mark, ServerId};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -167,6 +168,11 @@ pub enum Input<'a> {
         token: StoreToken,
         result: StoreResult,
     },
+    /// Work with passwords is done.
+    Secret {
+        token: SecretToken,
+        result: SecretResult,
+    },
     /// The operator wants this process to end: finish what must be finished, then `Exit`.
     Stop,
 }
@@ -184,6 +190,7 @@ impl<'a> Input<'a> {
             | Input::Closed { .. }
             | Input::Disk { .. }
             | Input::Store { .. }
+            | Input::Secret { .. }
             | Input::Stop => &[],
         }
     }
@@ -290,6 +297,10 @@ pub enum Effect {
     Store {
         token: StoreToken,
         request: StoreRequest,
+    },
+    Secret {
+        token: SecretToken,
+        work: SecretWork,
     },
     /// The machine passes this place. Real processes drop marks.
     Mark(Mark),

@@ -26,6 +26,8 @@ pub enum MarkUse {
     FurtherCoordinatorCrash,
     /// The same in clusters with bricks. Others never pass here, and their crashes are drawn without it.
     BricksCoordinatorCrash,
+    /// The same in clusters whose accounts are changed. Others never pass here, and their crashes are drawn without it.
+    AccountsCoordinatorCrash,
 }
 
 impl MarkUse {
@@ -37,6 +39,7 @@ impl MarkUse {
                 | MarkUse::LinksServerCrash
                 | MarkUse::FurtherCoordinatorCrash
                 | MarkUse::BricksCoordinatorCrash
+                | MarkUse::AccountsCoordinatorCrash
         )
     }
 }
@@ -174,6 +177,8 @@ marks! {
     CoordinatorCommittedBrick = "coordinator_committed_brick", BricksCoordinatorCrash;
     CoordinatorCommitsQuorumTable = "coordinator_commits_quorum_table", BricksCoordinatorCrash;
     CoordinatorCommittedQuorumTable = "coordinator_committed_quorum_table", BricksCoordinatorCrash;
+    CoordinatorCommitsAccount = "coordinator_commits_account", AccountsCoordinatorCrash;
+    CoordinatorCommittedAccount = "coordinator_committed_account", AccountsCoordinatorCrash;
     TableDivided = "table_divided", FurtherCoordinatorCrash;
     TabletOfPieces = "tablet_of_pieces", FurtherCoordinatorCrash;
     DivisionToldAgain = "division_told_again", FurtherCoordinatorCrash;

@@ -364,7 +364,11 @@ impl Machine for Session {
             Input::Frame { bytes, .. } => self.on_frame(now, bytes),
             Input::Lost { addr, how } => self.on_lost(now, addr, how),
             // A session asks for none of these.
-            Input::Disk { .. } | Input::Store { .. } | Input::Met { .. } | Input::Bytes { .. } => {}
+            Input::Disk { .. }
+            | Input::Store { .. }
+            | Input::Secret { .. }
+            | Input::Met { .. }
+            | Input::Bytes { .. } => {}
             Input::Stop => effects.push(Effect::Exit { code: 0, reason: "stopped".to_owned() }),
         }
         self.run_ready(now, effects);

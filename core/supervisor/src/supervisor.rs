@@ -226,7 +226,8 @@ impl Machine for Supervisor {
             | Input::Bytes { .. }
             | Input::Closed { .. }
             | Input::Disk { .. }
-            | Input::Store { .. } => {}
+            | Input::Store { .. }
+            | Input::Secret { .. } => {}
         }
         self.advance(now, effects);
     }

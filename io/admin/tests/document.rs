@@ -103,7 +103,12 @@ fn server() -> ServerSeen {
         cluster: ClusterId(0xc1),
         status,
         operations: operations.into_iter().map(|opcode| (opcode, some_latencies())).collect(),
-        resp: Some(RespSeen { stats: RespStats::default(), connections: 2, waits: some_latencies() }),
+        resp: Some(RespSeen {
+            stats: RespStats::default(),
+            connections: 2,
+            denied: vec![("auth", 1), ("key", 2)],
+            waits: some_latencies(),
+        }),
         disk_free_bytes: Some(7),
     }
 }
@@ -325,6 +330,8 @@ fn check(family: &Family) {
         "obstacle",
         // 17 of them.
         "statistic",
+        // The five things that an account can lack.
+        "reason",
         // One sample for each of at most 256 servers that are gone.
         "server",
         "address",

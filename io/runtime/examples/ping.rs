@@ -24,6 +24,7 @@ impl Machine for Echo {
             | Input::Closed { .. }
             | Input::Disk { .. }
             | Input::Store { .. }
+            | Input::Secret { .. }
             | Input::Met { .. }
             | Input::Bytes { .. } => {}
         }

@@ -1,7 +1,9 @@
 //! Inputs that wait for their turn, and own their bytes.
 
 use crate::disk::ReadBytes;
-use ramhold_base::{ConnId, DiskError, DiskToken, Input, Lost, StoreResult, StoreToken};
+use ramhold_base::{
+    ConnId, DiskError, DiskToken, Input, Lost, SecretResult, SecretToken, StoreResult, StoreToken,
+};
 use std::net::SocketAddr;
 
 /// The outcome of an effect or the end of a connection. The loop itself or one of its helper threads reports it.
@@ -11,6 +13,7 @@ pub(crate) enum Pending {
     Closed { conn: ConnId },
     Disk { token: DiskToken, result: Result<ReadBytes, DiskError> },
     Store { token: StoreToken, result: StoreResult },
+    Secret { token: SecretToken, result: SecretResult },
     Stop,
 }
 
@@ -26,6 +29,7 @@ impl Pending {
             }
             Pending::Disk { token, result: Err(error) } => look(Input::Disk { token, result: Err(error) }),
             Pending::Store { token, result } => look(Input::Store { token, result }),
+            Pending::Secret { token, result } => look(Input::Secret { token, result }),
             Pending::Stop => look(Input::Stop),
         }
         None

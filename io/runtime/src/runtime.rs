@@ -26,6 +26,7 @@ use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
 use crate::polling::{Next, Polling};
 use crate::report::{self, Report, Throttle};
+use crate::secrets::Secrets;
 use crate::store::StoreThread;
 use crate::usage::{self, Usage};
 use lending::Lending;
@@ -102,6 +103,7 @@ pub struct Runtime<M: Machine> {
     network: Network,
     disk: Option<Disk>,
     store: Option<StoreThread>,
+    secrets: Secrets,
     polling: Polling,
     /// Inputs to feed before anything else.
     pending: VecDeque<Pending>,
@@ -158,11 +160,12 @@ impl<M: Machine> Runtime<M> {
             None => None,
         };
         let store = match config.store {
-            Some(store) => {
-                Some(StoreThread::start(store, sender, Arc::clone(&waker)).map_err(system("a thread"))?)
-            }
+            Some(store) => Some(
+                StoreThread::start(store, sender.clone(), Arc::clone(&waker)).map_err(system("a thread"))?,
+            ),
             None => None,
         };
+        let secrets = Secrets::new(sender, Arc::clone(&waker));
         let alone = config.listen.into_iter().chain(config.listen_links);
         let alone = alone.map(|addr| ListenAt::Address(addr, Others::Not));
         let shared = config.listen_also.into_iter().map(|addr| ListenAt::Address(addr, Others::Too));
@@ -178,6 +181,7 @@ impl<M: Machine> Runtime<M> {
             network,
             disk,
             store,
+            secrets,
             polling: Polling::new(config.poll),
             pending: VecDeque::new(),
             completions,

@@ -19,6 +19,7 @@ pub mod rdb;
 pub mod replies;
 pub mod requests;
 pub mod ring;
+pub mod stored_password;
 pub mod token;
 
 /// One decoder under test.
@@ -37,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "entry", corpus: "entry", run: entry::run },
     Target { name: "rdb", corpus: "rdb", run: rdb::run },
     Target { name: "token", corpus: "token", run: token::run },
+    Target { name: "stored_password", corpus: "stored_password", run: stored_password::run },
     Target { name: "ring", corpus: "ring", run: ring::run },
     Target { name: "aof", corpus: "sessions", run: aof::run },
 ];

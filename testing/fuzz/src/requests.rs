@@ -15,7 +15,7 @@ use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{AppendRequest, IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::multi::{MultiRequest, encode_item, encode_multi};
 use ramhold_wire::scan::{ScanRequest, decode_page, encode_object_head};
-use ramhold_wire::{copies, lease, membership, neighbours, pubsub, recovery, status, table};
+use ramhold_wire::{accounts, copies, lease, membership, neighbours, pubsub, recovery, status, table};
 
 /// The largest item of a list, in relation to the fewest bytes that encode one. Lists double.
 const HELD_PER_BYTE: usize = 256;
@@ -117,6 +117,9 @@ const OTHERS: &[Through] = &[
     message::<copies::StateRead>,
     through_ask,
     through_page,
+    message::<accounts::AccountList>,
+    message::<accounts::AccountSet>,
+    message::<accounts::AccountRemove>,
 ];
 
 /// A question to a brick about a key, then an answer to one. The byte of an answer that says nothing, and the stamp of one

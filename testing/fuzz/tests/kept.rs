@@ -73,6 +73,12 @@ fn tokens_are_read() {
     replay("token");
 }
 
+// J4
+#[test]
+fn stored_passwords_are_read() {
+    replay("stored_password");
+}
+
 // F5
 #[test]
 fn shared_memory_is_read() {

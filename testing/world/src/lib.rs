@@ -11,6 +11,7 @@ pub mod world;
 
 pub mod disk;
 pub mod network;
+pub mod secrets;
 pub mod store;
 pub mod trace;
 

@@ -29,6 +29,7 @@ pub use pace::{DeviceWork, Given, Pace, Passed};
 
 use crate::disk::Disks;
 use crate::network::{MICRO, MILLI, Network, NetworkOptions, SECOND};
+use crate::secrets::Secrets;
 use crate::store::Store;
 use crate::trace::Trace;
 use connection::Connection;
@@ -49,6 +50,9 @@ pub struct Costs {
     pub disk_max: u64,
     pub store_min: u64,
     pub store_max: u64,
+    /// The time of one work with passwords; the works of a process are done one after the other.
+    pub secret_min: u64,
+    pub secret_max: u64,
 }
 
 impl Default for Costs {
@@ -61,6 +65,8 @@ impl Default for Costs {
             disk_max: 5 * MILLI,
             store_min: 200 * MICRO,
             store_max: 8 * MILLI,
+            secret_min: MILLI,
+            secret_max: 60 * MILLI,
         }
     }
 }
@@ -224,6 +230,9 @@ impl<M: Machine> World<M> {
             turn_planned: false,
             busy_until: 0,
             stalled_until: 0,
+            secrets: Secrets::default(),
+            secrets_planned: 0,
+            secrets_busy_until: 0,
             timer_at: None,
             outgoing: BTreeMap::new(),
             connections: BTreeSet::new(),
@@ -319,6 +328,7 @@ impl<M: Machine> World<M> {
             Happening::TurnOver { node, life } => self.turn_over(node, life),
             Happening::Disk { node, life, token, work } => self.complete_disk(node, life, token, work),
             Happening::Store { node, life, token, work } => self.complete_store(node, life, token, work),
+            Happening::Secret { node, life, token, work } => self.complete_secret(node, life, token, work),
             Happening::Input { node, life, pending } => self.deliver(node, life, pending),
             Happening::Restart { node } => {
                 if !self.nodes[node].is_up() {
@@ -531,6 +541,9 @@ impl<M: Machine> World<M> {
         host.wake_planned = false;
         host.turn_planned = false;
         host.timer_at = None;
+        host.secrets = Secrets::default();
+        host.secrets_planned = 0;
+        host.secrets_busy_until = 0;
         host.dies_after = None;
         host.dies_at = None;
         host.hasty_ticks = 0;

@@ -111,6 +111,15 @@ fn write_resp(page: &mut Page, resp: &RespSeen) {
     page.counter("ramhold_resp_connections_total", "Redis clients that have connected.", stats.connections);
     page.counter("ramhold_resp_commands_total", "Redis commands taken.", stats.commands);
     page.counter("ramhold_resp_faults_total", "Redis requests refused before they began.", stats.faults);
+    page.by_label(
+        (
+            "ramhold_resp_denied_total",
+            "counter",
+            "Redis requests that an account did not allow, and logins that failed (auth), by what was lacking.",
+        ),
+        "reason",
+        resp.denied.iter().copied(),
+    );
     page.counter(
         "ramhold_resp_hits_total",
         "GET commands that found their key at once, on this server.",

@@ -179,6 +179,7 @@ impl DiskFiles {
             | Effect::Close { .. }
             | Effect::Hear { .. }
             | Effect::Store { .. }
+            | Effect::Secret { .. }
             | Effect::Mark(_)
             | Effect::Report { .. }
             | Effect::Named { .. }

@@ -46,6 +46,7 @@ impl<M: Machine> Runtime<M> {
             Effect::DiskSync { token, file } => self.submit(token, Work::Sync { file }),
             Effect::DiskReserve { token, file, bytes } => self.submit(token, Work::Reserve { file, bytes }),
             Effect::Store { token, request } => self.ask_store(token, request),
+            Effect::Secret { token, work } => self.pending.extend(self.secrets.submit(token, work)),
             Effect::Mark(_) => {}
             Effect::Report { level, text } => self.tell(level, &text),
             Effect::Named { server } => self.named = Some(server),

@@ -15,3 +15,4 @@ mod probe;
 mod requests;
 #[path = "../../src/scratch.rs"]
 mod scratch;
+mod secrets;

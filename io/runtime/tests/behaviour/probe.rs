@@ -2,7 +2,7 @@
 
 use ramhold_base::{
     ConnId, DiskError, DiskToken, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, RpcId,
-    StoreResult, StoreToken,
+    SecretResult, SecretToken, StoreResult, StoreToken,
 };
 use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Transport, Turn};
 use ramhold_wire::{Header, Opcode, frame};
@@ -22,6 +22,7 @@ pub enum Seen {
     Closed { conn: ConnId },
     Disk { token: DiskToken, result: Result<Vec<u8>, DiskError> },
     Store { token: StoreToken, result: StoreResult },
+    Secret { token: SecretToken, result: SecretResult },
     Stop,
 }
 
@@ -99,6 +100,7 @@ impl Machine for Probe {
             Input::Closed { conn } => Seen::Closed { conn },
             Input::Disk { token, result } => Seen::Disk { token, result: result.map(<[u8]>::to_vec) },
             Input::Store { token, result } => Seen::Store { token, result },
+            Input::Secret { token, result } => Seen::Secret { token, result },
             Input::Stop => Seen::Stop,
         };
         if seen == Seen::Tick {

@@ -313,6 +313,7 @@ impl Machine for SpecimenServer {
             | Input::Lost { .. }
             | Input::Closed { .. }
             | Input::Store { .. }
+            | Input::Secret { .. }
             | Input::Met { .. }
             | Input::Bytes { .. } => {}
         }

@@ -143,6 +143,7 @@ impl Machine for SpecimenSession {
             | Input::Closed { .. }
             | Input::Disk { .. }
             | Input::Store { .. }
+            | Input::Secret { .. }
             | Input::Met { .. }
             | Input::Bytes { .. }
             | Input::Stop => {}

@@ -1,4 +1,4 @@
-//! Carries out the decisions of a machine: frames, disk and store work, reports, the end of its process.
+//! Carries out the decisions of a machine: frames, disk and store work, work with passwords, reports, the end of its process.
 //!
 //! Disk and store work takes effect at once or when it completes, by chance, so that a crash between the two
 //! meets both cases. A process may die between two effects of one step.
@@ -10,9 +10,12 @@ use super::{ERRORS_KEPT, Exit, Fact, World};
 use crate::network::MILLI;
 use crate::store::{Store, Watch};
 use ramhold_base::{
-    DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Machine, StoreRequest, StoreResult,
-    StoreToken,
+    DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Machine, SecretResult, SecretToken,
+    SecretWork, StoreRequest, StoreResult, StoreToken,
 };
+
+/// Works with passwords that wait for the one that is being done; as many as in `io/runtime`.
+const SECRETS_WAITING_MAX: u32 = 256;
 
 impl<M: Machine> World<M> {
     /// `step_frame`: the input of the step, if that was a frame.
@@ -65,6 +68,7 @@ impl<M: Machine> World<M> {
                     self.plan_disk(node, token, file, work);
                 }
                 Effect::Store { token, request } => self.store_request(node, token, request),
+                Effect::Secret { token, work } => self.plan_secret(node, token, work),
                 Effect::Mark(mark) => {
                     if self.pass_mark(node, mark.name()) {
                         return;
@@ -272,5 +276,35 @@ impl<M: Machine> World<M> {
                 .push(self.now + delay, Happening::Input { node: watch.node, life: watch.life, pending });
         }
         result
+    }
+
+    // Passwords.
+
+    /// A process does its works one after the other. A match that takes no hash is answered in the same turn or later, by
+    /// chance.
+    fn plan_secret(&mut self, node: usize, token: SecretToken, work: SecretWork) {
+        let cost = self.rng.between(self.costs.secret_min, self.costs.secret_max);
+        let host = &mut self.nodes[node];
+        let mut at_once = host.secrets.at_once(&work).filter(|_| self.rng.chance(1, 2));
+        if at_once.is_none() && host.secrets_planned > SECRETS_WAITING_MAX {
+            at_once = Some(SecretResult::Failed("too many works with passwords wait".into()));
+        }
+        if let Some(result) = at_once {
+            self.same_turn.push_back(Pending::Secret { token, result });
+            return;
+        }
+        host.secrets_planned += 1;
+        host.secrets_busy_until = host.secrets_busy_until.max(self.leaves_at) + cost;
+        self.queue.push(host.secrets_busy_until, Happening::Secret { node, life: host.life, token, work });
+    }
+
+    pub(super) fn complete_secret(&mut self, node: usize, life: u64, token: SecretToken, work: SecretWork) {
+        if self.node(node).life != life || !self.node(node).is_up() {
+            return;
+        }
+        let host = &mut self.nodes[node];
+        host.secrets_planned -= 1;
+        let result = host.secrets.carry_out(work, &mut self.rng);
+        self.deliver(node, life, Pending::Secret { token, result });
     }
 }

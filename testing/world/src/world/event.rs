@@ -2,7 +2,9 @@
 
 use super::pace::DeviceWork;
 use crate::world::node::Pending;
-use ramhold_base::{DiskError, DiskFile, DiskToken, Lost, StoreRequest, StoreResult, StoreToken};
+use ramhold_base::{
+    DiskError, DiskFile, DiskToken, Lost, SecretToken, SecretWork, StoreRequest, StoreResult, StoreToken,
+};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -125,6 +127,13 @@ pub enum Happening {
         life: u64,
         token: StoreToken,
         work: StoreWork,
+    },
+    /// Takes effect when it completes.
+    Secret {
+        node: usize,
+        life: u64,
+        token: SecretToken,
+        work: SecretWork,
     },
     Input {
         node: usize,

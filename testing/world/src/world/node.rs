@@ -2,7 +2,11 @@
 
 use super::crash_point::CrashPoint;
 use crate::disk::Disks;
-use ramhold_base::{ConnId, DiskError, DiskToken, Input, Instant, Lost, Machine, StoreResult, StoreToken};
+use crate::secrets::Secrets;
+use ramhold_base::{
+    ConnId, DiskError, DiskToken, Input, Instant, Lost, Machine, SecretResult, SecretToken, StoreResult,
+    StoreToken,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -84,6 +88,10 @@ pub enum Pending {
         token: StoreToken,
         result: StoreResult,
     },
+    Secret {
+        token: SecretToken,
+        result: SecretResult,
+    },
     Stop,
 }
 
@@ -102,6 +110,8 @@ impl Pending {
             Pending::Store { token, .. } => (7, token.0),
             Pending::Stop => (8, 0),
             Pending::Bytes { from } => (9, from.0),
+            // 10 is the end of a turn.
+            Pending::Secret { token, .. } => (11, token.0),
         }
     }
 
@@ -124,6 +134,7 @@ impl Pending {
                 (use_it(Input::Disk { token, result: Err(error) }), None)
             }
             Pending::Store { token, result } => (use_it(Input::Store { token, result }), None),
+            Pending::Secret { token, result } => (use_it(Input::Secret { token, result }), None),
             Pending::Stop => (use_it(Input::Stop), None),
             Pending::Bytes { from } => (use_it(Input::Bytes { from, bytes: &[] }), None),
         }
@@ -152,6 +163,10 @@ pub struct Node<M: Machine> {
     pub(super) turn_planned: bool,
     pub(super) busy_until: u64,
     pub(super) stalled_until: u64,
+    pub(super) secrets: Secrets,
+    /// Works with passwords that are planned, and when the last of them will be done.
+    pub(super) secrets_planned: u32,
+    pub(super) secrets_busy_until: u64,
     /// The time at which the earliest planned timer fires.
     pub(super) timer_at: Option<u64>,
     /// By address, and whether it carries bytes.

@@ -41,6 +41,7 @@ impl<'a> Given<'a> {
             | Input::Lost { .. }
             | Input::Closed { .. }
             | Input::Store { .. }
+            | Input::Secret { .. }
             | Input::Stop => Given::Other,
         }
     }

@@ -1,5 +1,7 @@
 //! Tests of the world itself, with machines that are as small as possible.
 
+mod secrets;
+
 use super::*;
 use crate::network::SECOND;
 use ramhold_base::{
@@ -32,7 +34,11 @@ impl Machine for Echo {
             Input::Lost { how, .. } => self.lost.push(how),
             Input::Closed { conn } => self.closed.push(conn),
             Input::Stop => effects.push(Effect::Exit { code: 0, reason: "asked to".into() }),
-            Input::Disk { .. } | Input::Store { .. } | Input::Met { .. } | Input::Bytes { .. } => {
+            Input::Disk { .. }
+            | Input::Store { .. }
+            | Input::Secret { .. }
+            | Input::Met { .. }
+            | Input::Bytes { .. } => {
                 unreachable!("asked for none")
             }
         }
