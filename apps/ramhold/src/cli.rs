@@ -8,7 +8,7 @@ use crate::commands::{
     config::Config, coordinator, coordinator::Coordinator, demo, demo::Demo, demo::DemoWriter, dev, dev::Dev,
     events::Events, import::Import, object::Delete, object::Get, object::Increment, object::Put, plan::Plan,
     recoveries::Recoveries, resume::Resume, scan::Export, scan::Scan, server, server::Server, status::Status,
-    stop, stop::Stop, supervise, supervise::Supervise, table::Table, topology::TopologyCommand,
+    stop, stop::Stop, supervise, supervise::Supervise, table::Table, topology::TopologyCommand, user::User,
     verify::Verify,
 };
 use crate::failure::Failure;
@@ -88,6 +88,7 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Table(Table),
+    User(User),
     Put(Put),
     Get(Get),
     Incr(Increment),
@@ -123,6 +124,7 @@ impl Cli {
         let global = self.global;
         match self.command {
             Command::Table(table) => table.run(&global),
+            Command::User(user) => user.run(&global),
             Command::Put(put) => put.run(&global),
             Command::Get(get) => get.run(&global),
             Command::Incr(increment) => increment.run(&global),

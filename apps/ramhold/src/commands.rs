@@ -22,4 +22,5 @@ pub mod stop;
 pub mod supervise;
 pub mod table;
 pub mod topology;
+pub mod user;
 pub mod verify;

@@ -9,6 +9,7 @@ use ramhold_client_core::{
     Token, WhichTable,
 };
 use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Transport, Turn};
+use ramhold_wire::accounts::{AccountSet, Accounts, AccountsChanged, Presence};
 use ramhold_wire::brick_status::BrickEventsTold;
 use ramhold_wire::copies::{StatePart, StatePosition};
 use ramhold_wire::obstacle::Obstacle;
@@ -446,6 +447,38 @@ impl Client {
     pub fn scale_brick(&mut self, message: BrickScale) -> Result<BrickScaled, Error> {
         match self.complete(Operation::ScaleBrick(message))? {
             Reply::BrickScaled(scaled) => Ok(scaled),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// All accounts, without their passwords. `default` is among them: with the id 0 if nobody has changed it.
+    pub fn accounts(&mut self) -> Result<Accounts, Error> {
+        match self.complete(Operation::ListAccounts)? {
+            Reply::Accounts(accounts) => Ok(accounts),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Makes an account, or changes it by whole rules, all or none; passwords stand in them as `>password`. Answered when
+    /// the change is stored: servers hear of it soon afterwards. `AccountsChanged::obstacle` says why nothing was changed.
+    pub fn set_account(
+        &mut self,
+        name: &str,
+        rules: Vec<Vec<u8>>,
+        presence: Presence,
+    ) -> Result<AccountsChanged, Error> {
+        let rules = rules.into_iter().map(Into::into).collect();
+        match self.complete(Operation::SetAccount(AccountSet { name: name.to_owned(), rules, presence }))? {
+            Reply::AccountsChanged(changed) => Ok(changed),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Removes all of these accounts that are there; none if `default` is among them, which `AccountsChanged::obstacle`
+    /// says.
+    pub fn remove_accounts(&mut self, names: Vec<String>) -> Result<AccountsChanged, Error> {
+        match self.complete(Operation::RemoveAccounts { names })? {
+            Reply::AccountsChanged(changed) => Ok(changed),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -83,6 +83,7 @@ pub use ramhold_client_core::{
     OperationId, Outcome, Page, PageLimits, ReadObject, RejectRules, Reply, ScanCursor, ScannedObject,
     Shortage, TableChange, TableCount, Token, WhichTable,
 };
+pub use ramhold_wire::accounts::{Account, AccountObstacle, AccountSet, Accounts, AccountsChanged, Presence};
 pub use ramhold_wire::brick_status::{
     AsksStatus, BrickEvent, BrickEventsTold, BrickLimit, BrickStatus, RebuildObstacle, RebuildStatus,
     RefusingStatus, SiblingStatus, StalledStatus, SweepStatus, TabletStatus,

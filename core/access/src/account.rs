@@ -41,6 +41,7 @@ impl fmt::Display for AccountError {
                     "a name of an account is 1 to {NAME_BYTES_MAX} visible ASCII characters without ( and )"
                 )
             }
+            AccountError::Rule { rule, fault } if rule.is_empty() => write!(f, "{fault}"),
             AccountError::Rule { rule, fault } => {
                 write!(f, "Error in ACL SETUSER modifier '{rule}': {fault}")
             }
@@ -120,11 +121,37 @@ impl Account {
         self.set(&whole_rules(words).map_err(fault)?, Some(catalog))
     }
 
+    /// Whether the words of a change can be applied, as far as that can be told without its passwords.
+    pub fn check_words(&self, words: &[&[u8]], catalog: &Catalog) -> Result<(), AccountError> {
+        let fault = |fault| AccountError::Rule { rule: String::new(), fault };
+        let rules = whole_rules(words).map_err(fault)?;
+        self.clone().set_with(&rules, Some(catalog), |rule| match rule {
+            Rule::AddSecret(_) | Rule::RemoveSecret(_) => Rule::Ignored,
+            other => other,
+        })
+    }
+
+    /// Applies whole rules, all or none. They may name any commands: the door that took them knows its own, and whoever
+    /// keeps accounts knows none.
+    pub fn set_rules(&mut self, rules: &[Vec<u8>]) -> Result<(), AccountError> {
+        self.set(rules, None)
+    }
+
     /// Applies rules, all or none.
     fn set(&mut self, rules: &[Vec<u8>], catalog: Option<&Catalog>) -> Result<(), AccountError> {
+        self.set_with(rules, catalog, |rule| rule)
+    }
+
+    /// Applies what `which` makes of the rules, all or none.
+    fn set_with(
+        &mut self,
+        rules: &[Vec<u8>],
+        catalog: Option<&Catalog>,
+        which: impl Fn(Rule) -> Rule,
+    ) -> Result<(), AccountError> {
         let mut changed = self.clone();
         for text in rules {
-            let applied = Rule::parse(text, catalog).and_then(|rule| changed.apply(&rule));
+            let applied = Rule::parse(text, catalog).and_then(|rule| changed.apply(&which(rule)));
             applied.map_err(|fault| AccountError::Rule { rule: shown(text), fault })?;
         }
         let count: usize = changed.selectors.iter().map(|selector| selector.rules().len()).sum();
@@ -233,8 +260,10 @@ fn shown(rule: &[u8]) -> String {
     // A selector with a secret in it is wrong, and its error tells the rule.
     let is_secret = |word: &[u8]| {
         let word = word.trim_ascii_start();
+        let lower = word.to_ascii_lowercase();
         word.first().is_some_and(|first| b"><#!".contains(first))
-            || word.to_ascii_lowercase().starts_with(b"secret=")
+            || lower.starts_with(b"secret=")
+            || lower.starts_with(b"unsecret=")
     };
     let has_secret = rule.split(|byte| b" ()".contains(byte)).any(is_secret) || is_secret(rule);
     if has_secret {

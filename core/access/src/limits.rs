@@ -14,3 +14,10 @@ pub const PATTERN_COUNT_MAX: usize = 256;
 pub const SECRET_COUNT_MAX: usize = 16;
 /// Bytes of a secret as it is stored.
 pub const SECRET_BYTES_MAX: usize = 256;
+/// Hashes for one change: each password is compared with all stored ones, and a new one is hashed. It takes long on purpose,
+/// and others wait for it.
+pub const PASSWORD_WORK_MAX: usize = 128;
+/// Accounts of a cluster.
+pub const ACCOUNT_COUNT_MAX: usize = 1024;
+/// Bytes of all rules of all accounts, so that the server list, which tells them, fits a frame.
+pub const ACCOUNT_RULE_BYTES_MAX: usize = 1024 * 1024;

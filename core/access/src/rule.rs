@@ -6,6 +6,7 @@
 //! | `>password`, `<password` | a further password; one password less |
 //! | `#sha256`, `!sha256` | the same by the password's SHA-256 in hexadecimal digits |
 //! | `secret=text` | a password as it is stored, for accounts that are told |
+//! | `unsecret=text` | one stored password less: a change without a plain password removes one with it |
 //! | `nopass`, `resetpass` | any password does; no password does |
 //! | `cert=name`, `resetcerts` | a client certificate with this name logs in; none does |
 //! | `+get`, `-client\|kill`, `+@read`, `-@all` | commands and classes, in the order in which they were given |
@@ -202,6 +203,7 @@ impl Rule {
                     b"table" => Ok(Rule::Tables(parse_pattern(value)?)),
                     b"cert" => Ok(Rule::Certificate(printable(value)?)),
                     b"secret" => Ok(Rule::AddSecret(Secret::Stored(printable(value)?))),
+                    b"unsecret" => Ok(Rule::RemoveSecret(Secret::Stored(printable(value)?))),
                     _ => Err(RuleFault::Syntax),
                 }
             }

@@ -21,8 +21,9 @@ pub fn whole_rules(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, RuleFault> {
             None => Vec::new(),
         };
         rule.extend_from_slice(word);
-        // Each word has its own bound, and the words have one.
-        if word.len() > RULE_BYTES_MAX {
+        // Each word has its own bound, and the words have one. A selector in one word is bounded by its rules, which its
+        // reader looks at; so whole rules stay as they are.
+        if word.len() > RULE_BYTES_MAX && !(word.starts_with(b"(") && word.ends_with(b")")) {
             return Err(RuleFault::TooLong);
         }
         if rule.starts_with(b"(") && !rule.ends_with(b")") {
@@ -53,6 +54,9 @@ mod tests {
             Ok(vec!["on".into(), "(+get ~a)".into(), "+@read".into()])
         );
         assert_eq!(whole(&["(+get", "~a", "%R~b)", "off"]), Ok(vec!["(+get ~a %R~b)".into(), "off".into()]));
+        let long: Vec<String> = (0..200).map(|n| format!("~pattern-{n}")).collect();
+        let joined = format!("({})", long.join(" "));
+        assert_eq!(whole(&[joined.as_str()]), Ok(vec![joined.clone()]), "whole rules stay as they are");
         assert_eq!(whole(&["(+get", "~a"]), Err(RuleFault::UnclosedSelector));
         assert_eq!(whole(&["+get)"]), Ok(vec!["+get)".into()]), "no rule, which its reader says");
     }

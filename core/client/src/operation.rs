@@ -5,6 +5,7 @@ use crate::token::Token;
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Opcode;
+use ramhold_wire::accounts::{AccountList, AccountRemove, AccountSet};
 use ramhold_wire::brick_status::BrickEvents;
 use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
@@ -24,6 +25,9 @@ use ramhold_wire::table::{
     TableOptions, TableTruncate,
 };
 use std::net::SocketAddr;
+
+/// The most bytes of names and rules in one change of accounts. The coordinator takes less.
+const ACCOUNTS_BYTES_MAX: usize = 1024 * 1024;
 
 /// An operation of one session. An id is never used again in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -176,6 +180,15 @@ pub enum Operation {
     },
     /// A brick gets a share of the quorum tables, or gives its tablets to others.
     ScaleBrick(BrickScale),
+    /// All accounts, without their passwords.
+    ListAccounts,
+    /// Makes or changes an account. Done when the change is stored; servers hear of it afterwards.
+    /// `AccountsChanged::obstacle` says why nothing was changed. The message is kept whole, because it shows no password.
+    SetAccount(AccountSet),
+    /// Removes all of these accounts that are there.
+    RemoveAccounts {
+        names: Vec<String>,
+    },
     /// The servers that this recovery waits for are switched off and are given up. All servers that it
     /// reports as away must be named.
     AcceptLoss {
@@ -295,6 +308,9 @@ impl Operation {
             | Operation::ReplaceBrick(_)
             | Operation::ForgetBrick { .. }
             | Operation::ScaleBrick(_)
+            | Operation::ListAccounts
+            | Operation::SetAccount(_)
+            | Operation::RemoveAccounts { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
@@ -321,7 +337,9 @@ impl Operation {
             | Operation::ForgetServer { .. }
             | Operation::ReplaceBrick(_)
             | Operation::ForgetBrick { .. }
-            | Operation::ScaleBrick(_) => Repeat::Numbered,
+            | Operation::ScaleBrick(_)
+            | Operation::SetAccount(_)
+            | Operation::RemoveAccounts { .. } => Repeat::Numbered,
             Operation::Resume { .. } => Repeat::Stamped,
             Operation::Read { .. }
             | Operation::ReadStale { .. }
@@ -333,6 +351,7 @@ impl Operation {
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
             | Operation::BrickEvents { .. }
+            | Operation::ListAccounts
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
@@ -367,6 +386,9 @@ impl Operation {
             Operation::ReplaceBrick(_) => BrickReplace::OPCODE,
             Operation::ForgetBrick { .. } => BrickForget::OPCODE,
             Operation::ScaleBrick(_) => BrickScale::OPCODE,
+            Operation::ListAccounts => AccountList::OPCODE,
+            Operation::SetAccount(_) => AccountSet::OPCODE,
+            Operation::RemoveAccounts { .. } => AccountRemove::OPCODE,
             Operation::AcceptLoss { .. } => LossAccept::OPCODE,
             Operation::ReadState { .. } => StateRead::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
@@ -407,6 +429,14 @@ impl Operation {
                     Ok(())
                 }
             }
+            Operation::SetAccount(AccountSet { name, rules, .. }) => {
+                let rules: usize = rules.iter().map(|rule| rule.len()).sum();
+                if name.len() + rules > ACCOUNTS_BYTES_MAX { Err(Status::FrameTooLarge) } else { Ok(()) }
+            }
+            Operation::RemoveAccounts { names } => {
+                let bytes: usize = names.iter().map(String::len).sum();
+                if bytes > ACCOUNTS_BYTES_MAX { Err(Status::FrameTooLarge) } else { Ok(()) }
+            }
             Operation::DescribeTable { which: WhichTable::Id(_) }
             | Operation::DropTable { .. }
             | Operation::TruncateTable { .. }
@@ -422,6 +452,7 @@ impl Operation {
             | Operation::ReplaceBrick(_)
             | Operation::ForgetBrick { .. }
             | Operation::ScaleBrick(_)
+            | Operation::ListAccounts
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
@@ -503,6 +534,9 @@ impl Operation {
             Operation::ReplaceBrick(message) => encode_into(out, message),
             Operation::ForgetBrick { brick } => encode_into(out, &BrickForget { brick: *brick }),
             Operation::ScaleBrick(message) => encode_into(out, message),
+            Operation::ListAccounts => encode_into(out, &AccountList {}),
+            Operation::SetAccount(message) => encode_into(out, message),
+            Operation::RemoveAccounts { names } => encode_into(out, &AccountRemove { names: names.clone() }),
             Operation::AcceptLoss { recovery, directories } => {
                 let (recovery, directories) = (*recovery, directories.clone());
                 encode_into(out, &LossAccept { recovery, directories });

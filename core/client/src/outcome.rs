@@ -4,6 +4,7 @@ use crate::operation::Operation;
 use crate::scan::Page;
 use crate::token::Token;
 use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
+use ramhold_wire::accounts::{Accounts, AccountsChanged};
 use ramhold_wire::brick_status::BrickEventsTold;
 use ramhold_wire::control::{Empty, decode};
 use ramhold_wire::copies::StatePart;
@@ -127,6 +128,8 @@ pub enum Reply {
     ServerForgotten,
     BrickReplaced(BrickReplaced),
     BrickScaled(BrickScaled),
+    Accounts(Accounts),
+    AccountsChanged(AccountsChanged),
     LossAccepted(LossAccepted),
     State(StatePart),
     Pong(Pong),
@@ -191,6 +194,10 @@ impl Reply {
             Operation::ForgetServer { .. } => empty(body, Reply::ServerForgotten)?,
             Operation::ReplaceBrick(_) | Operation::ForgetBrick { .. } => Reply::BrickReplaced(decode(body)?),
             Operation::ScaleBrick(_) => Reply::BrickScaled(decode(body)?),
+            Operation::ListAccounts => Reply::Accounts(decode(body)?),
+            Operation::SetAccount(_) | Operation::RemoveAccounts { .. } => {
+                Reply::AccountsChanged(decode(body)?)
+            }
             Operation::AcceptLoss { .. } => Reply::LossAccepted(decode(body)?),
             Operation::ReadState { .. } => Reply::State(decode(body)?),
             Operation::Ping { .. } => Reply::Pong(decode(body)?),

@@ -13,6 +13,7 @@ use crate::leading::told_bricks;
 use crate::list::ListHistory;
 use crate::outbox::Outbox;
 use crate::records::Key;
+use crate::roster::told_accounts;
 use crate::state::State;
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::{ClusterTime, Instant, Peer, Rng, ServerId, Term};
@@ -218,6 +219,13 @@ impl Desk {
         }
     }
 
+    /// Accounts have changed: all servers are told.
+    pub fn accounts_changed(&mut self) {
+        self.state.meta.list_version += 1;
+        self.list.note_accounts(self.state.meta.list_version);
+        self.outbox.touch(Key::Meta);
+    }
+
     /// The part of the list that a server at version `reached` lacks; the whole list if differences do not go back that
     /// far.
     pub fn list_update(&mut self, now: Instant, reached: u64) -> ServerListUpdate {
@@ -239,6 +247,7 @@ impl Desk {
             placement: self.config.placement.named(),
             topology: self.state.meta.topology.clone(),
             bricks: told_bricks(&self.state),
+            accounts: (whole || self.list.has_accounts_since(reached)).then(|| told_accounts(&self.state)),
         }
     }
 }

@@ -27,6 +27,7 @@ mod leading;
 mod pieces;
 mod prove;
 mod records;
+mod roster;
 mod state;
 
 mod desk;
@@ -79,6 +80,9 @@ mod tablets;
 mod updates;
 mod weighing;
 
+// Accounts.
+mod accounts;
+
 // Bricks.
 mod assignment;
 mod bricks;
@@ -117,8 +121,9 @@ pub use prove::{
     Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,
 };
 pub use records::{
-    BrickRecord, EndRecord, GivingRecord, Key, LeaseRecord, Meta, QuorumTableRecord, QuorumTabletRecord,
-    RecoveryRecord, ServerRecord, StreamRecord, TableRecord, TabletRecord, UpdateRecord, UpdateResult,
+    AccountRecord, BrickRecord, EndRecord, GivingRecord, Key, LeaseRecord, Meta, QuorumTableRecord,
+    QuorumTabletRecord, RecoveryRecord, ServerRecord, StreamRecord, TableRecord, TabletRecord, UpdateRecord,
+    UpdateResult,
 };
 pub use seen::CoordinatorSeen;
 pub use state::{LoadError, State, term_record};

@@ -15,6 +15,8 @@ pub(crate) struct ListHistory {
     from: u64,
     changed: BTreeMap<ServerId, u64>,
     removed: VecDeque<(u64, ServerId)>,
+    /// The version in which accounts were last changed.
+    accounts: u64,
 }
 
 impl ListHistory {
@@ -35,6 +37,15 @@ impl ListHistory {
         {
             self.from = version;
         }
+    }
+
+    pub fn note_accounts(&mut self, version: u64) {
+        self.accounts = version;
+    }
+
+    /// Whether accounts were changed after this version.
+    pub fn has_accounts_since(&self, reached: u64) -> bool {
+        self.accounts > reached
     }
 
     /// Whether the difference between these versions can be told.

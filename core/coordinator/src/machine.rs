@@ -211,6 +211,11 @@ impl Machine for Coordinator {
             }
             Input::Closed { conn } => self.parts.progress.forget(conn),
             Input::Disk { .. } | Input::Met { .. } | Input::Bytes { .. } => {}
+            Input::Secret { token, result } if self.is_active() => {
+                let Parts { accounts, leases, progress, .. } = &mut self.parts;
+                accounts.on_secret(&mut self.desk, leases, progress, token, result);
+            }
+            Input::Secret { .. } => {}
             Input::Store { token, result } => self.on_store(now, token, result),
             Input::Stop => self.reign.stop(),
         }

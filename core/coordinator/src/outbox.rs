@@ -20,8 +20,8 @@ use minicbor::Encode;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
-    ClusterId, Effect, Effects, Level, Mark, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken,
-    Term,
+    ClusterId, Effect, Effects, Level, Mark, Peer, RpcId, SecretToken, SecretWork, Status, StoreCondition,
+    StoreRequest, StoreToken, Term,
 };
 use ramhold_wire::control::encode_into;
 use ramhold_wire::copies::Lineage;
@@ -110,6 +110,11 @@ impl Outbox {
 
     pub fn exit(&mut self, code: u8, reason: String) {
         self.ready.push(Effect::Exit { code, reason });
+    }
+
+    /// Has work with passwords done; `Input::Secret` tells its end.
+    pub fn work_with_secrets(&mut self, token: SecretToken, work: SecretWork) {
+        self.ready.push(Effect::Secret { token, work });
     }
 
     pub fn store(&mut self, request: StoreRequest) -> StoreToken {

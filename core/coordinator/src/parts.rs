@@ -6,6 +6,7 @@
 //! Not here: which part answers a request (`requests`) or takes an answer (`replies`), the reign (`reign`).
 
 use crate::accept::Acceptance;
+use crate::accounts::AccountChanges;
 use crate::bricks::Bricks;
 use crate::confirmed::Confirmed;
 use crate::copies::Copies;
@@ -38,6 +39,7 @@ pub(crate) struct Parts {
     pub full_store: FullStore,
     pub progress: Progress,
     pub bricks: Bricks,
+    pub accounts: AccountChanges,
     pub leases: Leases,
     pub read_leases: ReadLeases,
     pub confirmed: Confirmed,

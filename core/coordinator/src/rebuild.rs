@@ -435,6 +435,9 @@ fn begin_with(desk: &mut Desk, found: Found) -> (StoreToken, Records) {
         if meta.assignments > 0 {
             meta.assignments = meta.assignments.saturating_add(ID_STEP.into());
         }
+        if meta.accounts > 0 {
+            meta.accounts = meta.accounts.saturating_add(ID_STEP.into());
+        }
         meta.time_ceiling = ClusterTime(meta.time_ceiling.0.saturating_add(TIME_STEP_MILLIS));
     }
     let meta = state.encode(Key::Meta).expect("there is always a record of it");

@@ -1,4 +1,5 @@
-//! The records of the coordinator's state: one per server, brick, table, recovery, loss, lease, and one for all numbers.
+//! The records of the coordinator's state: one per server, brick, table, recovery, loss, lease, account, and one for all
+//! numbers.
 //!
 //! Each record is stored under a key of its own, as a format version and one CBOR item (`state`).
 //!
@@ -6,10 +7,12 @@
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
 
+mod account;
 mod bricks;
 mod key;
 mod lease;
 
+pub use account::AccountRecord;
 pub use bricks::{BrickRecord, GivingRecord, QuorumTableRecord, QuorumTabletRecord};
 pub(crate) use bricks::{is_durable, is_quorum};
 pub use key::{CommitMarks, Key};
@@ -73,6 +76,11 @@ pub struct Meta {
     #[n(13)]
     #[cbor(skip_if = "is_zero")]
     pub assignments: u64,
+    /// The version of all accounts, and the last id of an account: a new one has the version that made it as its id. 0: nobody
+    /// has ever changed an account, and there are no records of any.
+    #[n(14)]
+    #[cbor(skip_if = "is_zero")]
+    pub accounts: u64,
 }
 
 /// A field that came later is left out where it says nothing.

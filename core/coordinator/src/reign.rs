@@ -14,7 +14,9 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::rebuild::{Rebuilding, Records};
 use crate::records::Key;
-use crate::state::{LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term, may_have_bricks};
+use crate::state::{
+    LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term, may_have_accounts, may_have_bricks,
+};
 use ramhold_base::{
     ClusterId, Instant, Level, Mark, StoreCondition, StoreRequest, StoreResult, StoreToken, Term,
 };
@@ -28,6 +30,8 @@ const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
 const FOLDERS: [&str; 8] = ["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease", "gone"];
 /// The folders that are read as well if there were ever bricks.
 const FOLDERS_OF_BRICKS: [&str; 2] = ["brick", "quorum"];
+/// The folder that is read as well if accounts were ever changed.
+const FOLDER_OF_ACCOUNTS: &str = "account";
 
 const EXIT_STOPPED: u8 = 0;
 const EXIT_STORE: u8 = 1;
@@ -158,6 +162,9 @@ impl Reign {
                 records.extend(found.into_iter().map(|(key, _, value)| (key, value)));
                 if begins && may_have_bricks(&records) {
                     rest.extend(FOLDERS_OF_BRICKS);
+                }
+                if begins && may_have_accounts(&records) {
+                    rest.push(FOLDER_OF_ACCOUNTS);
                 }
                 if rest.is_empty() {
                     return self.on_loaded(now, desk, records);

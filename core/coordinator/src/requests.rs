@@ -4,8 +4,10 @@
 //!
 //! Catalogue: B1.
 
+use crate::accounts::remove_accounts;
 use crate::desk::Desk;
 use crate::parts::{Parts, surroundings};
+use crate::roster::shown_accounts;
 use crate::streams::{self, Registration};
 use crate::{
     copies, enlist, forgetting, gone, losses, quorum_tables, reclassing, replacing, scaling, status, tables,
@@ -73,7 +75,7 @@ impl Parts {
         from: ConnId,
     ) -> Result<(), Status> {
         let to = Peer::Conn(from);
-        let Parts { leases, progress, recoveries, bricks, .. } = &mut *self;
+        let Parts { leases, progress, recoveries, bricks, accounts, .. } = &mut *self;
         match request {
             ForCoordinator::ClusterStatus => self.answer_cluster_status(now, desk, to, header),
             ForCoordinator::Recoveries => {
@@ -181,6 +183,19 @@ impl Parts {
                 let message = decode(body)?;
                 let around = surroundings(&self.links, &self.progress, &self.verification);
                 self.acceptance.on_loss_accept(now, desk, around, &self.recoveries, from, header, message)
+            }
+            ForCoordinator::AccountList => {
+                desk.outbox.show(to, header, &shown_accounts(&desk.state));
+                Ok(())
+            }
+            ForCoordinator::AccountSet => {
+                accounts.on_account_set(desk, leases, progress, from, header, decode(body)?)
+            }
+            ForCoordinator::AccountRemove => {
+                let message = decode(body)?;
+                updates::on_update(desk, leases, progress, from, header, |desk, _| {
+                    Ok(remove_accounts(desk, &message))
+                })
             }
             ForCoordinator::TableList => tables::answer_table_list(desk, to, header),
             ForCoordinator::TableDescribe => tables::answer_table_describe(desk, to, header, &decode(body)?),

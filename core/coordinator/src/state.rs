@@ -7,25 +7,29 @@
 //! - a record that cannot be read in full, or is of a newer format, stops the start: nothing is loaded in part;
 //! - the tablets of a table are in order and cover all hashes, and those that are joined may be joined;
 //! - the bricks of a quorum table are known, and are to take its last change;
-//! - ids are taken from `meta` and never given out twice.
+//! - ids are taken from `meta` and never given out twice;
+//! - each account has a name of its own, and its rules make an account.
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
 
 use crate::pieces::may_stay_joined;
 use crate::records::{
-    BrickRecord, Key, LeaseRecord, Meta, QuorumTableRecord, RecoveryRecord, ServerRecord, TableRecord,
-    TabletRecord,
+    AccountRecord, BrickRecord, Key, LeaseRecord, Meta, QuorumTableRecord, RecoveryRecord, ServerRecord,
+    TableRecord, TabletRecord,
 };
 use minicbor::{Decode, Encode};
+use ramhold_access::AccountError;
 use ramhold_base::{LeaseId, RecoveryId, ServerId, TableId, Term};
 use ramhold_wire::copies::Lineage;
 use ramhold_wire::membership::ServerState;
 use ramhold_wire::status::{GoneReport, LossReport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The version of all records. A reader refuses a higher one.
-pub const FORMAT: u8 = 1;
+/// The highest version of records. A reader refuses a higher one.
+pub const FORMAT: u8 = 2;
+/// The version of all records but those that an older reader must not take for its own.
+const FORMAT_FIRST: u8 = 1;
 /// The key whose version every commit is conditional on.
 pub const TERM_KEY: &str = "term";
 /// The key of the record that goes with every commit. It tells which state this is, and which coordinators led to it.
@@ -66,6 +70,8 @@ pub struct State {
     pub bricks: BTreeMap<ServerId, BrickRecord>,
     /// Tables whose tablets are held by quorums of bricks.
     pub quorum_tables: BTreeMap<TableId, QuorumTableRecord>,
+    /// Accounts by their ids. `default` is among them only if somebody has changed it.
+    pub accounts: BTreeMap<u64, AccountRecord>,
 }
 
 impl State {
@@ -121,6 +127,11 @@ impl State {
                     record.check().map_err(|what| corrupt(key, what))?;
                     state.quorum_tables.insert(record.id, record);
                 }
+                "account" => {
+                    let record: AccountRecord = decode(key, value)?;
+                    named(key, Key::Account(record.id))?;
+                    state.accounts.insert(record.id, record);
+                }
                 _ => return Err(corrupt(key, "its kind is unknown")),
             }
         }
@@ -157,6 +168,7 @@ impl State {
             return Err(corrupt("meta", "it does not know ids that are in use"));
         }
         self.check_bricks()?;
+        self.check_accounts()?;
         for (id, table) in &self.tables {
             if table.dropping {
                 continue;
@@ -208,9 +220,28 @@ impl State {
         Ok(())
     }
 
+    /// Each account can be made of its record, was given its id, and has a name of its own.
+    fn check_accounts(&self) -> Result<(), LoadError> {
+        let mut names = BTreeSet::new();
+        for (id, record) in &self.accounts {
+            let is_given = *id > 0 && *id <= record.changed && record.changed <= self.meta.accounts;
+            let what = match record.account() {
+                Err(AccountError::Name) => "its name is no name of an account".to_owned(),
+                Err(error) => format!("its rules make no account: {error}"),
+                Ok(_) if !is_given => "'meta' does not know its id or its version".to_owned(),
+                Ok(_) if !names.insert(&record.name) => "another account has its name".to_owned(),
+                Ok(_) => continue,
+            };
+            return Err(corrupt(&Key::Account(*id).to_string(), &what));
+        }
+        Ok(())
+    }
+
     /// The bytes of a record; none if there is no such record any more.
     pub fn encode(&self, key: Key) -> Option<Vec<u8>> {
         match key {
+            // A version that knows no accounts would forget that there are some, and everybody could do everything.
+            Key::Meta if self.meta.accounts > 0 => Some(encode_as(FORMAT, &self.meta)),
             Key::Meta => Some(encode(&self.meta)),
             Key::Server(id) => self.servers.get(&id).map(encode),
             Key::Table(id) => self.tables.get(&id).map(encode),
@@ -220,6 +251,7 @@ impl State {
             Key::Gone(id) => self.gone.get(&id).map(encode),
             Key::Brick(id) => self.bricks.get(&id).map(encode),
             Key::QuorumTable(id) => self.quorum_tables.get(&id).map(encode),
+            Key::Account(id) => self.accounts.get(&id).map(encode),
         }
     }
 
@@ -304,9 +336,18 @@ impl State {
 
 /// Whether the records, `meta` among them, may be accompanied by records of bricks and of quorum tables.
 pub fn may_have_bricks(records: &[(String, Vec<u8>)]) -> bool {
-    let meta = records.iter().find(|(key, _)| key == "meta");
-    // A record that cannot be read ends the start anyway.
-    meta.is_some_and(|(key, value)| decode::<Meta>(key, value).is_ok_and(|meta| meta.assignments > 0))
+    meta_of(records).is_some_and(|meta| meta.assignments > 0)
+}
+
+/// The same for records of accounts.
+pub fn may_have_accounts(records: &[(String, Vec<u8>)]) -> bool {
+    meta_of(records).is_some_and(|meta| meta.accounts > 0)
+}
+
+/// The numbers in these records; none if they cannot be read, which ends the start anyway.
+fn meta_of(records: &[(String, Vec<u8>)]) -> Option<Meta> {
+    let (key, value) = records.iter().find(|(key, _)| key == "meta")?;
+    decode(key, value).ok()
 }
 
 /// The record of the term, for a store that is made of other records.
@@ -328,7 +369,11 @@ pub fn decode_term(value: &[u8]) -> Result<Term, LoadError> {
 }
 
 fn encode<T: Encode<()>>(record: &T) -> Vec<u8> {
-    let mut bytes = vec![FORMAT];
+    encode_as(FORMAT_FIRST, record)
+}
+
+fn encode_as<T: Encode<()>>(format: u8, record: &T) -> Vec<u8> {
+    let mut bytes = vec![format];
     minicbor::encode(record, &mut bytes).expect("writing to a vector cannot fail");
     bytes
 }

@@ -9,7 +9,7 @@
 //! - no effect is in the store without its result, until the result is acknowledged or its lease is over;
 //! - every refusal from here on is a result: a refusal that nobody remembers would prove nothing.
 //!
-//! Not here: what the updates do (`tables`, `division`, `losses`, `gone`), which leases are alive (`leases`).
+//! Not here: what the updates do (`tables`, `division`, `losses`, `gone`, `accounts`), which leases are alive (`leases`).
 //! Protocol: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1.
 
 use crate::desk::Desk;
@@ -19,6 +19,7 @@ use crate::records::{Key, UPDATE_COUNT_MAX, UpdateRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Level, Mark, Peer, Status, TableId};
 use ramhold_wire::Header;
+use ramhold_wire::accounts::AccountsChanged;
 use ramhold_wire::control::Empty;
 use ramhold_wire::quorum::{BrickReplaced, BrickScaled};
 use ramhold_wire::table::{TableCreated, TableDivided, TableTruncated};
@@ -143,7 +144,9 @@ fn unfinished(desk: &Desk, progress: &Progress, result: UpdateResult) -> Option<
         | UpdateResult::BrickReplaced(_)
         | UpdateResult::BrickKept(_)
         | UpdateResult::BrickScaled(_)
-        | UpdateResult::BrickUnscaled(_) => None,
+        | UpdateResult::BrickUnscaled(_)
+        | UpdateResult::AccountsChanged(..)
+        | UpdateResult::AccountsKept(_) => None,
     }
 }
 
@@ -175,6 +178,13 @@ fn answer_update(desk: &mut Desk, to: ConnId, header: &Header, result: UpdateRes
         }
         UpdateResult::BrickUnscaled(obstacle) => {
             desk.outbox.reply_with(to, header, &BrickScaled { before: 0, obstacle: Some(obstacle) });
+        }
+        UpdateResult::AccountsChanged(version, count) => {
+            desk.outbox.reply_with(to, header, &AccountsChanged { version, count, obstacle: None });
+        }
+        UpdateResult::AccountsKept(obstacle) => {
+            let kept = AccountsChanged { version: 0, count: 0, obstacle: Some(obstacle) };
+            desk.outbox.reply_with(to, header, &kept);
         }
         UpdateResult::TableDropped(_)
         | UpdateResult::LossAcknowledged

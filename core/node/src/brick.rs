@@ -259,6 +259,7 @@ impl BrickNode {
             topology: Default::default(),
             placement: None,
             bricks: None,
+            accounts: None,
         });
         self.view.tell_time(now, time);
     }
@@ -332,7 +333,11 @@ impl Machine for BrickNode {
                 self.brick.on_gone(now, Gone::Address(addr), &self.view, effects);
             }
             // A brick does not speak Redis's protocol, and has no store.
-            Input::Met { .. } | Input::Bytes { .. } | Input::Closed { .. } | Input::Store { .. } => {}
+            Input::Met { .. }
+            | Input::Bytes { .. }
+            | Input::Closed { .. }
+            | Input::Store { .. }
+            | Input::Secret { .. } => {}
         }
         self.settle(now, effects);
     }

@@ -414,6 +414,7 @@ mod tests {
             topology: Default::default(),
             placement: None,
             bricks: None,
+            accounts: None,
         }));
         view
     }

@@ -49,6 +49,7 @@ fn update(view: &mut View, changed: Vec<ServerEntry>, removed: Vec<ServerId>) {
         topology: Default::default(),
         placement: None,
         bricks: None,
+        accounts: None,
     }));
 }
 

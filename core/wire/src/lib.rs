@@ -6,6 +6,7 @@
 //!
 //! Not here: how a role acts on a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
 
+pub mod accounts;
 pub mod ask;
 pub mod brick_page;
 pub mod brick_status;

@@ -4,6 +4,7 @@
 //! Protocol: docs/protocols/membership.md.
 
 use crate::Opcode;
+use crate::accounts::Accounts;
 use crate::control::{Address, Empty, Message};
 use crate::replica_placement::ReplicaPlacement;
 use crate::status::DiskFull;
@@ -128,6 +129,9 @@ pub struct ServerListUpdate {
     /// Where bricks listen, at most `BRICKS_TOLD_MAX` of them. None: there are no bricks.
     #[n(10)]
     pub bricks: Option<Vec<Address>>,
+    /// All accounts, if they may be others than those of version `from`.
+    #[n(11)]
+    pub accounts: Option<Accounts>,
 }
 
 impl ServerListUpdate {

@@ -226,8 +226,14 @@ opcodes! {
         BrickReplace = 86, "client", Leader;
         /// A brick gets a share of the quorum tables, or gives its tablets to others (I7).
         BrickScale = 87, "client", Leader;
+        /// All accounts, without their secrets (J4).
+        AccountList = 88, "client", Leader;
+        /// Makes or changes an account (J4).
+        AccountSet = 89, "client", Leader;
         /// A brick that holds nothing is not expected to come back (I6).
         BrickForget = 92, "client", Leader;
+        /// Removes accounts, and ends their connections (J4).
+        AccountRemove = 93, "client", Leader;
     }
 }
 

@@ -230,6 +230,7 @@ mod tests {
             placement: None,
             topology: Default::default(),
             bricks: None,
+            accounts: None,
         }
     }
 

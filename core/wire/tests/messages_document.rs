@@ -14,7 +14,8 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
+    include_str!("../src/accounts.rs"),
     include_str!("../src/brick_status.rs"),
     include_str!("../src/bricks.rs"),
     include_str!("../src/copies.rs"),
@@ -96,7 +97,7 @@ fn fields(body: &[&str]) -> Vec<Field> {
 fn in_words(kind: &str) -> String {
     let kind = kind.trim_start_matches("ramhold_base::");
     let inner = |outer: &str| kind.strip_prefix(outer)?.strip_suffix('>');
-    if kind == "Vec<u8>" {
+    if kind == "Vec<u8>" || kind == "ByteVec" {
         "bytes".to_string()
     } else if let Some(inner) = inner("Vec<") {
         format!("list of {}", in_words(inner))
@@ -270,6 +271,7 @@ fn old_and_new_understand_each_other_as_the_page_says() {
         placement: None,
         topology: Default::default(),
         bricks: None,
+        accounts: None,
     };
     // Null at the end is left out, and may as well be written.
     assert_eq!(encoded(&update), [0x86, 0, 1, 0x80, 0x80, 3, 4]);

@@ -27,6 +27,8 @@ mod redis;
 mod resuming;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod users;
 // The tests of the client library use the same played cluster.
 #[cfg(test)]
 #[path = "../../../../clients/rust/tests/blocking/played.rs"]

@@ -2,9 +2,9 @@
 
 use crate::played::{Mischief, Played};
 use ramhold_client::{
-    Client, ClusterTime, CommitAction, CommitItem, Durability, Error, LeftOpen, Number, Operation, Options,
-    Outcome, PageLimits, PutOptions, RejectRules, Reply, ScanCursor, ServerId, Status, TableId, TableOptions,
-    Version,
+    AccountObstacle, Client, ClusterTime, CommitAction, CommitItem, Durability, Error, LeftOpen, Number,
+    Operation, Options, Outcome, PageLimits, Presence, PutOptions, RejectRules, Reply, ScanCursor, ServerId,
+    Status, TableId, TableOptions, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -368,6 +368,26 @@ fn the_state_of_the_cluster_can_be_asked_for() {
     assert_eq!(client.table("nothing").unwrap_err().status(), Some(Status::UnknownTable));
     let error = client.put_if(TableId(99), b"key", b"", RejectRules::default()).unwrap_err();
     assert_eq!(error.status(), Some(Status::UnknownTable));
+}
+
+// J4
+#[test]
+fn accounts_are_made_changed_listed_and_removed() {
+    let played = Played::start(Mischief::default());
+    let (mut client, _) = connect(&played);
+    let rules = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    let made = client.set_account("ann", rules(&["on", ">secret"]), Presence::New).unwrap();
+    assert_eq!((made.version, made.count, made.obstacle), (1, 1, None));
+    let again = client.set_account("ann", rules(&["on"]), Presence::New).unwrap();
+    assert_eq!(again.obstacle, Some(AccountObstacle::Exists));
+    let names = |client: &mut Client| {
+        client.accounts().unwrap().accounts.into_iter().map(|account| account.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&mut client), ["default", "ann"]);
+    assert_eq!(client.remove_accounts(vec!["ann".into(), "bob".into()]).unwrap().count, 1);
+    assert_eq!(names(&mut client), ["default"]);
+    let kept = client.remove_accounts(vec!["default".into()]).unwrap();
+    assert_eq!(kept.obstacle, Some(AccountObstacle::IsDefault));
 }
 
 #[test]

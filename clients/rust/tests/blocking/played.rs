@@ -4,6 +4,10 @@
 //! It keeps objects in a map and forgets them when the process ends. It can be told to misbehave. Its cluster
 //! time stands still, so an object either ends at once or never.
 
+#[path = "played/accounts.rs"]
+mod accounts;
+
+use accounts::PlayedAccounts;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
     ClusterId, ClusterTime, ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Machine,
@@ -110,6 +114,7 @@ struct Cluster {
     pages: u64,
     loss_is_acknowledged: bool,
     is_forgotten: bool,
+    accounts: PlayedAccounts,
     leases: u64,
     results: BTreeMap<(LeaseId, Sequence), (Status, Vec<u8>)>,
 }
@@ -221,6 +226,8 @@ impl Cluster {
                 | Opcode::TableDivide
                 | Opcode::LossAcknowledge
                 | Opcode::ServerForget
+                | Opcode::AccountSet
+                | Opcode::AccountRemove
         ) {
             return self.answer(opcode, body);
         }
@@ -268,6 +275,9 @@ impl Cluster {
                 ServerForget { server: ServerId(1..=2) } => Some((Status::NotAllowed, Vec::new())),
                 ServerForget { .. } => Some((Status::NotFound, Vec::new())),
             },
+            Opcode::AccountList => ok(&self.accounts.list()),
+            Opcode::AccountSet => ok(&self.accounts.set(decode(body).unwrap())),
+            Opcode::AccountRemove => ok(&self.accounts.remove(decode(body).unwrap())),
             Opcode::ProcessStatus => ok(&self.process()),
             Opcode::Read => self.read(&KeyRequest::decode(body).unwrap()),
             Opcode::Write => self.write(&WriteRequest::decode(body).unwrap()),

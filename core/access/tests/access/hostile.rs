@@ -16,6 +16,7 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
         Just(b"*".to_vec()),
         Just(b"table=".to_vec()),
         Just(b"secret=".to_vec()),
+        Just(b"unsecret=".to_vec()),
         Just(b"on".to_vec()),
         Just(b" ".to_vec()),
         prop::collection::vec(any::<u8>(), 0..4),

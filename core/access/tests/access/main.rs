@@ -2,7 +2,9 @@
 
 mod decisions;
 mod hostile;
+mod logins;
 mod model;
+mod roster;
 mod rules;
 
 use ramhold_access::{Catalog, Class, Classes, Entry};

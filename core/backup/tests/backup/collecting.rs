@@ -139,6 +139,7 @@ fn a_master_that_never_was_keeps_its_replicas_and_is_reported_once() {
         placement: None,
         topology: Default::default(),
         bricks: None,
+        accounts: None,
     };
     assert!(next.view.list.apply(&update));
     next.wake();

@@ -220,6 +220,7 @@ impl Rig {
             placement: None,
             topology: Default::default(),
             bricks: None,
+            accounts: None,
         };
         assert!(self.view.list.apply(&update));
     }

@@ -4,6 +4,7 @@ use crate::fake::*;
 use ramhold_base::{ClusterId, LeaseId, Lost, Sequence, Status, TableId};
 use ramhold_client_core::{Cause, DomainLevel, Operation, Outcome, Reply, Shortage, WhichTable};
 use ramhold_wire::Opcode;
+use ramhold_wire::accounts::{AccountObstacle, AccountSet, Accounts, AccountsChanged, Presence};
 use ramhold_wire::control::{Empty, encode_into};
 use ramhold_wire::status::{Pong, ProcessStatus};
 use ramhold_wire::table::{TableCreated, Tables, TabletState};
@@ -254,6 +255,36 @@ fn an_acknowledged_loss_may_be_acknowledged_again() {
     let sent = fake.expect(coordinator(0), Opcode::LossAcknowledge);
     fake.answer_with(&sent, &Empty {});
     assert_eq!(fake.outcome().1, Outcome::Done(Reply::LossAcknowledged));
+}
+
+// J4
+#[test]
+fn a_change_of_an_account_is_repeated_under_its_number_and_tells_no_password() {
+    let mut fake = Fake::new();
+    let rules = vec![b">canary".to_vec().into()];
+    let set = Operation::SetAccount(AccountSet { name: "ann".into(), rules, presence: Presence::New });
+    assert!(!format!("{set:?}").contains("canary"));
+    fake.start(set);
+    let first = fake.request();
+    fake.wait(millis(1001));
+    let sent = fake.expect(coordinator(0), Opcode::AccountSet);
+    assert_eq!((sent.header.lease, sent.header.sequence), (first.header.lease, first.header.sequence));
+    let changed = AccountsChanged { version: 7, count: 1, obstacle: None };
+    fake.answer_with(&sent, &changed);
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::AccountsChanged(changed)));
+    fake.start(Operation::RemoveAccounts { names: vec!["ann".into(), "bob".into()] });
+    let sent = fake.expect(coordinator(0), Opcode::AccountRemove);
+    let kept = AccountsChanged { version: 0, count: 0, obstacle: Some(AccountObstacle::IsDefault) };
+    fake.answer_with(&sent, &kept);
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::AccountsChanged(kept)));
+    fake.start(Operation::ListAccounts);
+    let sent = fake.expect(coordinator(0), Opcode::AccountList);
+    assert!(sent.header.sequence.is_none());
+    fake.answer_with(&sent, &Accounts::default());
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::Accounts(Accounts::default())));
+    let rules = vec![vec![b'x'; 1024 * 1024].into()];
+    fake.start(Operation::SetAccount(AccountSet { name: "ann".into(), rules, presence: Presence::New }));
+    fake.expect_refused(Status::FrameTooLarge);
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub enum Key {
     Gone(ServerId),
     Brick(ServerId),
     QuorumTable(TableId),
+    Account(u64),
 }
 
 impl Key {
@@ -37,6 +38,7 @@ impl Key {
             Key::QuorumTable(_) => {
                 (Mark::CoordinatorCommitsQuorumTable, Mark::CoordinatorCommittedQuorumTable)
             }
+            Key::Account(_) => (Mark::CoordinatorCommitsAccount, Mark::CoordinatorCommittedAccount),
         };
         CommitMarks { commits, committed }
     }
@@ -62,6 +64,7 @@ impl fmt::Display for Key {
             Key::Gone(id) => write!(f, "gone/{:020}", id.raw()),
             Key::Brick(id) => write!(f, "brick/{:020}", id.raw()),
             Key::QuorumTable(id) => write!(f, "quorum/{:020}", id.raw()),
+            Key::Account(id) => write!(f, "account/{id:020}"),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use minicbor::{Decode, Encode};
 use ramhold_base::{DivisionId, LeaseId, Sequence, Status, TableId};
+use ramhold_wire::accounts::AccountObstacle;
 use ramhold_wire::obstacle::Obstacle;
 use ramhold_wire::shortage::Shortage;
 
@@ -99,6 +100,12 @@ pub enum UpdateResult {
     /// Such an order is refused.
     #[n(12)]
     BrickUnscaled(#[n(0)] Obstacle),
+    /// The first version of all accounts that has the change, and the number of accounts that were changed or removed.
+    #[n(13)]
+    AccountsChanged(#[n(0)] u64, #[n(1)] u32),
+    /// No account was changed.
+    #[n(14)]
+    AccountsKept(#[n(0)] AccountObstacle),
 }
 
 mod status_code {

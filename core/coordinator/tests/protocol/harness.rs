@@ -1,10 +1,12 @@
 //! A coordinator, its store, and servers that answer by script, in one thread and one made-up clock.
 
 use ramhold_base::{
-    ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Lost, Machine, Peer, RpcId,
-    SegmentId, Sequence, ServerId, ShardId, Status, StoreRequest, StoreResult, StoreToken, StreamId,
+    ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Lost, Machine, Password, Peer,
+    RpcId, SecretResult, SecretToken, SecretWork, SegmentId, Sequence, ServerId, ShardId, Status,
+    StoreRequest, StoreResult, StoreToken, StreamId,
 };
 use ramhold_coordinator::{Coordinator, CoordinatorConfig, State, TabletRecord};
+use ramhold_wire::accounts::Accounts;
 use ramhold_wire::control::{Address, Empty, encode_into};
 use ramhold_wire::copies::{
     StateCopied, StateCopy, StatePart, StatePosition, StateRead, StateRecord, StateTold,
@@ -66,6 +68,9 @@ pub struct Server {
     pub placement: ReplicaPlacement,
     pub topology: ramhold_wire::topology::Topology,
     pub bricks: Option<Vec<Address>>,
+    /// As it was last told, and how often it was told of any.
+    pub accounts: Option<Accounts>,
+    pub accounts_told: u32,
     /// The room that it reports.
     pub room: RoomReport,
     /// Where its tables lie, and how often it was asked.
@@ -87,6 +92,11 @@ pub struct Server {
 }
 
 impl Server {
+    fn hear_accounts(&mut self, told: Option<Accounts>) {
+        self.accounts_told += u32::from(told.is_some());
+        self.accounts = told.or(self.accounts.take());
+    }
+
     /// Takes a message with records; a server's own tests tell which it must refuse.
     fn copy(&mut self, copy: StateCopy) -> (Status, StateCopied) {
         let reign = copy.state.reign;
@@ -126,6 +136,12 @@ pub struct World {
     /// Its device has no room for a commit.
     pub is_store_full: bool,
     held: VecDeque<(StoreToken, StoreRequest)>,
+    /// The folders that were listed.
+    pub listed: Vec<String>,
+    /// Work with passwords waits until `release_secrets`, or fails.
+    pub secrets_held: bool,
+    pub secrets_fail: bool,
+    pub held_secrets: VecDeque<(SecretToken, SecretWork)>,
     /// Everything sent that no scripted server took.
     pub sent: Vec<(Peer, Header, Vec<u8>)>,
     pub commits: u64,
@@ -145,6 +161,7 @@ enum Pending {
     Frame(ConnId, Vec<u8>),
     Lost(SocketAddr, Lost),
     Store(StoreToken, StoreResult),
+    Secret(SecretToken, SecretResult),
 }
 
 pub const CLIENT: ConnId = ConnId(1_000_000);
@@ -168,6 +185,10 @@ impl World {
             store_held: false,
             is_store_full: false,
             held: VecDeque::new(),
+            listed: Vec::new(),
+            secrets_held: false,
+            secrets_fail: false,
+            held_secrets: VecDeque::new(),
             sent: Vec::new(),
             commits: 0,
             crash_at: None,
@@ -195,6 +216,7 @@ impl World {
         self.crashes += 1;
         self.inputs.clear();
         self.held.clear();
+        self.held_secrets.clear();
         self.exit = None;
         self.coordinator = Coordinator::new(self.config.clone(), self.seed);
         self.start();
@@ -213,6 +235,7 @@ impl World {
             match effect {
                 Effect::Send { to, frame } => self.on_sent(to, &frame.of(&bytes)),
                 Effect::Store { token, request } => self.held.push_back((token, request)),
+                Effect::Secret { token, work } => self.held_secrets.push_back((token, work)),
                 Effect::Mark(mark) => self.reports.push(format!("mark:{mark}")),
                 Effect::Report { text, .. } => self.reports.push(text),
                 // Bytes that were no frame: the sender is told why, then the connection ends.
@@ -229,13 +252,31 @@ impl World {
             if !self.store_held {
                 self.release_store();
             }
+            if !self.secrets_held {
+                self.release_secrets();
+            }
             match self.inputs.pop_front() {
                 None if self.held.is_empty() || self.store_held => return,
                 None => {}
                 Some(Pending::Frame(from, bytes)) => self.step(Input::Frame { from, bytes: &bytes }),
                 Some(Pending::Lost(addr, how)) => self.step(Input::Lost { addr, how }),
                 Some(Pending::Store(token, result)) => self.step(Input::Store { token, result }),
+                Some(Pending::Secret(token, result)) => self.step(Input::Secret { token, result }),
             }
+        }
+    }
+
+    /// Does the work with passwords that waits.
+    pub fn release_secrets(&mut self) {
+        while let Some((token, work)) = self.held_secrets.pop_front() {
+            let SecretWork::Prepare { add, find, stored } = work else { panic!("nothing else is asked for") };
+            let place = |password| stored.iter().position(|other| *other == stored_as(password));
+            let found = find.iter().map(place).collect();
+            let result = match self.secrets_fail {
+                true => SecretResult::Failed("no memory".into()),
+                false => SecretResult::Prepared { added: add.iter().map(stored_as).collect(), found },
+            };
+            self.inputs.push_back(Pending::Secret(token, result));
         }
     }
 
@@ -272,6 +313,7 @@ impl World {
                 StoreResult::Found(found.into_iter().collect())
             }
             StoreRequest::List { prefix } => {
+                self.listed.push(prefix.clone());
                 let below = self.store.iter().filter(|(key, _)| key.starts_with(prefix.as_str()));
                 StoreResult::Found(below.map(|(k, (v, b))| (k.clone(), *v, b.clone())).collect())
             }
@@ -381,6 +423,7 @@ impl World {
                 server.placement = update.replica_placement();
                 server.topology = update.topology.clone();
                 server.bricks = update.bricks.clone();
+                server.hear_accounts(update.accounts);
                 let reached = ServerListReached { version: server.list.version() };
                 self.answer(at, &header, Status::Ok, &reached);
             }
@@ -729,6 +772,8 @@ impl World {
             placement: ReplicaPlacement::Scatter,
             topology: Default::default(),
             bricks: None,
+            accounts: None,
+            accounts_told: 0,
             room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40, lone_segments: 0 },
             weights: Vec::new(),
             weights_asked: 0,
@@ -757,6 +802,7 @@ impl World {
         server.id = enlisted.server;
         server.list.apply(&enlisted.list);
         server.bricks = enlisted.list.bricks;
+        server.hear_accounts(enlisted.list.accounts);
         enlisted.server
     }
 
@@ -821,6 +867,16 @@ impl World {
     pub fn is_over(&self, crashed: ServerId) -> bool {
         self.state().recoveries.values().any(|r| r.crashed == crashed && r.done)
     }
+}
+
+/// A cheap stand-in for hashing.
+pub fn stored_as(password: &Password) -> String {
+    let bytes = match password {
+        Password::Plain(plain) => plain.as_slice(),
+        Password::Sha256(hash) => hash.as_bytes(),
+    };
+    let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    format!("$test${:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix))
 }
 
 pub fn buffered(replicas: u8, tablets: u32) -> TableOptions {

@@ -3,6 +3,8 @@
 mod harness;
 
 mod accepting;
+mod account_records;
+mod accounts;
 mod brick_records;
 mod brick_rig;
 mod bricks;

@@ -1,5 +1,6 @@
 //! The store is lost, and the state is made anew from what servers hold.
 
+use crate::accounts::set;
 use crate::brick_rig::*;
 use crate::harness::*;
 use ramhold_base::{ConnId, LeaseId, ServerId, Status};
@@ -327,6 +328,28 @@ fn a_coordinator_that_dies_while_it_is_made_anew_begins_again() {
         assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
         assert_same(&before, world.state());
     }
+}
+
+// G1, J4
+#[test]
+fn accounts_are_made_anew_and_no_id_of_one_is_given_out_twice() {
+    let mut world = cluster_with_table(4);
+    set(&mut world, "ann", &["on", ">secret", "~a*", "+get"]).expect("it is made");
+    world.run(Duration::from_secs(1));
+    let before = world.state().clone();
+    lose_store(&mut world, &[]);
+    assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
+    assert_same(&before, world.state());
+    assert_eq!(before.accounts, world.state().accounts);
+    // A change of accounts may have been lost, and its version with it.
+    assert!(world.state().meta.accounts > before.meta.accounts + 1000);
+    let changed = set(&mut world, "bob", &["on"]).expect("it is made");
+    assert!(changed.version > before.meta.accounts + 1000);
+    world.run(Duration::from_secs(1));
+    let told = world.server_mut(1).accounts.clone().expect("it is told");
+    assert_eq!((told.version, told.accounts.len()), (changed.version, 2));
+    world.restart();
+    assert_eq!(world.state().accounts.len(), 2);
 }
 
 // G1, I1

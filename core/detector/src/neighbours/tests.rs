@@ -66,6 +66,7 @@ impl Rig {
             placement: None,
             topology: view.topology.clone(),
             bricks: None,
+            accounts: None,
         };
         view.list.apply(&update);
         Rig {

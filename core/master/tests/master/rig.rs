@@ -58,6 +58,7 @@ impl Rig {
             placement: None,
             topology: Default::default(),
             bricks: None,
+            accounts: None,
         });
         let geometry = Geometry { segment_bytes: 32768, seglet_bytes: 4096 };
         let config = MasterConfig::new(geometry, log_bytes, 1 << 16);
@@ -161,6 +162,7 @@ impl Rig {
             placement: None,
             topology: Default::default(),
             bricks: None,
+            accounts: None,
         });
         let mut effects = Effects::new();
         self.master.on_list(self.now, &self.view, &mut effects);

@@ -264,6 +264,7 @@ impl Bench {
             placement: None,
             topology: Default::default(),
             bricks: None,
+            accounts: None,
         });
         self.replicator.on_list(self.now, &self.view);
     }

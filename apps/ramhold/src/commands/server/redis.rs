@@ -60,7 +60,7 @@ pub fn resp_config(arguments: &Server, coordinator: SocketAddr) -> Result<RespCo
     config.process = Process { id: std::process::id(), os };
     config.tables = arguments.resp_table.clone();
     config.idle = arguments.resp_idle;
-    config.password = arguments.resp_password_file.as_deref().map(password).transpose()?;
+    config.password = arguments.resp_password_file.as_deref().map(password).transpose()?.map(Into::into);
     Ok(config)
 }
 

@@ -68,6 +68,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         placement: None,
         topology: Default::default(),
         bricks: None,
+        accounts: None,
     };
     assert!(view.list.apply(&update));
     view

@@ -211,6 +211,7 @@ fn view(servers: u64, me: u64) -> View {
         placement: None,
         topology: Default::default(),
         bricks: None,
+        accounts: None,
     });
     view
 }
