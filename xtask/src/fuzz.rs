@@ -27,6 +27,7 @@ const TARGETS: &[(&str, &[&str], u32)] = &[
     ("frame", &["core/wire/src/frame.rs"], 1024),
     ("requests", &["core/wire/src/"], 1024),
     ("token", &["core/client/src/token.rs"], 1024),
+    ("stored_password", &["io/runtime/src/secrets/hashing.rs"], 512),
     ("ring", &["io/ring/src/receiver.rs", "io/ring/src/sender.rs"], 1024),
     ("entry", &["core/log/src/entry.rs", "core/log/src/reader.rs", "core/log/src/older.rs"], 1024),
     ("rdb", &["core/rdb/src/"], 2048),
@@ -42,7 +43,7 @@ const HELP: &str = "\
 cargo xtask fuzz [TARGET] [--executions N]
 
   TARGET          resp_parse (default), resp_front, frame, requests, token, ring, entry, rdb,
-                  aof, or all
+                  aof, stored_password, or all
   --executions N  inputs tried for each target [default: 1000000]
 
 Prints executions and, of the sources that the target is about, how many edges of the compiled code were reached and

@@ -64,6 +64,7 @@ pub fn test() -> Result<(), Failure> {
         // that were never tried before are for `cargo xtask differential`.
         compare_replies(&["--commands", "300000", "--seed", "7", "--every-row"])?;
         compare_replies(&["--servers", "1", "--commands", "300000", "--seed", "8"])?;
+        compare_replies(&["--servers", "1", "--rights", "1000000", "--seed", "9"])?;
     } else {
         skipped.push("differential: redis-server is not installed".into());
     }

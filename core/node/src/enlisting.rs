@@ -128,6 +128,7 @@ impl ServerNode {
         view.topology = enlisted.list.topology.clone();
         view.bricks = enlisted.list.bricks.clone().unwrap_or_default();
         self.view = view;
+        self.doors.on_list(&enlisted.list, effects);
         self.ceiling = enlisted.ceiling;
         self.config.master_config.index_secret =
             enlisted.index_secret.filter(|_| !planted(Defect::ScanOrderOwn));

@@ -9,6 +9,7 @@
 mod brick;
 mod config;
 mod copies;
+mod doors;
 mod enlisting;
 mod neighbours;
 mod paths;

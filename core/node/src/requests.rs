@@ -1,5 +1,6 @@
 //! Routes each request to the role that answers it, after the checks that every request must pass first.
 
+use crate::resp::For;
 use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
 use ramhold_master::{Master, MasterRequest};
@@ -201,7 +202,7 @@ impl ServerNode {
         if update.to >= before {
             self.view.bricks = update.bricks.clone().unwrap_or_default();
         }
-        self.view.list.apply(&update);
+        let is_newer = update.to > before && self.view.list.apply(&update);
         let reached = ServerListReached { version: self.view.list.version() };
         reply_with(effects, to, header, Status::Ok, &reached);
         if reached.version == before {
@@ -210,6 +211,9 @@ impl ServerNode {
         let me = self.view.list.entry(self.view.me);
         if !me.is_some_and(|e| e.state == ServerState::Up) {
             return self.declared_dead(effects);
+        }
+        if is_newer && self.doors.on_list(&update, effects) {
+            self.resp(now, For::Roster, effects);
         }
         effects.report(Level::Debug, format!("server list is at version {}", reached.version));
         self.backup.on_list(now, &self.view, effects);

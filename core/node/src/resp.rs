@@ -1,18 +1,21 @@
 //! The Redis protocol in a server process: gives its front access to the other roles.
 
 use crate::ServerConfig;
+use crate::doors::Doors;
 use crate::server::{Phase, ServerNode};
+use ramhold_access::{AtOnce, Begun, Roster};
 use ramhold_backup::Backup;
 use ramhold_base::map::FastMap;
 use ramhold_base::{
-    ConnId, Effect, Effects, Input, Instant, KeyHash, Peer, Rest, ServerId, Status, TableId, Taken,
+    ConnId, Effect, Effects, Input, Instant, KeyHash, Peer, Rest, SecretResult, SecretToken, SecretWork,
+    ServerId, Status, TableId, Taken,
 };
 use ramhold_master::Master;
-use ramhold_resp::Host;
+use ramhold_resp::{Attempt, Host};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
 use ramhold_wire::{Header, View};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The other roles, as the front sees them.
 struct Roles<'a> {
@@ -22,6 +25,7 @@ struct Roles<'a> {
     master: Option<&'a mut Master>,
     /// Answers of a process that has no master.
     unserved: LocalAnswers,
+    doors: &'a mut Doors,
     bad_frames: u64,
     started: Instant,
 }
@@ -82,6 +86,29 @@ impl Host for Roles<'_> {
         self.master.as_ref().is_some_and(|master| master.has_unconfirmed())
     }
 
+    fn roster(&self) -> &Roster {
+        &self.doors.roster
+    }
+
+    fn login(&mut self, now: Instant, attempt: Attempt<'_>, effects: &mut Effects) -> Begun {
+        self.doors.login(now, attempt, effects)
+    }
+
+    fn login_at_once(
+        &mut self,
+        now: Instant,
+        address: Option<IpAddr>,
+        is_right: &dyn Fn() -> bool,
+    ) -> AtOnce {
+        self.doors.logins.compare_at_once(now, address, is_right)
+    }
+
+    fn random(&mut self, bytes: u8, effects: &mut Effects) -> SecretToken {
+        let token = self.doors.logins.next_token();
+        effects.push(Effect::Secret { token, work: SecretWork::Random { bytes } });
+        token
+    }
+
     fn me(&self) -> ServerId {
         self.view.me
     }
@@ -127,6 +154,10 @@ pub(crate) enum For<'a> {
     Closed(ConnId),
     /// Input for the front's client session.
     Session(Input<'a>),
+    /// Work with passwords is done.
+    Secret(SecretToken, SecretResult),
+    /// The accounts were told anew.
+    Roster,
     /// Answers of the master may be there to be fetched.
     Answers,
 }
@@ -141,6 +172,7 @@ impl ServerNode {
             backup: &self.backup,
             master: self.master.as_mut(),
             unserved: LocalAnswers::default(),
+            doors: &mut self.doors,
             bad_frames: self.bad_frames,
             started: self.started,
         };
@@ -154,9 +186,18 @@ impl ServerNode {
                 effects.push(Effect::Close { conn: from });
                 effects.taken = Taken { bytes: bytes.len(), rest: Rest::Part };
             }
-            For::Met { conn, peer, own } => resp.on_met(now, conn, peer.zip(own)),
+            For::Met { conn, peer, own } => resp.on_met(now, conn, peer.zip(own), &roles),
             For::Closed(conn) => resp.on_closed(conn),
             For::Session(input) => resp.on_session(now, input, &mut roles, effects),
+            For::Secret(token, result) => {
+                let verdicts = roles.doors.logins.answered(now, token, &result);
+                if verdicts.is_empty() {
+                    resp.on_random(now, (token, result), &mut roles, effects);
+                } else {
+                    resp.on_logins(now, verdicts, &mut roles, effects);
+                }
+            }
+            For::Roster => resp.on_roster(now, &mut roles, effects),
             For::Answers => resp.on_host(now, &mut roles, effects),
         }
     }

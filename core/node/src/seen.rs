@@ -29,6 +29,8 @@ pub struct ServerSeen {
 pub struct RespSeen {
     pub stats: RespStats,
     pub connections: usize,
+    /// Refusals for want of a right and failed logins, by what was lacking.
+    pub denied: Vec<(&'static str, u64)>,
     pub waits: Latencies,
 }
 
@@ -44,6 +46,7 @@ impl ServerNode {
             resp: self.resp.as_ref().map(|resp| RespSeen {
                 stats: resp.stats(),
                 connections: resp.connection_count(),
+                denied: resp.denied(),
                 waits: resp.waits().clone(),
             }),
             disk_free_bytes: None,

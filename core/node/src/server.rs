@@ -1,6 +1,7 @@
 //! A storage server: its phases, its roles, and the routing between them.
 
 use crate::copies::Copies;
+use crate::doors::Doors;
 use crate::paths::{Paths, Silence};
 use crate::reach::ReachCheck;
 use crate::resp::For;
@@ -79,6 +80,8 @@ pub struct ServerNode {
     pub(crate) master: Option<Master>,
     pub(crate) detector: Detector,
     pub(crate) neighbours: Neighbours,
+    /// Accounts and logins.
+    pub(crate) doors: Doors,
     pub(crate) resp: Option<Resp>,
     pub(crate) calls: Calls<Context>,
     pub(crate) rng: Rng,
@@ -124,6 +127,7 @@ impl ServerNode {
     /// `region` is the master's log memory, zeroed, `config.master_config.log_bytes` long (empty without that role).
     pub fn new(config: ServerConfig, region: Vec<u8>, seed: u64) -> ServerNode {
         let mut rng = Rng::new(seed);
+        let doors = Doors::new();
         ServerNode {
             phase: Phase::Starting,
             view: View::new(config.coordinator),
@@ -131,7 +135,8 @@ impl ServerNode {
             master: None,
             detector: Detector::new(config.detector, rng.u64()),
             neighbours: Neighbours::new(config.detector.neighbour_timeout),
-            resp: config.resp.clone().map(|config| Resp::new(config, rng.u64())),
+            resp: config.resp.clone().map(|config| Resp::new(config, doors.roster.catalog(), rng.u64())),
+            doors,
             calls: Calls::new(CallRole::Process, rng.u64()),
             region: Some(region),
             token: rng.id(),
@@ -544,6 +549,7 @@ impl Machine for ServerNode {
             Input::Bytes { from, bytes } => self.resp(now, For::Bytes { from, bytes }, effects),
             Input::Disk { token, result } => self.backup.on_disk(now, token, result, &self.view, effects),
             Input::Store { .. } => {}
+            Input::Secret { token, result } => self.resp(now, For::Secret(token, result), effects),
             Input::Stop => self.stop(now, effects),
         }
         if self.phase != Phase::Ended {

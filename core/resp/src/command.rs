@@ -205,6 +205,18 @@ pub enum Fast {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Front {
     Ping,
+    AclCat,
+    AclDelUser,
+    AclDryRun,
+    /// `ACL LOAD` and `ACL SAVE`
+    AclFile,
+    AclGenPass,
+    AclGetUser,
+    AclList,
+    AclLog,
+    AclSetUser,
+    AclUsers,
+    AclWhoAmI,
     Echo,
     Auth,
     Hello,

@@ -1,6 +1,7 @@
 //! The one table of commands, in the order of their names. Finds a request's row, or the reason why there is
 //! none.
 
+mod acl;
 mod bitfield;
 mod bits;
 mod cluster;
@@ -25,7 +26,8 @@ use crate::Fault;
 use crate::command::{Command, Run};
 use ramhold_base::limits::KEY_BYTES_MAX;
 
-pub const ALL: &[Command] = &[
+pub static ALL: &[Command] = &[
+    acl::ACL,
     parts::APPEND,
     connection::AUTH,
     bits::BITCOUNT,
@@ -123,6 +125,9 @@ pub const ALL: &[Command] = &[
     server::WAITAOF,
     transactions::WATCH,
 ];
+
+/// The row of `COMMAND` without a subcommand. It is in no list.
+pub static BARE: &Command = &server::BARE_COMMAND;
 
 /// The row of a command. The case of the name does not matter.
 pub fn find(name: &[u8]) -> Option<&'static Command> {

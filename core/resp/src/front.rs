@@ -31,6 +31,7 @@ mod step;
 pub mod together;
 
 use crate::ahead::Ahead;
+use crate::catalog::Numbers;
 use access::Access;
 use access::peers::{Awaited, Peers};
 use access::posted::Posted;
@@ -41,14 +42,19 @@ use clients::pubsub;
 use clients::timings::Timings;
 use config::RespConfig;
 use host::Host;
+use ordering::accounts::{end_changes, on_random, renew_members};
 use ordering::answers::on_heard;
 use ordering::finish::{end_overdue, finish};
 use ordering::idle::Sweep;
 use ordering::lines::{Line, Lines, Parts};
+use ordering::logins::{on_verdict, stranger};
 use ordering::taking::take;
+use ramhold_access::{Catalog, Verdict};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effects, Input, Instant, Latencies, Machine, Rng, Status, TableId};
+use ramhold_base::{
+    ConnId, Effects, Input, Instant, Latencies, Machine, Rng, SecretResult, SecretToken, Status, TableId,
+};
 use ramhold_wire::local::LocalAnswers;
 use ramhold_wire::pubsub::{Listeners, ListenersTold, Publish, Published};
 use stats::RespStats;
@@ -58,6 +64,8 @@ use step::Step;
 /// The front of one process.
 pub struct Resp {
     config: RespConfig,
+    /// The commands, as rules of accounts name them.
+    numbers: Numbers,
     stats: RespStats,
     rng: Rng,
     parts: Parts,
@@ -67,13 +75,15 @@ pub struct Resp {
 }
 
 impl Resp {
-    pub fn new(config: RespConfig, seed: u64) -> Resp {
+    /// `catalog`: everything that rules of accounts can name, the commands of this front among it.
+    pub fn new(config: RespConfig, catalog: &Catalog, seed: u64) -> Resp {
         let mut rng = Rng::new(seed);
         let posted = Posted::new(config.session.clone(), rng.u64());
         let lines = Lines::new(PlacementSeed(rng.u64()));
         let peers = Peers::new(rng.u64());
         let clients = Clients::new(Timings::new(config.timing));
         Resp {
+            numbers: Numbers::of(catalog),
             config,
             stats: RespStats::default(),
             rng,
@@ -85,6 +95,11 @@ impl Resp {
 
     pub fn stats(&self) -> RespStats {
         self.stats
+    }
+
+    /// Requests that were refused for want of a right and logins that failed, by what was lacking.
+    pub fn denied(&self) -> Vec<(&'static str, u64)> {
+        self.parts.clients.denials.counts().collect()
     }
 
     /// Latencies of the replies that were not written in the step in which their command came.
@@ -115,8 +130,14 @@ impl Resp {
 
     /// A connection begins to speak. `addresses`: the address of the other side, and the address of this
     /// process that the connection came to.
-    pub fn on_met(&mut self, now: Instant, conn: ConnId, addresses: Option<(SocketAddr, SocketAddr)>) {
-        self.meet(now, conn);
+    pub fn on_met(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        addresses: Option<(SocketAddr, SocketAddr)>,
+        host: &impl Host,
+    ) {
+        self.meet(now, conn, host);
         if let Some(client) = self.parts.clients.get_mut(conn) {
             client.addresses = addresses;
             let own_port = addresses.map(|(_, own)| own.port());
@@ -124,13 +145,14 @@ impl Resp {
         }
     }
 
-    fn meet(&mut self, now: Instant, conn: ConnId) {
+    fn meet(&mut self, now: Instant, conn: ConnId, host: &impl Host) {
         let Parts { lines, clients, .. } = &mut self.parts;
         if clients.get(conn).is_none() {
             self.stats.connections += 1;
-            clients.enter(now, conn, self.config.password.is_none());
+            let member = stranger(&self.config, host);
+            self.sweep.plan(now, &self.config, member.is_none());
+            clients.enter(now, conn, member);
             lines.all.insert(conn, Line::default());
-            self.sweep.plan(now, &self.config);
         }
     }
 
@@ -143,9 +165,9 @@ impl Resp {
         host: &mut impl Host,
         effects: &mut Effects,
     ) {
-        self.meet(now, from);
-        let Resp { config, stats, rng, parts, answers, .. } = self;
-        let step = &mut Step { now, config, stats, rng, host, effects };
+        self.meet(now, from, host);
+        let Resp { config, numbers, stats, rng, parts, answers, .. } = self;
+        let step = &mut Step { now, config, numbers, stats, rng, host, effects };
         let taken = take(step, parts, from, bytes);
         finish(step, parts, answers);
         step.effects.taken = taken;
@@ -166,20 +188,61 @@ impl Resp {
         host: &mut impl Host,
         effects: &mut Effects,
     ) {
-        let Resp { config, stats, rng, parts, sweep, answers } = self;
-        let step = &mut Step { now, config, stats, rng, host, effects };
+        let Resp { config, numbers, stats, rng, parts, sweep, answers } = self;
+        let step = &mut Step { now, config, numbers, stats, rng, host, effects };
         sweep.run(step, parts);
         on_calls(step, parts, &input);
         parts.access.look_ready(step);
         end_overdue(step, parts);
+        end_changes(step, parts);
         parts.access.posted.session.step(now, input, step.effects);
         finish(step, parts, answers);
     }
 
     /// Takes answers that may have become due in a step of the host.
     pub fn on_host(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
-        let Resp { config, stats, rng, parts, answers, .. } = self;
-        finish(&mut Step { now, config, stats, rng, host, effects }, parts, answers);
+        let Resp { config, numbers, stats, rng, parts, answers, .. } = self;
+        finish(&mut Step { now, config, numbers, stats, rng, host, effects }, parts, answers);
+    }
+
+    /// Takes verdicts on logins that the host has begun.
+    pub fn on_logins(
+        &mut self,
+        now: Instant,
+        verdicts: Vec<(SecretToken, Verdict)>,
+        host: &mut impl Host,
+        effects: &mut Effects,
+    ) {
+        let Resp { config, numbers, stats, rng, parts, answers, .. } = self;
+        let step = &mut Step { now, config, numbers, stats, rng, host, effects };
+        for (token, verdict) in verdicts {
+            on_verdict(step, parts, token, verdict);
+        }
+        finish(step, parts, answers);
+    }
+
+    /// Takes random bytes that the host was asked for.
+    pub fn on_random(
+        &mut self,
+        now: Instant,
+        (token, result): (SecretToken, SecretResult),
+        host: &mut impl Host,
+        effects: &mut Effects,
+    ) {
+        let Resp { config, numbers, stats, rng, parts, answers, .. } = self;
+        on_random(parts, token, &result);
+        finish(&mut Step { now, config, numbers, stats, rng, host, effects }, parts, answers);
+    }
+
+    /// The host was told the accounts anew.
+    pub fn on_roster(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
+        let Resp { config, numbers, stats, rng, parts, sweep, answers } = self;
+        let step = &mut Step { now, config, numbers, stats, rng, host, effects };
+        end_changes(step, parts);
+        finish(step, parts, answers);
+        renew_members(step, parts);
+        let must_log_in = stranger(step.config, step.host).is_none();
+        sweep.plan(now, step.config, must_log_in && !parts.clients.all.is_empty());
     }
 
     /// Takes a message that a client of another server has published.

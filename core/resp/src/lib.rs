@@ -11,8 +11,10 @@
 //! Not here: objects, replication, exactly-once (master, client).
 
 mod ahead;
+mod catalog;
 pub mod command;
 pub mod commands;
+mod deeds;
 mod extended;
 mod fault;
 mod front;
@@ -21,12 +23,13 @@ mod reply;
 mod transaction;
 mod whole;
 
+pub use catalog::{catalog, entries};
 pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, OnQuorum, Run};
 pub use commands::find;
 pub use fault::{Fault, Stop};
 pub use front::Resp;
 pub use front::config::{Process, RespConfig, TimingConfig};
-pub use front::host::Host;
+pub use front::host::{Attempt, Host};
 pub use front::stats::RespStats;
 pub use front::together::CrossSlot;
 pub use parse::{Limits, Parsed, Parser};

@@ -14,6 +14,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("transactions", "Transactions"),
     ("pubsub", "Messages"),
     ("connection", "Connection"),
+    ("scripting", "Functions"),
     ("server", "Server"),
     ("cluster", "Cluster"),
 ];

@@ -227,8 +227,8 @@ fn rig_with_a_cluster_port() -> (Rig, Vec<String>) {
         vec![(slot(1000), KeyHash(slot(5000).0 - 1)), (slot(9000), KeyHash(slot(12_000).0 - 1))];
     rig.shelf.cluster_address = Some(format!("10.0.0.1:{CLUSTER_PORT}").parse().unwrap());
     let address = |port: u16| format!("10.0.0.1:{port}").parse().unwrap();
-    rig.resp.on_met(rig.now, A, Some((address(50_001), address(7401))));
-    rig.resp.on_met(rig.now, B, Some((address(50_002), address(CLUSTER_PORT))));
+    rig.resp.on_met(rig.now, A, Some((address(50_001), address(7401))), &rig.shelf);
+    rig.resp.on_met(rig.now, B, Some((address(50_002), address(CLUSTER_PORT))), &rig.shelf);
     let all: Vec<String> = (0..100).map(|n| format!("key{n}")).collect();
     all.iter().for_each(|key| {
         rig.shelf.write(key.as_bytes(), b"v");
@@ -586,8 +586,8 @@ fn clients_are_ended_by_their_addresses() {
     let mut rig = Rig::new();
     let address = |text: &str| -> std::net::SocketAddr { text.parse().unwrap() };
     let own = address("10.0.0.1:6379");
-    rig.resp.on_met(rig.now, A, Some((address("10.1.1.1:5000"), own)));
-    rig.resp.on_met(rig.now, B, Some((address("10.1.1.2:5000"), own)));
+    rig.resp.on_met(rig.now, A, Some((address("10.1.1.1:5000"), own)), &rig.shelf);
+    rig.resp.on_met(rig.now, B, Some((address("10.1.1.2:5000"), own)), &rig.shelf);
     rig.ask(B, "ping");
     let list = rig.ask(A, "client list");
     assert!(list.contains("id=1 addr=10.1.1.1:5000 laddr=10.0.0.1:6379 "), "{list}");
@@ -754,7 +754,7 @@ fn who_does_not_give_the_password_is_shut_out() {
     for second in 0..30 {
         rig.pass(Duration::from_secs(1));
         match second {
-            0..8 => assert!(rig.ask(A, "hello 2 auth x y").starts_with("-WRONGPASS")),
+            0..8 => assert!(rig.ask_slowly(A, "hello 2 auth x y").starts_with("-WRONGPASS")),
             10 => drop(rig.ask(c, "reset")),
             12..19 => assert_eq!(rig.closed, [A]),
             _ => {}

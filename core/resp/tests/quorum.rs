@@ -462,7 +462,7 @@ fn a_client_of_redis_cluster_walks_over_all_keys_of_a_quorum_table() {
     });
     let address = |port: u16| std::net::SocketAddr::from(([10, 0, 0, 1], port));
     rig.shelf.cluster_address = Some(address(9401));
-    rig.resp.on_met(rig.now, B, Some((address(50_002), address(9401))));
+    rig.resp.on_met(rig.now, B, Some((address(50_002), address(9401))), &rig.shelf);
     assert_eq!(rig.ask(B, "mset a 1 b 2 c 3"), "+OK\r\n");
     assert!(rig.ask(B, "hello").contains("\r\ncluster\r\n"));
     assert_eq!(walked(&mut rig, B, "").0, ["a", "b", "c"]);

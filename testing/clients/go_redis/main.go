@@ -238,6 +238,34 @@ func cluster() {
 	expect("keys counted", must(r.DBSize(ctx).Result()), must(plain.DBSize(ctx).Result()))
 }
 
+// An account of its own, at all servers: made, tried and removed.
+func accounts() {
+	r := client(0)
+	name := fmt.Sprintf("go-%d", os.Getpid())
+	password := must(r.Do(ctx, "ACL", "GENPASS").Text())
+	must(r.Do(ctx, "ACL", "SETUSER", name, "on", ">"+password, "~"+key("mine:*"), "+@read", "+@write", "+@connection").Result())
+	as := func(password string) *redis.Client {
+		return client(1, func(o *redis.Options) { o.Username, o.Password = name, password })
+	}
+	own := as(password)
+	defer own.Close()
+	eventually("the account at another server", func() bool { return own.Set(ctx, key("mine:1"), "x", 0).Err() == nil })
+	expect("an own key", must(own.Get(ctx, key("mine:1")).Result()), "x")
+	for what, err := range map[string]error{
+		"another key": own.Get(ctx, key("other")).Err(), "everything": own.FlushAll(ctx).Err(),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			panic(fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	stranger := as("wrong")
+	defer stranger.Close()
+	if err := stranger.Get(ctx, key("mine:1")).Err(); err == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
+		panic(fmt.Sprintf("a wrong password: %v", err))
+	}
+	expect("removed", must(r.Do(ctx, "ACL", "DELUSER", name).Int()), 1)
+}
+
 func together(count int, work func(int)) {
 	var all sync.WaitGroup
 	found := make(chan interface{}, count)
@@ -268,6 +296,7 @@ func main() {
 	}{
 		{"values", values}, {"expiry", expiry}, {"pipelines", pipelines}, {"watch", watch}, {"pool", pool},
 		{"scans", scans}, {"pubsub", pubsub}, {"version two", versionTwo}, {"databases", databases},
+		{"accounts", accounts},
 	}
 	if os.Getenv("RAMHOLD_RESP_CLUSTER") == "1" {
 		topics = append(topics, struct {

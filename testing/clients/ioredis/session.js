@@ -108,6 +108,20 @@ const topics = {
     assert.equal(await listener.ping(), "PONG");
   },
 
+  async accounts() {
+    const [name, r] = [`js-${process.pid}`, client(0)];
+    const password = await r.call("ACL", "GENPASS");
+    const rules = ["on", `>${password}`, `~${key("mine:*")}`, "+@read", "+@write", "+@connection", "+info"];
+    assert.equal(await r.call("ACL", "SETUSER", name, ...rules), "OK");
+    await eventually(async () => (await client(1).call("ACL", "USERS")).includes(name), "the account at another server");
+    const own = client(1, { username: name, password });
+    assert.equal(await own.set(key("mine:1"), "x"), "OK");
+    await assert.rejects(own.get(key("other")), /^ReplyError: NOPERM/);
+    await assert.rejects(own.flushall(), /^ReplyError: NOPERM/);
+    own.disconnect();
+    assert.equal(await r.call("ACL", "DELUSER", name), 1);
+  },
+
   async databases() {
     await client(0, { db: 1 }).set(key("a"), "one");
     await client(0, { db: 2 }).set(key("a"), "two");

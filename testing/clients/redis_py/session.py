@@ -204,6 +204,47 @@ def server(r):
     assert r.type(key("server:none")) == b"none" and r.time()[0] > 1_700_000_000
 
 
+def accounts(r):
+    """An account of its own, at all servers: made, tried, changed and removed."""
+    name, password = f"py-{os.getpid()}", r.acl_genpass()
+    assert r.acl_setuser(
+        name, enabled=True, passwords=[f"+{password}"], categories=["+@read", "+@write"], keys=[key("mine:*")]
+    )
+    assert name in r.acl_users() and any(line.startswith(f"user {name} on") for line in r.acl_list())
+    told = r.acl_getuser(name)
+    assert "on" in told["flags"] and told["keys"] == ["~" + key("mine:*")] and len(told["passwords"]) == 1, told
+    for protocol in (2, 3):
+        own = client(1, username=name, password=password, protocol=protocol)
+        eventually(lambda: logs_in(own), "the account at another server")
+        assert own.set(key("mine:1"), "x") is True and own.get(key("mine:1")) in (b"x", "x")
+        for forbidden in (lambda: own.get(key("other")), lambda: own.flushall(), lambda: own.acl_whoami()):
+            try:
+                forbidden()
+                raise AssertionError("it is not allowed")
+            except redis.exceptions.NoPermissionError:
+                pass
+        with own.pipeline(transaction=False) as pipe:
+            replies = pipe.set(key("mine:2"), 1).get(key("other")).execute(raise_on_error=False)
+        assert replies[0] is True and isinstance(replies[1], redis.exceptions.NoPermissionError)
+    assert r.acl_dryrun(name, "get", key("mine:1")) in (b"OK", "OK")
+    try:
+        client(2, username=name, password="wrong").ping()
+        raise AssertionError("a wrong password is refused")
+    except redis.exceptions.AuthenticationError:
+        pass
+    assert client(1).acl_log() and client(1).acl_log_reset()
+    assert r.acl_deluser(name) == 1 and name not in r.acl_users()
+    eventually(lambda: not logs_in(client(1, username=name, password=password)), "the end of the account")
+
+
+def logs_in(own):
+    try:
+        own.get(key("mine:1"))
+        return True
+    except redis.exceptions.RedisError:
+        return False
+
+
 def cluster(_):
     nodes = [ClusterNode(host, port) for host, port in SERVERS]
     r = RedisCluster(startup_nodes=nodes, socket_timeout=20)
@@ -229,7 +270,7 @@ def cluster(_):
     r.close()
 
 
-TOPICS = [values, numbers, many, expiry, bits, pipelines, watch, pool, pubsub, databases, version_three, server]
+TOPICS = [values, numbers, many, expiry, bits, pipelines, watch, pool, pubsub, databases, version_three, server, accounts]
 if os.environ.get("RAMHOLD_RESP_CLUSTER") == "1":
     TOPICS.append(cluster)
 failed = 0

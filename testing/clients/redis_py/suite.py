@@ -1,4 +1,4 @@
-"""redis-py's own tests of connections, pipelines and pub/sub, against a server.
+"""redis-py's own tests of connections, pipelines, pub/sub and accounts, against a server.
 
 Argument: the folder of redis-py's source distribution. A test that fails must stand in suite_failures.txt, with the
 reason; one that stands there and does not fail is a line to be removed.
@@ -6,6 +6,7 @@ reason; one that stands there and does not fail is a line to be removed.
 
 import os
 import pathlib
+import re
 import sys
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 LIST = HERE / "suite_failures.txt"
 FILES = ["test_connection.py", "test_connection_pool.py", "test_pipeline.py", "test_pubsub.py"]
+# Of the tests of commands only those of accounts: most others are about collections.
+ACCOUNTS = "test_commands.py::TestRedisCommands::test_acl_"
 # Other tests use databases of their own in the sessions.
 DATABASE = 9
 
@@ -60,7 +63,10 @@ def main():
     # Those are for clients in cluster mode; the other sessions play that.
     arguments += ["-m", "not onlycluster"]
     arguments += [f"--deselect={test}" for test in left_out]
-    code = pytest.main(arguments + [f"tests/{file}" for file in FILES], plugins=[outcomes])
+    text = (source / "tests" / "test_commands.py").read_text()
+    names = re.findall(r"^    def test_acl_(\w+)\(", text, re.MULTILINE)
+    chosen = FILES + [ACCOUNTS + name for name in dict.fromkeys(names)]
+    code = pytest.main(arguments + [f"tests/{file}" for file in chosen], plugins=[outcomes])
     failed = {test for test, outcome in outcomes.of.items() if outcome == "failed"}
     for test in sorted(failed - allowed.keys()):
         print(f"  FAILED: {test}\n{outcomes.said[test][-2000:]}")

@@ -20,6 +20,7 @@ pub mod link;
 pub mod ramhold;
 pub mod redis;
 pub mod reply;
+pub mod rights;
 pub mod run;
 pub mod shrink;
 pub mod step;

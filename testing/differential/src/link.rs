@@ -24,6 +24,11 @@ impl Link {
         Ok(Link { stream, input })
     }
 
+    /// Where the server listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }

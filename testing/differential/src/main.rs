@@ -5,6 +5,7 @@ use ramhold_differential::differences::Differences;
 use ramhold_differential::link::Servers;
 use ramhold_differential::ramhold::Ramhold;
 use ramhold_differential::redis::Redis;
+use ramhold_differential::rights;
 use ramhold_differential::run::{CONNECTION_COUNT_MAX, Outcome, Plan, run};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -52,6 +53,9 @@ struct Options {
     /// Fail, too, when a row of docs/redis-differences.md was not needed.
     #[arg(long)]
     every_row: bool,
+    /// Instead, compare what random accounts may do: so many random commands, tried by ACL DRYRUN on both servers.
+    #[arg(long)]
+    rights: Option<u64>,
     /// Show how often each command was answered, and how often with an error.
     #[arg(long)]
     tally: bool,
@@ -89,6 +93,9 @@ fn compare(options: &Options) -> io::Result<bool> {
     };
     let seed = options.seed.unwrap_or_else(clock);
     println!("seed {seed}, {} connections, left {left}, right {right}", options.connections);
+    if let Some(questions) = options.rights {
+        return compare_rights(Servers { left, right }, seed, questions, options.kinds.max(1));
+    }
     let plan = Plan {
         servers: Servers { left, right },
         seed,
@@ -123,6 +130,28 @@ fn compare(options: &Options) -> io::Result<bool> {
         differences.rows().len(),
     );
     Ok(outcome.count == 0 && (unneeded.is_empty() || !options.every_row))
+}
+
+fn compare_rights(servers: Servers, seed: u64, questions: u64, kinds: usize) -> io::Result<bool> {
+    let started = Instant::now();
+    let compared = rights::run(servers, seed, questions, kinds)?;
+    for difference in &compared.differences {
+        println!("\nseed {seed}:\n  {difference}");
+    }
+    println!(
+        "{} rights compared in {:.1} s; {} differences; redis-server allowed {}, and found lacking: command {}, key {}, \
+         channel {}; no command {}",
+        compared.count,
+        started.elapsed().as_secs_f64(),
+        compared.differences.len(),
+        compared.tally[0],
+        compared.tally[1],
+        compared.tally[2],
+        compared.tally[3],
+        compared.tally[4],
+    );
+    // A comparison that never met one of them has shown little.
+    Ok(compared.differences.is_empty() && compared.tally[..4].iter().all(|count| *count > 0))
 }
 
 fn report(outcome: &Outcome, seed: u64, options: &Options, differences: &Differences) {

@@ -45,6 +45,7 @@ pub fn classes(row: &Command) -> Classes {
         (Class::Dangerous, is_admin || has(Flags::DANGEROUS)),
         (Class::Connection, has(Flags::CONNECTION)),
         (Class::Transaction, row.group == "transactions"),
+        (Class::Scripting, row.group == "scripting"),
     ]
     .into_iter()
     .filter_map(|(class, holds)| holds.then_some(class))

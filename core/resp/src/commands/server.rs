@@ -93,12 +93,12 @@ pub const COMMAND: Command = Command {
 };
 
 /// `COMMAND` without a subcommand.
-pub const BARE_COMMAND: Command = Command { run: Run::Front(Front::Command), ..COMMAND };
+pub static BARE_COMMAND: Command = Command { run: Run::Front(Front::Command), ..COMMAND };
 
 pub const FUNCTION: Command = Command {
     name: "function",
     arity: -2,
-    group: "server",
+    group: "scripting",
     since: "7.0.0",
     complexity: "As much as the subcommand takes",
     summary: "Holds what is about functions, of which there are none.",
@@ -106,7 +106,7 @@ pub const FUNCTION: Command = Command {
         name: "flush",
         arity: -2,
         flags: Flags::WRITE.with(Flags::NOSCRIPT),
-        group: "server",
+        group: "scripting",
         since: "7.0.0",
         complexity: "O(1)",
         usage: "[ASYNC | SYNC]",

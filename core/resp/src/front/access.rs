@@ -23,8 +23,9 @@ use super::step::Step;
 use direct::Direct;
 use peers::Peers;
 use posted::Posted;
+use ramhold_base::map::FastMap;
 use ramhold_base::time::earliest;
-use ramhold_base::{Instant, Machine};
+use ramhold_base::{Instant, Machine, SecretToken};
 use ready::Ready;
 use tables::Databases;
 use tickets::Part;
@@ -35,6 +36,10 @@ pub struct Access {
     pub databases: Databases,
     pub ready: Ready,
     pub peers: Peers,
+    /// Commands that wait for work with passwords.
+    pub secrets: FastMap<SecretToken, CommandId>,
+    /// Changes of accounts that this process has not been told of yet, each with the time until which it waits.
+    pub changes: Vec<(Instant, CommandId)>,
 }
 
 impl Access {
@@ -45,13 +50,16 @@ impl Access {
             databases: Databases::default(),
             ready: Ready::default(),
             peers,
+            secrets: FastMap::default(),
+            changes: Vec::new(),
         }
     }
 
     /// The time of the next step that is needed without any input, except for overdue answers of the host.
     pub fn deadline(&self) -> Option<Instant> {
         let calls = earliest(self.posted.session.deadline(), self.peers.deadline());
-        earliest(calls, Some(self.ready.deadline()))
+        let changes = self.changes.iter().map(|(until, _)| *until).min();
+        earliest(earliest(calls, changes), Some(self.ready.deadline()))
     }
 
     /// Has a command begin anew when the table of a database is known.

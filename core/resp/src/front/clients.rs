@@ -8,11 +8,13 @@
 //!
 //! Not here: requests that are under way and the order of replies (`ordering`).
 
+pub mod acl;
 pub mod asker;
 pub mod block;
 pub mod client;
 pub mod client_command;
 pub mod cluster;
+pub mod denials;
 pub mod greeting;
 pub mod immediate;
 pub mod info;

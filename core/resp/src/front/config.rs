@@ -5,6 +5,7 @@ use crate::parse::integer;
 use crate::{Fault, Limits};
 use ramhold_client_core::SessionConfig;
 use ramhold_wire::CallRole;
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -36,14 +37,36 @@ impl Default for TimingConfig {
     }
 }
 
+/// The password of a server itself. It is not shown by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OwnPassword(String);
+
+impl OwnPassword {
+    pub fn shown(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<String>> From<T> for OwnPassword {
+    fn from(text: T) -> OwnPassword {
+        OwnPassword(text.into())
+    }
+}
+
+impl fmt::Debug for OwnPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct RespConfig {
     /// Databases that a connection may select.
     pub databases: u16,
     /// Tables of the databases whose table is not `db<n>`.
     pub tables: Vec<(u16, String)>,
-    /// The password that connections must give with `AUTH` or `HELLO`. `None`: no password.
-    pub password: Option<String>,
+    /// The password of the account `default` at this server, in place of those that the account has. `None`: it has none of its own.
+    pub password: Option<OwnPassword>,
     /// This server's port for clients of Redis Cluster. Clients that come to it walk over the keys of each
     /// server separately.
     pub cluster_port: Option<u16>,
@@ -91,7 +114,7 @@ impl RespConfig {
     }
 
     /// The database that a client names.
-    pub(super) fn database_of(&self, text: &[u8]) -> Result<u16, Fault> {
+    pub(crate) fn database_of(&self, text: &[u8]) -> Result<u16, Fault> {
         let db = integer(text).ok_or(Fault::NOT_AN_INTEGER)?;
         let db = i32::try_from(db).map_err(|_| Fault::NOT_A_SMALL_INTEGER)?;
         let known = u16::try_from(db).ok().filter(|db| *db < self.databases);
@@ -99,7 +122,7 @@ impl RespConfig {
     }
 
     /// The name of a database's table.
-    pub(super) fn table_name(&self, db: u16) -> String {
+    pub(crate) fn table_name(&self, db: u16) -> String {
         let named = self.tables.iter().find(|(of, _)| *of == db);
         named.map_or_else(|| format!("db{db}"), |(_, name)| name.clone())
     }

@@ -4,12 +4,22 @@
 //!
 //! Not here: requests that go through the client session (`access`).
 
+use ramhold_access::{AtOnce, Begun, Roster};
 use ramhold_base::map::FastMap;
-use ramhold_base::{Effects, Instant, KeyHash, ServerId, TableId};
+use ramhold_base::{Effects, Instant, KeyHash, SecretToken, ServerId, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+
+/// A client that says who it is.
+#[derive(Clone, Copy)]
+pub struct Attempt<'a> {
+    /// Where the client comes from, if that is known.
+    pub address: Option<IpAddr>,
+    pub name: &'a [u8],
+    pub password: &'a [u8],
+}
 
 /// The services of the process around the front.
 pub trait Host {
@@ -43,6 +53,16 @@ pub trait Host {
     fn cluster_address(&self, server: ServerId) -> Option<SocketAddr>;
     /// Where bricks listen that may describe quorum tables while the coordinator is away; not all of them.
     fn bricks(&self) -> Vec<SocketAddr>;
+    /// The accounts that this process knows.
+    fn roster(&self) -> &Roster;
+    /// Begins a login with the name and the password that a client gave. The verdict comes at once, or later
+    /// (`Resp::on_logins`).
+    fn login(&mut self, now: Instant, attempt: Attempt<'_>, effects: &mut Effects) -> Begun;
+    /// A login whose password is compared at once, unless the address was wrong too often.
+    fn login_at_once(&mut self, now: Instant, address: Option<IpAddr>, is_right: &dyn Fn() -> bool)
+    -> AtOnce;
+    /// Asks for random bytes that nobody can guess. They come later (`Resp::on_random`).
+    fn random(&mut self, bytes: u8, effects: &mut Effects) -> SecretToken;
     /// The header of a request to another server.
     fn to_server(&self, server: ServerId) -> Header;
 }

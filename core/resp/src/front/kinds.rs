@@ -9,6 +9,10 @@ use crate::{Command, Front, OnQuorum, Run};
 pub enum FrontKind {
     /// Begins or ends a transaction, or names the keys that it depends on.
     Transaction,
+    /// Says who the client is.
+    Login,
+    /// Changes accounts, or needs something of the process that takes long.
+    Accounts,
     /// Changes the connection, or ends connections.
     Connection,
     /// Tells or sets a fact of the asking client.
@@ -32,13 +36,11 @@ impl Front {
             Front::Multi | Front::Exec | Front::Discard | Front::Watch | Front::Unwatch => {
                 FrontKind::Transaction
             }
-            Front::Auth
-            | Front::Hello
-            | Front::Quit
-            | Front::Reset
-            | Front::Select
-            | Front::ClientKill
-            | Front::ClientReply => FrontKind::Connection,
+            Front::Auth | Front::Hello => FrontKind::Login,
+            Front::AclDelUser | Front::AclGenPass | Front::AclSetUser => FrontKind::Accounts,
+            Front::Quit | Front::Reset | Front::Select | Front::ClientKill | Front::ClientReply => {
+                FrontKind::Connection
+            }
             Front::ClientId
             | Front::ClientSetName
             | Front::ClientGetName
@@ -67,6 +69,14 @@ impl Front {
             | Front::PubSubShardNumSub => FrontKind::Listeners,
             Front::Publish | Front::SPublish => FrontKind::Publication,
             Front::Ping
+            | Front::AclCat
+            | Front::AclDryRun
+            | Front::AclFile
+            | Front::AclGetUser
+            | Front::AclList
+            | Front::AclLog
+            | Front::AclUsers
+            | Front::AclWhoAmI
             | Front::Echo
             | Front::Help
             | Front::Command
@@ -111,6 +121,8 @@ impl Front {
             },
             FrontKind::Slots => OnQuorum::AllSlotsHere,
             FrontKind::OverKeys
+            | FrontKind::Login
+            | FrontKind::Accounts
             | FrontKind::Connection
             | FrontKind::Client
             | FrontKind::Subscription
@@ -124,12 +136,14 @@ impl Front {
     pub(super) fn waits(self) -> bool {
         match self.kind() {
             FrontKind::OverKeys
+            | FrontKind::Login
+            | FrontKind::Accounts
             | FrontKind::Slots
             | FrontKind::Subscription
             | FrontKind::Listeners
             | FrontKind::Publication => true,
             FrontKind::Transaction | FrontKind::Connection => {
-                matches!(self, Front::Exec | Front::Watch | Front::Hello | Front::Reset)
+                matches!(self, Front::Exec | Front::Watch | Front::Reset)
             }
             FrontKind::Client | FrontKind::Immediate => false,
         }
@@ -141,7 +155,12 @@ impl Front {
         match self.kind() {
             FrontKind::Client | FrontKind::Publication | FrontKind::Immediate => true,
             FrontKind::Transaction | FrontKind::Connection => matches!(self, Front::Select | Front::Unwatch),
-            FrontKind::OverKeys | FrontKind::Slots | FrontKind::Subscription | FrontKind::Listeners => false,
+            FrontKind::OverKeys
+            | FrontKind::Login
+            | FrontKind::Accounts
+            | FrontKind::Slots
+            | FrontKind::Subscription
+            | FrontKind::Listeners => false,
         }
     }
 }

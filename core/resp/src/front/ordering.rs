@@ -17,16 +17,19 @@
 //!
 //! Not here: how commands are carried out (`execution`, `clients`).
 
+pub mod accounts;
 pub mod admission;
 pub mod answers;
 pub mod finish;
 pub mod idle;
 pub mod keys;
 pub mod lines;
+pub mod logins;
 pub mod multi;
 pub mod muted;
 pub mod others;
 pub mod queue;
 pub mod running;
+pub mod slow;
 pub mod taking;
 pub mod turn;

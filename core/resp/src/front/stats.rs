@@ -17,7 +17,7 @@ pub struct RespStats {
     pub watch_failed: u64,
     /// How often a connection was left unheard because of the commands that it had under way.
     pub held: u64,
-    /// Connections that were closed because they did not give the password, or asked for nothing.
+    /// Connections that were closed because they did not log in, or asked for nothing.
     pub idled: u64,
     /// Commands that waited for the table of their database.
     pub table_waits: u64,

@@ -7,12 +7,15 @@
 
 use super::config::RespConfig;
 use super::stats::RespStats;
+use crate::catalog::Numbers;
 use ramhold_base::{ConnId, Effects, Instant, Peer, Rng};
 
 pub struct Step<'a, H> {
     /// When the step began. All of the step sees this one moment.
     pub now: Instant,
     pub config: &'a RespConfig,
+    /// The commands, as rules of accounts name them.
+    pub numbers: &'a Numbers,
     pub stats: &'a mut RespStats,
     pub rng: &'a mut Rng,
     pub host: &'a mut H,

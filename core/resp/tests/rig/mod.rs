@@ -3,14 +3,18 @@
 #![allow(dead_code, reason = "the tests of the front and the fuzzer each use a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+pub mod accounts;
 pub mod bricks;
 
+use accounts::Accounts;
 use bricks::{Bricks, CARTS};
+use ramhold_access::{AtOnce, Begun, Roster};
 use ramhold_base::hash::{Placement, PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::time::earliest;
 use ramhold_base::*;
-use ramhold_resp::{Host, Resp, RespConfig};
+use ramhold_resp::{Attempt, Host, Resp, RespConfig};
+use ramhold_wire::accounts::AccountsChanged;
 use ramhold_wire::commit::{CommitAction, CommitRequest};
 use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::count::{CountReply, CountRequest};
@@ -26,7 +30,7 @@ use ramhold_wire::table::{
 };
 use ramhold_wire::{Header, Opcode, frame};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -52,6 +56,7 @@ pub struct Shelf {
     pub cluster_address: Option<SocketAddr>,
     /// Where bricks listen, as this server was told.
     pub bricks: Vec<SocketAddr>,
+    pub accounts: Accounts,
 }
 
 impl Shelf {
@@ -197,6 +202,29 @@ impl Host for Shelf {
         self.has_unconfirmed
     }
 
+    fn roster(&self) -> &Roster {
+        &self.accounts.roster
+    }
+
+    fn login(&mut self, now: Instant, attempt: Attempt<'_>, effects: &mut Effects) -> Begun {
+        self.accounts.login(now, attempt, effects)
+    }
+
+    fn login_at_once(
+        &mut self,
+        now: Instant,
+        address: Option<IpAddr>,
+        is_right: &dyn Fn() -> bool,
+    ) -> AtOnce {
+        self.accounts.logins.compare_at_once(now, address, is_right)
+    }
+
+    fn random(&mut self, bytes: u8, effects: &mut Effects) -> SecretToken {
+        let token = self.accounts.logins.next_token();
+        effects.push(Effect::Secret { token, work: SecretWork::Random { bytes } });
+        token
+    }
+
     fn me(&self) -> ServerId {
         ServerId(1)
     }
@@ -258,7 +286,7 @@ impl Rig {
         let mut config = RespConfig::new(COORDINATOR.parse().unwrap());
         change(&mut config);
         Rig {
-            resp: Resp::new(config, 5),
+            resp: Resp::new(config, &ramhold_resp::catalog(), 5),
             shelf: Shelf::default(),
             now: Instant(1),
             inputs: BTreeMap::new(),
@@ -324,6 +352,7 @@ impl Rig {
                 }
                 Effect::Hear { conn } => again.push(*conn),
                 Effect::Close { conn } => self.closed.push(*conn),
+                Effect::Secret { token, work } => self.shelf.accounts.secrets.push((*token, work.clone())),
                 _ => {}
             }
         }
@@ -381,6 +410,14 @@ impl Rig {
                 self.met.push((header.target, decode::<LeaseMeet>(body).unwrap().lease));
                 return self.answer_with(header, self.meets, |_| {});
             }
+            Some(Opcode::AccountSet) => {
+                let changed = self.shelf.accounts.on_set(body);
+                return self.answer_change(header, &changed);
+            }
+            Some(Opcode::AccountRemove) => {
+                let changed = self.shelf.accounts.on_remove(body);
+                return self.answer_change(header, &changed);
+            }
             _ if self.refuses => return self.answer_with(header, Status::BadRequest, |_| {}),
             Some(Opcode::Count) if !self.shelf.served.is_empty() => {
                 let asked = CountRequest::decode(body).unwrap();
@@ -435,6 +472,53 @@ impl Rig {
             zones: None,
         };
         self.answer_with(header, Status::Ok, |out| encode_into(out, &description));
+    }
+
+    /// A change is told in time, unless the test wants it to be late.
+    fn answer_change(&mut self, header: &Header, changed: &AccountsChanged) {
+        if !self.shelf.accounts.is_told_late {
+            self.tell_accounts();
+        }
+        self.answer_with(header, Status::Ok, |out| encode_into(out, changed));
+    }
+
+    /// Tells this process the accounts that the coordinator has.
+    pub fn tell_accounts(&mut self) {
+        if self.shelf.accounts.tell() {
+            let mut effects = Effects::new();
+            self.resp.on_roster(self.now, &mut self.shelf, &mut effects);
+            self.execute(effects);
+        }
+    }
+
+    /// Changes an account, and tells this process.
+    pub fn set_account(&mut self, name: &str, words: &[&str]) {
+        assert_eq!(self.shelf.accounts.set(name, words).obstacle, None);
+        self.tell_accounts();
+    }
+
+    /// Does the work with passwords that was asked for. Returns how much it was.
+    pub fn do_secrets(&mut self) -> usize {
+        let works = std::mem::take(&mut self.shelf.accounts.secrets);
+        for (token, work) in &works {
+            let result = self.shelf.accounts.carry_out(work);
+            let mut effects = Effects::new();
+            let verdicts = self.shelf.accounts.logins.answered(self.now, *token, &result);
+            if verdicts.is_empty() {
+                self.resp.on_random(self.now, (*token, result), &mut self.shelf, &mut effects);
+            } else {
+                self.resp.on_logins(self.now, verdicts, &mut self.shelf, &mut effects);
+            }
+            self.execute(effects);
+        }
+        works.len()
+    }
+
+    /// Sends lines, does work with passwords, and gives what is answered then.
+    pub fn ask_slowly(&mut self, conn: ConnId, lines: &str) -> String {
+        let at_once = self.ask(conn, lines);
+        while self.do_secrets() > 0 {}
+        at_once + &self.said(conn)
     }
 
     fn answer_with(&mut self, header: &Header, status: Status, body: impl FnOnce(&mut Vec<u8>)) {

@@ -1,6 +1,7 @@
 //! Real clusters under real faults. Tests run one at a time: they share a small machine, and they measure
 //! time.
 
+mod accounts;
 mod admin;
 mod brick_directories;
 mod brick_errors;

@@ -53,6 +53,11 @@ impl Redis {
         }
     }
 
+    /// The next line of a reply.
+    pub fn next_line(&mut self) -> Result<String, Failure> {
+        self.line("the rest of a reply")
+    }
+
     fn line(&mut self, command: &str) -> Result<String, Failure> {
         let mut line = String::new();
         self.0.read_line(&mut line).map_err(|e| Failure(format!("{command}: {e}")))?;

@@ -4,6 +4,7 @@ use crate::{Fault, Object};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, Number, Status, TableId, Version};
 use ramhold_client_core::{Outcome, Page, Reply};
+use ramhold_wire::accounts::AccountsChanged;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::local::LocalRequest;
 use ramhold_wire::table::{TableDescription, TableSummary};
@@ -61,6 +62,7 @@ pub enum Answer<'a> {
         last: KeyHash,
         objects: u64,
     },
+    Accounts(AccountsChanged),
     Fault(Fault),
 }
 
@@ -151,6 +153,7 @@ impl<'a> Answer<'a> {
             Reply::Table(description) => Answer::Described(Box::new(description)),
             Reply::TableTruncated { .. } => Answer::TableTruncated,
             Reply::Tables(tables) => Answer::Tables(tables),
+            Reply::AccountsChanged(changed) => Answer::Accounts(changed),
             _ => Answer::Fault(Fault::fixed("ERR the answer is of another kind than was asked for")),
         }
     }

@@ -21,6 +21,8 @@ const QUEUED_BYTES: usize = 2 * size_of::<Queued>() + 32;
 pub struct Queued {
     pub row: &'static Command,
     pub args: Args,
+    /// The database that the command is for.
+    pub db: u16,
 }
 
 /// The commands between `MULTI` and `EXEC`.
@@ -65,6 +67,10 @@ impl Multi {
         Multi { queued: Vec::new(), db, bytes: 0, is_broken: false }
     }
 
+    pub fn db(&self) -> u16 {
+        self.db
+    }
+
     /// Puts a command into the queue, or says why `EXEC` could not carry it out.
     pub fn queue(
         &mut self,
@@ -106,7 +112,7 @@ impl Multi {
             return Err(Fault::said(format!("ERR '{}' is not possible inside MULTI", row.name)));
         }
         cross_slot.check(row, args)?;
-        self.queued.push(Queued { row, args: kept });
+        self.queued.push(Queued { row, args: kept, db: self.db });
         Ok(())
     }
 }
@@ -114,7 +120,7 @@ impl Multi {
 /// Refuses a transaction whose keys, the watched ones among them, have different slots.
 pub fn check_slots(cross_slot: CrossSlot, queued: &[Queued], watched: &[Watched]) -> Result<(), Fault> {
     let watched = watched.iter().map(|((_, key), _)| slot_of(key));
-    let queued = queued.iter().flat_map(|Queued { row, args }| {
+    let queued = queued.iter().flat_map(|Queued { row, args, .. }| {
         let args = args.list();
         row.keys.of(&args).map(slot_of).collect::<Vec<u16>>()
     });

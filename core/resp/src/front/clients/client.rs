@@ -4,8 +4,11 @@ use super::block::Block;
 use super::replies::Replies;
 use super::subscriptions::Subscriptions;
 use crate::Protocol;
+use ramhold_access::Member;
+use ramhold_access::account::DEFAULT;
 use ramhold_base::Instant;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Client {
@@ -31,11 +34,11 @@ pub struct Client {
 }
 
 /// Whether a client is let in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Admission {
-    /// The client has given the password, or need not give one.
-    pub is_known: bool,
-    /// Sweeps that met the connection before it had given the password, and bytes of replies that it got
+    /// The account that the client has become, or is without saying so. `None`: it has to log in.
+    pub member: Option<Arc<Member>>,
+    /// Sweeps that met the connection before the client had logged in, and bytes of replies that it got
     /// until then.
     pub stranger_for: u8,
     pub stranger_bytes: usize,
@@ -53,7 +56,7 @@ pub struct Activity {
 }
 
 impl Client {
-    pub fn new(id: u64, now: Instant, is_known: bool) -> Client {
+    pub fn new(id: u64, now: Instant, member: Option<Arc<Member>>) -> Client {
         Client {
             id,
             addresses: None,
@@ -62,7 +65,7 @@ impl Client {
             library: Default::default(),
             protocol: Protocol::Resp2,
             db: 0,
-            admission: Admission { is_known, stranger_for: 0, stranger_bytes: 0 },
+            admission: Admission { member, stranger_for: 0, stranger_bytes: 0 },
             activity: Activity { since: now, last: now, command: "NULL", commands: 0 },
             closes: false,
             block: Block::default(),
@@ -73,17 +76,31 @@ impl Client {
         }
     }
 
+    pub fn is_known(&self) -> bool {
+        self.admission.member.is_some()
+    }
+
+    /// The database of its next command. Within `MULTI` that is the one behind the last `SELECT`.
+    pub fn database(&self) -> u16 {
+        self.block.multi.as_ref().map_or(self.db, |multi| multi.db())
+    }
+
+    /// The name of its account, as other commands show it.
+    pub fn user(&self) -> &str {
+        self.admission.member.as_ref().map_or(DEFAULT, |member| member.name())
+    }
+
     pub fn is_subscribed(&self) -> bool {
         !self.subscriptions.is_empty()
     }
 
     /// Sets the client back to the state in which it began, as `RESET` does. Its subscriptions have ended
     /// before.
-    pub fn reset(&mut self, is_known: bool) {
+    pub fn reset(&mut self, member: Option<Arc<Member>>) {
         self.name.clear();
         self.protocol = Protocol::Resp2;
         self.db = 0;
-        self.admission.is_known = is_known;
+        self.admission.member = member;
         self.block = Block::default();
         self.replies = Replies::Sent;
         self.no_evict = false;

@@ -8,6 +8,7 @@ use super::subscriptions::Kind as Names;
 use crate::fault::shown;
 use crate::parse::integer;
 use crate::{Fault, Front, Protocol, Reply};
+use ramhold_access::Roster;
 use ramhold_base::{ConnId, Instant};
 use std::net::SocketAddr;
 
@@ -92,8 +93,20 @@ fn listed(now: Instant, clients: &Clients, options: &[&[u8]]) -> Result<String, 
 }
 
 /// `CLIENT KILL`: chooses among the connections to this process, and returns those to be closed now.
-pub fn kill(clients: &mut Clients, conn: ConnId, options: &[&[u8]], reply: &mut Reply<'_>) -> Vec<ConnId> {
-    let chosen = match Chosen::parse(options) {
+pub fn kill(
+    clients: &mut Clients,
+    roster: &Roster,
+    conn: ConnId,
+    options: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Vec<ConnId> {
+    let chosen = Chosen::parse(options).and_then(|chosen| match &chosen.user {
+        Some(user) if roster.member(user).is_none() => {
+            Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(user)))))
+        }
+        _ => Ok(chosen),
+    });
+    let chosen = match chosen {
         Ok(chosen) => chosen,
         Err(fault) => {
             reply.fault(&fault);
@@ -123,7 +136,7 @@ pub fn kill(clients: &mut Clients, conn: ConnId, options: &[&[u8]], reply: &mut 
 }
 
 /// A client's line in `CLIENT LIST`.
-fn line(client: &Client, now: Instant) -> String {
+pub fn line(client: &Client, now: Instant) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let flags = if client.is_subscribed() {
         "P"
@@ -133,7 +146,7 @@ fn line(client: &Client, now: Instant) -> String {
         "N"
     };
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} watch={} cmd={} user=default \
+        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} watch={} cmd={} user={} \
          lib-name={} lib-ver={} resp={} tot-cmds={}",
         client.id,
         address(client.addresses.map(|(peer, _)| peer)),
@@ -148,6 +161,7 @@ fn line(client: &Client, now: Instant) -> String {
         client.block.multi.as_ref().map_or(-1, |multi| multi.queued.len() as i64),
         client.block.watched.len(),
         client.activity.command,
+        client.user(),
         text(&client.library.0),
         text(&client.library.1),
         if client.protocol == Protocol::Resp3 { 3 } else { 2 },
@@ -196,6 +210,7 @@ struct Chosen {
     address: Option<Vec<u8>>,
     own_address: Option<Vec<u8>>,
     kind: Option<Kind>,
+    user: Option<Vec<u8>>,
     skips_own: bool,
     is_old_form: bool,
 }
@@ -207,6 +222,7 @@ impl Chosen {
             address: None,
             own_address: None,
             kind: None,
+            user: None,
             skips_own: true,
             is_old_form: false,
         };
@@ -225,9 +241,7 @@ impl Chosen {
                     chosen.id = Some(id.ok_or(Fault::fixed("ERR client-id should be greater than 0"))?);
                 }
                 b"type" => chosen.kind = Some(Kind::parse(value)?),
-                // There is one user, to whom all connections belong.
-                b"user" if *value == b"default" => {}
-                b"user" => return Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(value))))),
+                b"user" => chosen.user = Some(value.to_vec()),
                 b"addr" => chosen.address = Some(value.to_vec()),
                 b"laddr" => chosen.own_address = Some(value.to_vec()),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => chosen.skips_own = true,
@@ -245,6 +259,7 @@ impl Chosen {
         let (peer, own) = client.addresses.unzip();
         self.id.is_none_or(|id| id == client.id)
             && self.kind.is_none_or(|kind| kind.fits(client))
+            && self.user.as_ref().is_none_or(|user| client.user().as_bytes() == user)
             && self.address.as_ref().is_none_or(|text| is(peer, text))
             && self.own_address.as_ref().is_none_or(|text| is(own, text))
     }

@@ -2,7 +2,7 @@
 
 use super::asker::Asker;
 use super::list::Clients;
-use super::{cluster, info, settings};
+use super::{acl, cluster, info, settings};
 use crate::commands::describe;
 use crate::fault::shown;
 use crate::front::access::Access;
@@ -32,6 +32,14 @@ pub fn answer(
             [_, text] => reply.bulk(text),
             _ => reply.fault(&Fault::wrong_arity("ping")),
         },
+        Front::AclCat
+        | Front::AclDryRun
+        | Front::AclFile
+        | Front::AclGetUser
+        | Front::AclList
+        | Front::AclLog
+        | Front::AclUsers
+        | Front::AclWhoAmI => acl::answer(step, clients, asker, front, args, reply),
         Front::Echo => reply.bulk(args[1]),
         Front::Select => reply.ok(),
         Front::Unwatch | Front::ReadOnly | Front::ReadWrite => reply.ok(),

@@ -113,6 +113,10 @@ pub fn info(
             ("ramhold_replicas", status.streams.iter().map(|s| s.replicas).max().unwrap_or(0).to_string()),
         ],
     );
+    let denied = |reason: &str| {
+        let found = clients.denials.counts().find(|(other, _)| *other == reason);
+        found.map_or(0, |(_, count)| count).to_string()
+    };
     section(
         "Stats",
         &[
@@ -125,6 +129,10 @@ pub fn info(
             ("pubsub_patterns", clients.subscribers.names(Kind::Patterns).count().to_string()),
             ("pubsubshard_channels", clients.subscribers.names(Kind::ShardChannels).count().to_string()),
             ("total_error_replies", step.stats.faults.to_string()),
+            ("acl_access_denied_auth", denied("auth")),
+            ("acl_access_denied_cmd", denied("command")),
+            ("acl_access_denied_key", denied("key")),
+            ("acl_access_denied_channel", denied("channel")),
         ],
     );
     section(

@@ -1,11 +1,14 @@
 //! All clients of this server, with everything that they have in common.
 
 use super::client::Client;
+use super::denials::Denials;
 use super::subscriptions::Subscribers;
 use super::timings::Timings;
+use ramhold_access::Member;
 use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Instant};
 use ramhold_wire::pubsub::Publish;
+use std::sync::Arc;
 
 pub struct Clients {
     pub all: FastMap<ConnId, Client>,
@@ -14,6 +17,8 @@ pub struct Clients {
     /// Messages of transactions that have taken effect. They go out before the step ends.
     pub publications: Vec<Publish>,
     pub timings: Timings,
+    /// Requests that were refused for want of a right, and logins that failed.
+    pub denials: Denials,
 }
 
 impl Clients {
@@ -24,6 +29,7 @@ impl Clients {
             subscribers: Subscribers::default(),
             publications: Vec::new(),
             timings,
+            denials: Denials::default(),
         }
     }
 
@@ -40,10 +46,10 @@ impl Clients {
         self.all.get_mut(&conn).expect("a connection has a client as long as it is heard")
     }
 
-    /// Enters a new client. `is_known`: it need not give a password.
-    pub fn enter(&mut self, now: Instant, conn: ConnId, is_known: bool) {
+    /// Enters a new client. `member`: the account that it is without logging in.
+    pub fn enter(&mut self, now: Instant, conn: ConnId, member: Option<Arc<Member>>) {
         self.last_id += 1;
-        self.all.insert(conn, Client::new(self.last_id, now, is_known));
+        self.all.insert(conn, Client::new(self.last_id, now, member));
     }
 
     pub fn remove(&mut self, conn: ConnId) {

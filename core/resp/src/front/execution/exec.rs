@@ -73,7 +73,7 @@ pub fn run(
     let mut needs = false;
     let mut after = After { db: request.db, aside: Vec::new() };
     reply.array(queued.len());
-    for (index, Queued { row, args }) in queued.iter().enumerate() {
+    for (index, Queued { row, args, .. }) in queued.iter().enumerate() {
         let args = args.list();
         let start = reply.len();
         let ran = match row.run {
@@ -95,6 +95,8 @@ pub fn run(
                         after.aside.push(Aside { start, index, front });
                     }
                     FrontKind::Transaction
+                    | FrontKind::Login
+                    | FrontKind::Accounts
                     | FrontKind::Connection
                     | FrontKind::OverKeys
                     | FrontKind::Slots

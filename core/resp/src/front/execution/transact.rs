@@ -475,7 +475,7 @@ impl Transact {
                     client.db = *db;
                 }
                 let is_reading = |queued: &&Queued| queued.row.flags.has(Flags::READONLY);
-                for Queued { row, args } in queued.iter().filter(is_reading) {
+                for Queued { row, args, .. } in queued.iter().filter(is_reading) {
                     step.stats.count_lookups(self.lookups(row, &args.list()));
                 }
                 exec::answer_aside(step, clients, conn, queued, aside, reply);

@@ -4,10 +4,14 @@
 
 use super::queue::Queue;
 use crate::commands::resolve;
+use crate::deeds;
 use crate::front::access::tables::Databases;
+use crate::front::clients::acl;
 use crate::front::clients::client::Client;
+use crate::front::host::Host;
 use crate::front::step::Step;
 use crate::{Command, Fault, Flags, Front, Protocol, Reply, Run};
+use ramhold_access::Denied;
 use ramhold_base::hash::PlacementHasher;
 
 /// The fate of a request.
@@ -18,6 +22,13 @@ pub enum Admitted {
     Later,
     /// The request is over, with this reply.
     Replied(Vec<u8>),
+    /// The account does not allow the request, which is of this row and in this database.
+    Denied {
+        row: &'static Command,
+        db: u16,
+        denied: Denied,
+        reply: Vec<u8>,
+    },
     Keys(KeyRequest),
     Front(&'static Command, Front),
 }
@@ -31,8 +42,8 @@ pub struct KeyRequest {
     pub keys: Vec<u64>,
 }
 
-pub fn admit<H>(
-    step: &mut Step<'_, H>,
+pub fn admit(
+    step: &mut Step<'_, impl Host>,
     client: &mut Client,
     (queue, databases): (&Queue, &Databases),
     hasher: &PlacementHasher,
@@ -48,14 +59,18 @@ pub fn admit<H>(
     }
     let row = match check(client, args) {
         Ok(row) => row,
-        Err(fault) => {
-            step.stats.faults += 1;
-            client.block.break_multi();
-            let is_exec = args[0].eq_ignore_ascii_case(b"exec");
-            let fault = if is_exec { client.block.abort(&fault) } else { fault };
-            return Admitted::Replied(written(client.protocol, &fault));
-        }
+        Err(fault) => return Admitted::Replied(refused(step, client, args, fault)),
     };
+    if let Some(member) = &client.admission.member
+        && !member.permit.is_unrestricted()
+    {
+        let request = deeds::Request { row, args, db: client.database() };
+        if let Err(denied) = request.check(&member.permit, step.numbers, step.config) {
+            let fault = acl::refusal(denied, member, acl::name_of(step, row));
+            let db = request.db;
+            return Admitted::Denied { row, db, denied, reply: refused(step, client, args, fault) };
+        }
+    }
     if let Some(multi) = &mut client.block.multi
         && !row.passes_multi()
     {
@@ -90,6 +105,15 @@ pub fn admit<H>(
     Admitted::Keys(KeyRequest { row, db: client.db, protocol: client.protocol, keys })
 }
 
+/// The reply to a request that is refused before it begins. A transaction that it was to belong to is broken.
+fn refused<H>(step: &mut Step<'_, H>, client: &mut Client, args: &[&[u8]], fault: Fault) -> Vec<u8> {
+    step.stats.faults += 1;
+    client.block.break_multi();
+    let is_exec = args[0].eq_ignore_ascii_case(b"exec");
+    let fault = if is_exec { client.block.abort(&fault) } else { fault };
+    written(client.protocol, &fault)
+}
+
 fn written(protocol: Protocol, fault: &Fault) -> Vec<u8> {
     let mut reply = Vec::new();
     Reply::new(&mut reply, protocol).fault(fault);
@@ -106,7 +130,7 @@ fn count<H>(step: &mut Step<'_, H>, client: &mut Client, row: &'static Command) 
 /// The row of a request's command, if the client may use it in this way.
 fn check(client: &Client, args: &[&[u8]]) -> Result<&'static Command, Fault> {
     let row = resolve(args)?;
-    if !client.admission.is_known && !row.flags.has(Flags::NO_AUTH) {
+    if !client.is_known() && !row.flags.has(Flags::NO_AUTH) {
         return Err(Fault::fixed("NOAUTH Authentication required."));
     }
     if client.is_subscribed() && client.protocol == Protocol::Resp2 && !row.may_subscriber() {

@@ -1,11 +1,14 @@
 //! Hands answers to the commands that wait for them.
 
+use super::accounts;
 use super::lines::Parts;
 use super::running::{Running, Work};
+use crate::deeds;
 use crate::front::access::Access;
 use crate::front::access::answer::Answer;
 use crate::front::access::tables::Known;
 use crate::front::access::tickets::Part;
+use crate::front::clients::acl::{name_of, refusal};
 use crate::front::clients::asker::Asker;
 use crate::front::clients::cluster;
 use crate::front::execution::fast::{self, Asked, Begun, Plain};
@@ -51,7 +54,12 @@ fn on_part(
     let is_over = match work {
         // The command has ended with an error, and other parts of it were still under way.
         Work::Done => return,
-        Work::Waiting | Work::Others(_) => false,
+        Work::Waiting | Work::Others(_) | Work::Login(_) => false,
+        Work::Accounts(change) => {
+            reply.clear();
+            let writer = Reply::new(reply, protocol);
+            accounts::on_answer(step, &mut access.changes, command, change, answer, writer)
+        }
         Work::Fast(fast) => {
             fast.on_answer(step, access, request, part, answer);
             if fast.is_over() {
@@ -93,6 +101,15 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
     let Running { request, work, reply, .. } = queue.at_mut(at);
     if matches!(work, Work::Done) {
         return;
+    }
+    if let (Work::Waiting, Some(member)) = (&*work, &client.admission.member) {
+        // The account may have been changed since.
+        let args = request.args.list();
+        let again = deeds::Request { row: request.row, args: &args, db: request.db };
+        if let Err(denied) = again.check(&member.permit, step.numbers, step.config) {
+            let fault = refusal(denied, member, name_of(step, request.row));
+            return end_with_fault(parts, command, &fault);
+        }
     }
     match (&mut *work, request.row.run, access.databases.known(request.db)) {
         (Work::Quorum(quorum), _, Some(known)) => {
@@ -159,9 +176,14 @@ fn is_of_keys(work: &Work) -> bool {
     match work {
         Work::Waiting => true,
         Work::Transact(transact) => transact.is_command(),
-        Work::Done | Work::Fast(_) | Work::Quorum(_) | Work::Walk(_) | Work::Others(_) | Work::Cluster(_) => {
-            false
-        }
+        Work::Done
+        | Work::Fast(_)
+        | Work::Quorum(_)
+        | Work::Walk(_)
+        | Work::Others(_)
+        | Work::Login(_)
+        | Work::Accounts(_)
+        | Work::Cluster(_) => false,
     }
 }
 

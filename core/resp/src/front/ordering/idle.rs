@@ -1,4 +1,4 @@
-//! Closes silent connections: strangers that do not give the password, and, if the operator wants it, clients
+//! Closes silent connections: strangers that do not log in, and, if the operator wants it, clients
 //! that ask for nothing.
 //!
 //! All connections are checked once a second (`SWEEP_INTERVAL`) while there is a reason to. So a connection
@@ -13,7 +13,7 @@ use ramhold_base::{Effect, Instant};
 use std::time::Duration;
 
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Sweeps that meet a stranger before its connection is closed: it has ten seconds to give the password.
+/// Sweeps that meet a stranger before its connection is closed: it has ten seconds to log in.
 /// There is room for a bounded number of connections, and strangers must not fill it.
 const STRANGER_SWEEPS: u8 = 10;
 
@@ -28,9 +28,9 @@ impl Sweep {
         self.at
     }
 
-    /// Plans the next sweep, after a connection came.
-    pub fn plan(&mut self, now: Instant, config: &RespConfig) {
-        let is_wanted = config.password.is_some() || config.idle.is_some();
+    /// Plans the next sweep, after a connection came. `must_log_in`: clients may do nothing before.
+    pub fn plan(&mut self, now: Instant, config: &RespConfig, must_log_in: bool) {
+        let is_wanted = must_log_in || config.idle.is_some();
         if is_wanted && self.at.is_none() {
             self.at = Some(now + SWEEP_INTERVAL);
         }
@@ -45,8 +45,13 @@ impl Sweep {
         let mut closed = Vec::new();
         for (conn, client) in clients.all.iter_mut().filter(|(_, client)| !client.closes) {
             let admission = &mut client.admission;
-            admission.stranger_for =
-                if admission.is_known { 0 } else { admission.stranger_for.saturating_add(1) };
+            // Its login may be under way, and others before it.
+            let is_waiting = || lines.all.get(conn).is_some_and(|line| line.queue.runs_alone());
+            admission.stranger_for = match admission.member {
+                Some(_) => 0,
+                None if is_waiting() => admission.stranger_for,
+                None => admission.stranger_for.saturating_add(1),
+            };
             let is_stranger = admission.stranger_for >= STRANGER_SWEEPS;
             let is_idle = step.config.idle.is_some_and(|idle| step.now.since(client.activity.last) >= idle);
             // A reply may be owed to the client, or messages.

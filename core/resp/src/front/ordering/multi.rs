@@ -4,14 +4,17 @@
 
 use super::running::{Running, Work};
 use super::turn::Turn;
+use crate::deeds;
 use crate::front::clients::asker::Asker;
 use crate::front::clients::block::{Block, Multi, check_slots};
+use crate::front::clients::client::Client;
 use crate::front::clients::list::Clients;
 use crate::front::execution::transact::{Purpose, Transact};
 use crate::front::host::Host;
 use crate::front::request::{Args, Request};
 use crate::front::step::Step;
 use crate::{Command, Fault, Front, Reply};
+use ramhold_access::Member;
 
 /// Keys that one connection may watch.
 const WATCHED_COUNT_MAX: usize = 1024;
@@ -26,11 +29,12 @@ pub fn begin(
     args: &[&[u8]],
 ) {
     let Asker { conn, protocol, db, .. } = *asker;
-    let block = &mut clients.asking(conn).block;
+    let client = clients.asking(conn);
+    let Client { block, admission, .. } = client;
     let outcome = match front {
         Front::Multi => multi(block, db),
         Front::Discard => discard(block),
-        Front::Exec => exec(step, block),
+        Front::Exec => exec(step, block, admission.member.as_deref()),
         Front::Watch => watch(step, block, row, args),
         _ => {
             block.watched.clear();
@@ -70,14 +74,31 @@ fn discard(block: &mut Block) -> Begins {
     Ok(None)
 }
 
-fn exec<H>(step: &Step<'_, H>, block: &mut Block) -> Begins {
+/// The account may have been changed since the commands were queued, so each of them is looked at again.
+fn exec<H>(step: &Step<'_, H>, block: &mut Block, member: Option<&Member>) -> Begins {
     let multi = block.multi.take().ok_or(Fault::fixed("ERR EXEC without MULTI"))?;
     let watched = std::mem::take(&mut block.watched);
     if multi.is_broken {
         return Err(Fault::fixed("EXECABORT Transaction discarded because of previous errors."));
     }
+    if let Some(member) = member.filter(|member| !member.permit.is_unrestricted()) {
+        check_rights(step, member, &multi)?;
+    }
     check_slots(step.config.cross_slot, &multi.queued, &watched)?;
     Ok(Some(Purpose::Exec { queued: multi.queued, watched }))
+}
+
+fn check_rights<H>(step: &Step<'_, H>, member: &Member, multi: &Multi) -> Result<(), Fault> {
+    for queued in &multi.queued {
+        let args = queued.args.list();
+        let request = deeds::Request { row: queued.row, args: &args, db: queued.db };
+        if request.check(&member.permit, step.numbers, step.config).is_err() {
+            let text = "EXECABORT Transaction discarded because of: NOPERM the account was changed, and may not do one of \
+                        the queued commands any more";
+            return Err(Fault::fixed(text));
+        }
+    }
+    Ok(())
 }
 
 fn watch<H>(step: &Step<'_, H>, block: &Block, row: &Command, args: &[&[u8]]) -> Begins {

@@ -1,12 +1,11 @@
 //! Begins the commands that the front carries out itself.
 
-use super::multi;
 use super::running::{Running, Work};
 use super::turn::Turn;
+use super::{accounts, logins, multi};
 use crate::front::access::tickets::Part;
 use crate::front::clients::asker::Asker;
 use crate::front::clients::client_command::{client as carry_out, kill};
-use crate::front::clients::greeting::{authenticate, hello};
 use crate::front::clients::immediate::answer;
 use crate::front::clients::list::Clients;
 use crate::front::clients::pubsub;
@@ -15,7 +14,7 @@ use crate::front::host::Host;
 use crate::front::kinds::FrontKind;
 use crate::front::request::{Args, Request};
 use crate::front::step::Step;
-use crate::{Command, Front, Protocol, Reply};
+use crate::{Command, Fault, Front, Protocol, Reply};
 use ramhold_base::{ConnId, Effect};
 
 pub fn begin(
@@ -31,6 +30,8 @@ pub fn begin(
     let mut reply = Reply::new(&mut bytes, protocol);
     match front.kind() {
         FrontKind::Transaction => return multi::begin(turn, step, clients, asker, (row, front), args),
+        FrontKind::Login => return logins::begin(turn, step, clients, asker, (row, front), args),
+        FrontKind::Accounts => return accounts::begin(turn, step, asker, (row, front), args),
         FrontKind::Connection => of_connection(step, clients, conn, front, args, &mut bytes),
         FrontKind::Client => carry_out(step.now, clients, conn, front, args, &mut reply),
         FrontKind::OverKeys => {
@@ -82,20 +83,16 @@ fn of_connection(
             client.closes = true;
         }
         Front::Reset => {
-            client.reset(step.config.password.is_none());
+            client.reset(logins::stranger(step.config, step.host));
             Reply::new(out, Protocol::Resp2).simple("RESET");
         }
-        Front::Auth => match authenticate(step.config, client, &args[1..]) {
-            Ok(()) => reply.ok(),
-            Err(fault) => reply.fault(&fault),
-        },
         Front::ClientReply => client.replies.choose(args[2], &mut reply),
         Front::ClientKill => {
-            for conn in kill(clients, conn, &args[2..], &mut reply) {
+            for conn in kill(clients, step.host.roster(), conn, &args[2..], &mut reply) {
                 step.effects.push(Effect::Close { conn });
             }
         }
-        _ => hello(step.config, client, args, out),
+        _ => reply.fault(&Fault::SYNTAX),
     }
 }
 

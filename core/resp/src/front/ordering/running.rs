@@ -1,5 +1,6 @@
 //! A command that has begun, and whose reply has not gone out.
 
+use super::slow::{Change, Login};
 use crate::front::clients::pubsub::Asked;
 use crate::front::execution::fast::FastWork;
 use crate::front::execution::keyspace::Walk;
@@ -21,6 +22,10 @@ pub enum Work {
     Walk(Box<Walk>),
     /// Other servers have been told or asked something.
     Others(Asked),
+    /// A password is being compared.
+    Login(Login),
+    /// Accounts are being changed, or a password is being made.
+    Accounts(Change),
     /// `CLUSTER …`, which needs the description of the table.
     Cluster(Front),
 }

@@ -5,6 +5,8 @@ use super::lines::{Line, Lines, Parts};
 use super::muted::Muting;
 use super::turn::Turn;
 use super::{keys, others};
+use crate::deeds;
+use crate::front::clients::acl;
 use crate::front::clients::asker::Asker;
 use crate::front::host::Host;
 use crate::front::step::{Step, send};
@@ -18,9 +20,9 @@ const REQUEST_COUNT_MAX: usize = 32;
 /// must see that the client does not fetch its replies before there are more of them.
 const STEP_REPLY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Limits of a request on a connection that has not given its password yet (Z9).
+/// Limits of a request on a connection that has not logged in yet (Z9).
 const LIMITS_BEFORE_AUTH: Limits = Limits { args: 8, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
-/// Bytes of replies on a connection before it has given its password. Replies that nobody fetches must not
+/// Bytes of replies on a connection before it has logged in. Replies that nobody fetches must not
 /// fill the memory (Z9).
 const STRANGER_BYTES_MAX: usize = 64 * 1024;
 
@@ -42,11 +44,12 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
             taken.rest = Rest::More;
             break;
         }
-        if !turn.queue.has_room(step.config) {
+        // Bytes behind a login are read by the rules that count after it.
+        if !turn.queue.has_room(step.config) || turn.queue.runs_alone() {
             taken.rest = Rest::Held;
             break;
         }
-        let limits = if client.admission.is_known { &step.config.limits } else { &LIMITS_BEFORE_AUTH };
+        let limits = if client.is_known() { &step.config.limits } else { &LIMITS_BEFORE_AUTH };
         let rest = &bytes[taken.bytes..];
         let length = match parser.parse(rest, limits) {
             Parsed::Part => break,
@@ -69,6 +72,11 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
         match admitted {
             Admitted::Nothing | Admitted::Later => {}
             Admitted::Replied(reply) => turn.reply(step, reply),
+            Admitted::Denied { row, db, denied, reply } => {
+                acl::note(step, clients, from, (denied, &deeds::Request { row, args: &args, db }));
+                client = clients.asking(from);
+                turn.reply(step, reply);
+            }
             Admitted::Keys(request) => {
                 if let Some(request) = keys::begin_plain(&mut turn, step, request, &args) {
                     keys::begin_whole(&mut turn, step, clients, request, &args);
@@ -91,7 +99,7 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
         step.stats.held += 1;
         turn.queue.is_held = true;
     }
-    if !client.admission.is_known {
+    if !client.is_known() {
         client.admission.stranger_bytes += turn.out.len();
         client.closes |= client.admission.stranger_bytes > STRANGER_BYTES_MAX;
     }
