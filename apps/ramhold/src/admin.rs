@@ -41,7 +41,7 @@ impl Admin {
 /// A line for what a process tells at its start.
 pub fn line(address: Option<SocketAddr>) -> String {
     match address {
-        Some(address) => format!("  admin        http://{address}/metrics and /health"),
+        Some(address) => format!("  admin        http://{address}/metrics, /health and /ready"),
         None => "  admin        off; --admin ADDR gives metrics and health".to_owned(),
     }
 }

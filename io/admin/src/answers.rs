@@ -1,4 +1,4 @@
-//! The answers to `/metrics` and `/health`.
+//! The answers to `/metrics`, `/health` and `/ready`.
 
 use crate::page::{CONTENT_TYPE, Page};
 use crate::roles::{Role, write_page};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 /// takes on a machine with too much to do.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-const NOT_FOUND: &str = "nothing is here: there are /metrics and /health\n";
+const NOT_FOUND: &str = "nothing is here: there are /metrics, /health and /ready\n";
 
 /// Loop and machine as they were at one moment.
 pub struct Snapshot<R> {
@@ -59,6 +59,7 @@ pub fn router<R: Role>(asking: Asking<R>) -> Router {
     Router::new()
         .route("/metrics", get(metrics::<R>))
         .route("/health", get(health::<R>))
+        .route("/ready", get(ready::<R>))
         .fallback(|| async { (StatusCode::NOT_FOUND, NOT_FOUND) })
         .with_state(asking)
 }
@@ -72,23 +73,35 @@ async fn metrics<R: Role>(State(asking): State<Asking<R>>) -> impl IntoResponse 
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], page.into_text())
 }
 
+/// Whether the process lives: its loop turns. A supervisor that restarts processes asks this.
 async fn health<R: Role>(State(asking): State<Asking<R>>) -> impl IntoResponse {
     let look = asking.look().await;
-    let (status, text) = match (&look.last, look.stuck) {
-        (_, Some(age)) => {
-            let text = format!("stuck: the loop has not turned for {:.1} s\n", age.as_secs_f64());
-            (StatusCode::SERVICE_UNAVAILABLE, text)
-        }
+    let is_stuck = look.stuck.is_some();
+    answer(&look, if is_stuck { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK })
+}
+
+/// Whether the process serves. Load balancers ask this.
+async fn ready<R: Role>(State(asking): State<Asking<R>>) -> impl IntoResponse {
+    let look = asking.look().await;
+    let is_serving =
+        look.stuck.is_none() && look.last.as_ref().is_some_and(|last| last.role.trouble().is_none());
+    answer(&look, if is_serving { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE })
+}
+
+/// The same text for both: the first word is the state.
+fn answer<R: Role>(look: &Look<R>, status: StatusCode) -> impl IntoResponse + use<R> {
+    let text = match (&look.last, look.stuck) {
+        (_, Some(age)) => format!("stuck: the loop has not turned for {:.1} s\n", age.as_secs_f64()),
         (Some(snapshot), None) => match snapshot.role.trouble() {
             None => {
                 let degraded = snapshot.role.degraded().map(|reason| format!(", degraded: {reason}"));
                 let notes: String =
                     snapshot.role.notes().into_iter().map(|note| note.replace('\n', " ") + "\n").collect();
-                (StatusCode::OK, format!("serving{}\n{notes}", degraded.unwrap_or_default()))
+                format!("serving{}\n{notes}", degraded.unwrap_or_default())
             }
-            Some((phase, reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{phase}: {reason}\n")),
+            Some((phase, reason)) => format!("{phase}: {reason}\n"),
         },
-        (None, None) => (StatusCode::SERVICE_UNAVAILABLE, "starting: nothing is known yet\n".to_owned()),
+        (None, None) => "starting: nothing is known yet\n".to_owned(),
     };
     (status, [(header::CACHE_CONTROL, "no-store")], text)
 }

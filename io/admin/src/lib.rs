@@ -1,9 +1,9 @@
-//! The admin port, for those who operate a process: `/metrics` for Prometheus, `/health` for programs that
-//! route and restart.
+//! The admin port, for those who operate a process: `/metrics` for Prometheus, `/health` for programs
+//! that restart processes, `/ready` for those that route to them.
 //!
 //! HTTP is served on a thread of its own. Each request asks the loop for a snapshot of its state, waits up to
 //! `PATIENCE`, and is answered from that snapshot. The loop only produces plain values; this thread formats
-//! them as text. A loop that is stuck produces no snapshot: then `/health` says so, and `/metrics` shows the
+//! them as text. A loop that is stuck produces no snapshot: then `/health` and `/ready` say so, and `/metrics` shows the
 //! last figures with their age.
 //!
 //! Invariants:

@@ -9,7 +9,7 @@ use crate::page::Page;
 use ramhold_base::Instant;
 use ramhold_runtime::LoopSeen;
 
-/// The state of a machine, as `/metrics` and `/health` tell it.
+/// The state of a machine, as `/metrics`, `/health` and `/ready` tell it.
 pub trait Role: Send + Sync + 'static {
     /// `server`, `brick` or `coordinator`.
     const NAME: &'static str;
@@ -17,7 +17,7 @@ pub trait Role: Send + Sync + 'static {
     /// Why it does not serve, as a word and a sentence; none: it does.
     fn trouble(&self) -> Option<(&str, &str)>;
 
-    /// Lines that `/health` tells besides, each with one fact: nothing in them makes the process unhealthy.
+    /// Lines that `/health` and `/ready` tell besides, each with one fact: nothing in them makes the process unhealthy.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -42,9 +42,9 @@ pub fn write_page<R: Role>(
         "Always 1; which program this is, and what it does.",
         &[("version", env!("CARGO_PKG_VERSION")), ("role", R::NAME)],
     );
-    page.gauge("ramhold_serving", "1 while /health answers 200, otherwise 0.", is_serving);
+    page.gauge("ramhold_serving", "1 while /ready answers 200, otherwise 0.", is_serving);
     let is_degraded = is_serving && last.is_some_and(|(_, role)| role.degraded().is_some());
-    page.gauge("ramhold_degraded", "1 while /health answers 'serving, degraded', otherwise 0.", is_degraded);
+    page.gauge("ramhold_degraded", "1 while /ready answers 'serving, degraded', otherwise 0.", is_degraded);
     page.gauge(
         "ramhold_turn_age_seconds",
         "Since the event loop last began a turn. Each scrape wakes it: with more than a second it is stuck.",

@@ -32,9 +32,10 @@ const HEAD: &str = "\
 What is not a loopback address needs `--insecure-network`: there is no encryption, and whoever reaches it sees all of this, though no keys and no values.
 
 `/metrics` answers in the text format of Prometheus.
-`/health` answers `200 serving` while the process serves, `200 serving, degraded: REASON` when it serves and an operator should do something (the device of a server's backup is full or has failed, the coordinator's store finds no room), and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
-A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
-A brick answers 503 while none of its tablets votes for all keys: `unnamed` (it has no id yet), `starting`, `loading` with the part of its log that is loaded, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings or for room. So a load balancer may ask it, but what restarts a brick must not: a rebuilding would begin anew. While some of its tablets vote, and while its log memory is full, it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
+`/ready` answers `200 serving` while the process serves, `200 serving, degraded: REASON` when it serves and an operator should do something (the device of a server's backup is full or has failed, the coordinator's store finds no room), and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
+`/health` answers with the same text, and with 200 as long as the event loop turns, so also while the process starts. A supervisor that restarts processes asks this one, and a load balancer asks `/ready`.
+A server goes on serving without its coordinator, and while it replays what a dead one held: that alone does not make it unready.
+A brick is not ready while none of its tablets votes for all keys: `unnamed` (it has no id yet), `starting`, `loading` with the part of its log that is loaded, `rebuilding` with the part that is rebuilt, or `waiting` for its siblings or for room. While some of its tablets vote, and while its log memory is full, it is `serving, degraded`. Below that it tells a line for each sibling that has missed announcements: `silent: ID at ADDRESS`.
 A coordinator tells below `serving` how many of the expected servers are up, and a line for each server that is gone: `gone: ID at ADDRESS since TIME: CAUSE`.
 
 Only GET and HEAD are answered, one request for each connection, 16 at a time, with at most 16 KiB of headers that come within 3 seconds.

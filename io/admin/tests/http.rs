@@ -126,39 +126,45 @@ fn metrics_and_health_are_answered_and_nothing_else() {
     );
     let health = request(address, "GET /health");
     assert!(health.starts_with("HTTP/1.1 200 OK\r\n") && health.ends_with("\r\n\r\nserving\n"), "{health}");
+    let ready = request(address, "GET /ready");
+    assert!(ready.starts_with("HTTP/1.1 200 OK\r\n") && ready.ends_with("\r\n\r\nserving\n"), "{ready}");
     let head = request(address, "HEAD /health");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     for line in ["GET /", "GET /metrics/", "GET /../health", "POST /"] {
         let refused = request(address, line);
         assert!(
-            refused.starts_with("HTTP/1.1 404 ") && refused.contains("/metrics and /health"),
+            refused.starts_with("HTTP/1.1 404 ") && refused.contains("/metrics, /health and /ready"),
             "{refused}"
         );
     }
-    for line in ["POST /metrics", "PUT /health", "DELETE /health", "OPTIONS /metrics"] {
+    for line in ["POST /metrics", "PUT /health", "DELETE /ready", "OPTIONS /metrics"] {
         let refused = request(address, line);
         assert!(refused.starts_with("HTTP/1.1 405 ") && refused.contains("allow: GET,HEAD\r\n"), "{refused}");
     }
 }
 
 #[test]
-fn what_does_not_serve_is_unhealthy_and_says_why() {
+fn what_does_not_serve_lives_and_is_not_ready_and_says_why() {
     let (runtime, address) = standing(false);
     let _turning = turned(runtime);
-    let health = request(address, "GET /health");
-    assert!(health.starts_with("HTTP/1.1 503 "), "{health}");
-    assert!(health.ends_with("\r\n\r\nstarting: a test wants it so\n"), "{health}");
+    for (line, status) in [("GET /health", "HTTP/1.1 200 OK\r\n"), ("GET /ready", "HTTP/1.1 503 ")] {
+        let told = request(address, line);
+        assert!(told.starts_with(status), "{line}: {told}");
+        assert!(told.ends_with("\r\n\r\nstarting: a test wants it so\n"), "{line}: {told}");
+    }
     assert!(request(address, "GET /metrics").contains("\nramhold_serving 0\n"));
 }
 
 #[test]
 fn a_loop_that_is_stuck_is_told_of_and_the_last_figures_stay() {
     let (mut runtime, address) = standing(true);
-    let stuck = request(address, "GET /health");
-    assert!(
-        stuck.starts_with("HTTP/1.1 503 ") && stuck.contains("stuck: the loop has not turned for"),
-        "{stuck}"
-    );
+    for line in ["GET /health", "GET /ready"] {
+        let stuck = request(address, line);
+        assert!(
+            stuck.starts_with("HTTP/1.1 503 ") && stuck.contains("stuck: the loop has not turned for"),
+            "{line}: {stuck}"
+        );
+    }
     let nothing = request(address, "GET /metrics");
     assert!(nothing.starts_with("HTTP/1.1 200 OK\r\n") && !nothing.contains("ramhold_test"), "{nothing}");
 

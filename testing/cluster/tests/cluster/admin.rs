@@ -47,9 +47,9 @@ fn total(pages: &[String], start: &str) -> f64 {
 
 /// Waits until a process gives this answer. An event loop that gets too little of the machine may be late
 /// once.
-pub fn wait_health(address: SocketAddr, status: u16, text: &str) -> Result<(), Failure> {
-    wait_for("the health", SOON, || {
-        let (found, body) = get(address, "/health")?;
+pub fn wait_ready(address: SocketAddr, status: u16, text: &str) -> Result<(), Failure> {
+    wait_for("the answer to /ready", SOON, || {
+        let (found, body) = get(address, "/ready")?;
         Ok(if found == status && body.contains(text) { Ok(()) } else { Err(format!("{found} {body}")) })
     })
 }
@@ -61,7 +61,7 @@ fn metrics_grow_under_load_and_tell_of_a_death() -> Result<(), Failure> {
     let mut cluster = Cluster::start(Options { servers: 4, ..Options::default() })?;
     let coordinator = cluster.admin_address(COORDINATOR)?;
     for member in 0..=4 {
-        wait_health(cluster.admin_address(member)?, 200, "serving")?;
+        wait_ready(cluster.admin_address(member)?, 200, "serving")?;
     }
     let load = Load::start(&cluster, "data", 2, SEED)?;
     load.wait_acknowledged(200)?;
@@ -112,18 +112,21 @@ fn health_tells_of_a_missing_coordinator_only_who_needs_one() -> Result<(), Fail
     let mut cluster = Cluster::prepare(Options { servers: 2, ..Options::default() });
     cluster.start_member(1);
     let first = cluster.admin_address(1)?;
-    wait_health(first, 503, "enlisting: the coordinator at")?;
+    wait_ready(first, 503, "enlisting: the coordinator at")?;
     let (status, page) = get(first, "/metrics")?;
     assert_eq!((status, sum(&page, "ramhold_serving")), (200, 0.0), "{page}");
+    // It lives, and need not be restarted.
+    let (status, text) = get(first, "/health")?;
+    assert!(status == 200 && text.starts_with("enlisting: "), "{status} {text}");
 
     cluster.start_member(COORDINATOR);
     cluster.start_member(2);
-    wait_health(first, 200, "serving")?;
-    wait_health(cluster.admin_address(COORDINATOR)?, 200, "serving")?;
+    wait_ready(first, 200, "serving")?;
+    wait_ready(cluster.admin_address(COORDINATOR)?, 200, "serving")?;
     cluster.wait_up(2)?;
     // Servers that serve go on serving.
     cluster.kill(COORDINATOR);
-    wait_health(first, 200, "serving")
+    wait_ready(first, 200, "serving")
 }
 
 // J5
@@ -133,12 +136,12 @@ fn a_process_that_stands_still_does_not_answer_and_does_again_when_it_goes_on() 
     let mut cluster = Cluster::prepare(Options { servers: 1, ..Options::default() });
     cluster.start_member(COORDINATOR);
     let coordinator = cluster.admin_address(COORDINATOR)?;
-    wait_health(coordinator, 200, "serving")?;
+    wait_ready(coordinator, 200, "serving")?;
     cluster.process(COORDINATOR).signal(Signal::STOP);
     let mut stream = TcpStream::connect(coordinator).map_err(|error| Failure(error.to_string()))?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).map_err(|error| Failure(error.to_string()))?;
     stream.write_all(b"GET /health HTTP/1.1\r\n\r\n").map_err(|error| Failure(error.to_string()))?;
     assert!(stream.read(&mut [0; 16]).is_err(), "a process that is stopped has answered");
     cluster.process(COORDINATOR).signal(Signal::CONT);
-    wait_health(coordinator, 200, "serving")
+    wait_ready(coordinator, 200, "serving")
 }

@@ -1,6 +1,6 @@
 //! The state of real bricks as operators see it: `/metrics`, `/health`, `ramhold bricks` and `ramhold events`.
 
-use crate::admin::{get, sum, wait_health};
+use crate::admin::{get, sum, wait_ready};
 use crate::bricks::write_and_read;
 use ramhold_cluster_tests::{Bricks, Failure, wait_for};
 use rustix::process::Signal;
@@ -54,7 +54,7 @@ fn wait_states(bricks: &Bricks, words: &[&str], wanted: &(String, Vec<String>)) 
 fn health_and_metrics_of_a_brick_follow_its_votes() -> Result<(), Failure> {
     let _machine = crate::machine();
     let mut bricks = Bricks::start(3)?;
-    wait_health(bricks.admin_address(1)?, 200, "serving\n")?;
+    wait_ready(bricks.admin_address(1)?, 200, "serving\n")?;
     let table = bricks.create_table("carts", 3)?;
     let mut client = bricks.cluster.client(PATIENCE)?;
     for number in 0..20 {
@@ -70,17 +70,17 @@ fn health_and_metrics_of_a_brick_follow_its_votes() -> Result<(), Failure> {
 
     // The others go on without a brick, and say that it is silent.
     bricks.signal(&[3], Signal::STOP);
-    wait_health(bricks.admin_address(2)?, 200, "\nsilent: ")?;
+    wait_ready(bricks.admin_address(2)?, 200, "\nsilent: ")?;
     // A brick that starts hears nobody, and does not vote.
     bricks.signal(&[2], Signal::STOP);
     bricks.kill(1);
     bricks.start_brick(1);
     bricks.wait_serving(1)?;
-    wait_health(bricks.admin_address(1)?, 503, "waiting: its tablet does not vote")?;
+    wait_ready(bricks.admin_address(1)?, 503, "waiting: its tablet does not vote")?;
     let (_, page) = get(bricks.admin_address(1)?, "/metrics")?;
     assert_eq!((sum(&page, "ramhold_serving"), sum(&page, "ramhold_brick_tablets_without_vote")), (0.0, 1.0));
     bricks.signal(&[2, 3], Signal::CONT);
-    wait_health(bricks.admin_address(1)?, 200, "serving\n")
+    wait_ready(bricks.admin_address(1)?, 200, "serving\n")
 }
 
 // I6, J5

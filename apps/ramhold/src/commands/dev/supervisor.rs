@@ -237,7 +237,7 @@ pub fn banner(plan: &Plan) -> String {
     };
     let admin = match plan.admin_port {
         Some(port) => format!(
-            "http://127.0.0.1:{port}/metrics and /health (coordinator),\n               {} to {} ({})",
+            "http://127.0.0.1:{port}/metrics, /health and /ready (coordinator),\n               {} to {} ({})",
             port + 1,
             usize::from(port) + plan.ports.len() - 1,
             if plan.brick_count == 0 { "servers" } else { "servers, bricks" }
