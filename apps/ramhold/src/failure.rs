@@ -61,6 +61,12 @@ impl Failure {
         Failure { text, ..self }
     }
 
+    /// With a further way out behind it.
+    pub fn and(self, way_out: &str) -> Failure {
+        let text = if self.text.is_empty() { self.text } else { format!("{}; {way_out}", self.text) };
+        Failure { text, ..self }
+    }
+
     pub fn text(&self) -> &str {
         &self.text
     }

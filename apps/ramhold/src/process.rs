@@ -136,7 +136,7 @@ pub fn check_exposure(addresses: &[SocketAddr], is_allowed: bool) -> Result<(), 
     let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
     match exposed {
         Some(address) if !is_allowed => Err(Failure::usage(format!(
-            "{address} is reachable from other machines, and there is no encryption and there are no accounts yet: \
+            "{address} is reachable from other machines, there is no encryption yet, and accounts bind Redis clients alone: \
              everybody who reaches it can read and change everything; use a loopback address, \
              or give --insecure-network if the network keeps strangers out"
         ))),

@@ -2,8 +2,8 @@
 //!
 //! A password is compared by the executor, outside of the event loop, because that takes long on purpose. Wrong ones count for
 //! the address that they came from. An address that was wrong too often is let in only by a password that was found right not
-//! long ago, which is told at once, and it may try that a few times a second: so guessing is slow, and clients that know their
-//! password get in, though one at their address does not.
+//! long ago, which is told at once, and for each account it may be wrong with that once a second: so guessing is slow, and
+//! clients that know their password get in, though one at their address does not.
 //!
 //! Many connections of one client log in together when a server comes back. Logins of one address with the same name and
 //! password are compared once.
@@ -18,7 +18,7 @@ use crate::roster::Member;
 use ramhold_base::{Effect, Effects, Instant, Password, SecretResult, SecretToken, SecretWork};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,10 +29,14 @@ pub const UNDER_WAY_OF_ONE_MAX: usize = 16;
 pub const WAITING_MAX: usize = 16_384;
 /// Wrong passwords that an address may give in a row, and how long it takes until it may be wrong once more.
 pub const WRONG: Allowance = Allowance { most: 20, again_after: Duration::from_secs(3) };
-/// Attempts of an address that was wrong too often: with passwords that were right not long ago.
-pub const QUICK: Allowance = Allowance { most: 20, again_after: Duration::from_millis(100) };
-/// Addresses that are remembered. The others share what is left.
-const ADDRESS_COUNT_MAX: usize = 4096;
+/// Wrong attempts of an address that was wrong too often, to become one account by a password that was right not long ago.
+pub const QUICK: Allowance = Allowance { most: 20, again_after: Duration::from_secs(1) };
+/// Origins that are remembered. The others share what is left.
+const ORIGIN_COUNT_MAX: usize = 4096;
+/// Accounts of one origin whose quick attempts are told apart. The others share what is left.
+const QUICK_COUNT_MAX: usize = 16;
+/// How often origins without anything to remember are looked for, when there are too many.
+const PRUNED_AFTER: Duration = Duration::from_secs(1);
 /// Bytes of a password. Longer ones are wrong.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 
@@ -67,15 +71,58 @@ impl Used {
         }
     }
 
+    /// More than is allowed is not counted: an address that has been wrong for long is forgiven as soon as any other.
     fn once_more(self, now: Instant, allowance: Allowance) -> Used {
         let Used { count, since } = self.at(now, allowance);
-        Used { count: count.saturating_add(1), since }
+        Used { count: count.saturating_add(1).min(allowance.most), since }
     }
+
+    fn once_less(self, now: Instant, allowance: Allowance) -> Used {
+        let Used { count, since } = self.at(now, allowance);
+        Used { count: count.saturating_sub(1), since }
+    }
+
+    fn is_used_up(self, now: Instant, allowance: Allowance) -> bool {
+        self.at(now, allowance).count >= allowance.most
+    }
+}
+
+/// Where logins come from, as far as they count together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Origin {
+    /// The address is not known: a Unix socket.
+    Unknown,
+    /// An address, or the 64 bits of an address of version 6 that one customer of a network has.
+    Network(IpAddr),
+    /// All addresses for which there is no room.
+    Others,
+}
+
+impl Origin {
+    fn of(address: Option<IpAddr>) -> Origin {
+        match address.map(|address| address.to_canonical()) {
+            None => Origin::Unknown,
+            Some(IpAddr::V6(address)) => {
+                Origin::Network(Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)).into())
+            }
+            Some(address) => Origin::Network(address),
+        }
+    }
+}
+
+/// The account that a quick attempt is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum About {
+    Account(u64),
+    /// The password of the server itself.
+    Own,
+    /// A name that no account has, and accounts for which there is no room.
+    Others,
 }
 
 /// A comparison under way.
 struct Attempt {
-    address: Option<IpAddr>,
+    origin: Origin,
     /// None: there is no such account, or nobody can become it.
     member: Option<Arc<Member>>,
     password: Vec<u8>,
@@ -95,7 +142,7 @@ enum Bound {
 impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.member.as_ref().map(|member| member.name());
-        write!(f, "{name:?} from {:?}, {} joined", self.address, self.joined.len())
+        write!(f, "{name:?} from {:?}, {} joined", self.origin, self.joined.len())
     }
 }
 
@@ -133,16 +180,36 @@ pub enum Verdict {
 #[derive(Debug)]
 struct History {
     wrong: Used,
-    quick: Used,
+    quick: Vec<(About, Used)>,
 }
 
-#[derive(Default, Debug)]
+impl History {
+    fn is_over(&self, now: Instant) -> bool {
+        self.wrong.at(now, WRONG).count == 0
+            && self.quick.iter().all(|(_, used)| used.at(now, QUICK).count == 0)
+    }
+
+    fn quick(&mut self, now: Instant, about: About) -> &mut Used {
+        let find = |quick: &[(About, Used)], about| quick.iter().position(|(other, _)| *other == about);
+        let at = find(&self.quick, about).unwrap_or_else(|| {
+            self.quick.retain(|(_, used)| used.at(now, QUICK).count > 0);
+            let about = if self.quick.len() < QUICK_COUNT_MAX { about } else { About::Others };
+            find(&self.quick, about).unwrap_or_else(|| {
+                self.quick.push((about, Used::none(now)));
+                self.quick.len() - 1
+            })
+        });
+        &mut self.quick[at].1
+    }
+}
+
+#[derive(Debug, Default)]
 pub struct Logins {
     last: u64,
     under_way: BTreeMap<SecretToken, Attempt>,
     waiting_count: usize,
-    /// Logins from nowhere known, and from addresses that there is no room for, stand under `None`.
-    histories: BTreeMap<Option<IpAddr>, History>,
+    histories: BTreeMap<Origin, History>,
+    pruned: Instant,
 }
 
 impl Logins {
@@ -161,6 +228,7 @@ impl Logins {
         password: &[u8],
         effects: &mut Effects,
     ) -> Begun {
+        let origin = Origin::of(address);
         let member = member.filter(|member| member.account.is_on());
         if let Some(member) = member.filter(|member| member.account.needs_no_secret()) {
             return Begun::Right(Arc::clone(member));
@@ -177,7 +245,7 @@ impl Logins {
                 (None, None) => true,
                 _ => false,
             };
-            are_same && attempt.address == address && attempt.password == password && attempt.bound.is_none()
+            are_same && attempt.origin == origin && attempt.password == password && attempt.bound.is_none()
         };
         if let Some(attempt) = self.under_way.values_mut().find(is_same) {
             attempt.joined.push(token);
@@ -185,21 +253,21 @@ impl Logins {
             return Begun::Checking(token);
         }
         let compared = || self.under_way.values().filter(|attempt| attempt.bound.is_none());
-        let of_one = compared().filter(|attempt| attempt.address == address).count();
-        let bound = if self.wrong_of(now, address) + of_one as u32 >= WRONG.most {
+        let of_one = compared().filter(|attempt| attempt.origin == origin).count();
+        let bound = if self.wrong_of(now, origin) + of_one as u32 >= WRONG.most {
             Some(Bound::TooOften)
         } else if of_one >= UNDER_WAY_OF_ONE_MAX || compared().count() >= UNDER_WAY_MAX {
             Some(Bound::TooMany)
         } else {
             None
         };
-        if bound.is_some() && !self.may_be_quick(now, address) {
+        if bound.is_some() && !self.may_be_quick(now, origin, About::of(member)) {
             return if bound == Some(Bound::TooOften) { Begun::TooOften } else { Begun::Busy };
         }
         // With nothing to compare with, the executor takes as long.
         let stored = member.map_or_else(Vec::new, |member| member.account.secrets().to_vec());
         let attempt = Attempt {
-            address,
+            origin,
             member: member.cloned(),
             password: password.to_vec(),
             bound,
@@ -220,13 +288,18 @@ impl Logins {
         address: Option<IpAddr>,
         is_right: impl FnOnce() -> bool,
     ) -> AtOnce {
-        if self.wrong_of(now, address) >= WRONG.most && !self.may_be_quick(now, address) {
+        let origin = Origin::of(address);
+        let is_bounded = self.wrong_of(now, origin) >= WRONG.most;
+        if is_bounded && !self.may_be_quick(now, origin, About::Own) {
             return AtOnce::TooOften;
         }
         if is_right() {
+            if is_bounded {
+                self.give_back(now, origin, About::Own);
+            }
             return AtOnce::Right;
         }
-        self.note_wrong(now, address);
+        self.note_wrong(now, origin);
         AtOnce::Wrong
     }
 
@@ -244,9 +317,14 @@ impl Logins {
         };
         let verdict = match (result, attempt.bound) {
             (SecretResult::Matched(place), _) => match place.as_ref().and_then(stored) {
-                Some((member, stored)) => Verdict::Right { member, stored },
+                Some((member, stored)) => {
+                    if attempt.bound.is_some() {
+                        self.give_back(now, attempt.origin, About::of(Some(&member)));
+                    }
+                    Verdict::Right { member, stored }
+                }
                 None => {
-                    self.note_wrong(now, attempt.address);
+                    self.note_wrong(now, attempt.origin);
                     Verdict::Wrong
                 }
             },
@@ -260,38 +338,49 @@ impl Logins {
         waited.into_iter().map(|token| (token, verdict.clone())).collect()
     }
 
-    /// Whether an address may try a password that was right not long ago. That uses up one attempt.
-    fn may_be_quick(&mut self, now: Instant, address: Option<IpAddr>) -> bool {
-        let history = self.history(now, address);
-        let may = history.quick.at(now, QUICK).count < QUICK.most;
+    /// Whether an origin may try a password that was right not long ago. That uses up one attempt, which a right password
+    /// gives back.
+    fn may_be_quick(&mut self, now: Instant, origin: Origin, about: About) -> bool {
+        let quick = self.history(now, origin).quick(now, about);
+        let may = !quick.is_used_up(now, QUICK);
         if may {
-            history.quick = history.quick.once_more(now, QUICK);
+            *quick = quick.once_more(now, QUICK);
         }
         may
     }
 
-    /// Wrong passwords of an address that are not forgiven yet.
-    fn wrong_of(&self, now: Instant, address: Option<IpAddr>) -> u32 {
-        let known = self.histories.get(&address);
-        let is_full = self.histories.len() >= ADDRESS_COUNT_MAX;
-        let history = known.or_else(|| self.histories.get(&None).filter(|_| is_full));
+    fn give_back(&mut self, now: Instant, origin: Origin, about: About) {
+        let quick = self.history(now, origin).quick(now, about);
+        *quick = quick.once_less(now, QUICK);
+    }
+
+    /// Wrong passwords of an origin that are not forgiven yet.
+    fn wrong_of(&self, now: Instant, origin: Origin) -> u32 {
+        let known = self.histories.get(&origin);
+        let is_full = self.histories.len() >= ORIGIN_COUNT_MAX;
+        let history = known.or_else(|| self.histories.get(&Origin::Others).filter(|_| is_full));
         history.map_or(0, |history| history.wrong.at(now, WRONG).count)
     }
 
-    fn note_wrong(&mut self, now: Instant, address: Option<IpAddr>) {
-        let history = self.history(now, address);
+    fn note_wrong(&mut self, now: Instant, origin: Origin) {
+        let history = self.history(now, origin);
         history.wrong = history.wrong.once_more(now, WRONG);
     }
 
-    fn history(&mut self, now: Instant, address: Option<IpAddr>) -> &mut History {
-        if self.histories.len() >= ADDRESS_COUNT_MAX {
-            self.histories.retain(|_, history| {
-                history.wrong.at(now, WRONG).count > 0 || history.quick.at(now, QUICK).count > 0
-            });
+    fn history(&mut self, now: Instant, origin: Origin) -> &mut History {
+        if self.histories.len() >= ORIGIN_COUNT_MAX && now >= self.pruned + PRUNED_AFTER {
+            self.pruned = now;
+            self.histories.retain(|_, history| !history.is_over(now));
         }
-        let has_room = self.histories.len() < ADDRESS_COUNT_MAX || self.histories.contains_key(&address);
-        let new = || History { wrong: Used::none(now), quick: Used::none(now) };
-        self.histories.entry(address.filter(|_| has_room)).or_insert_with(new)
+        let has_room = self.histories.len() < ORIGIN_COUNT_MAX || self.histories.contains_key(&origin);
+        let new = || History { wrong: Used::none(now), quick: Vec::new() };
+        self.histories.entry(if has_room { origin } else { Origin::Others }).or_insert_with(new)
+    }
+}
+
+impl About {
+    fn of(member: Option<&Arc<Member>>) -> About {
+        member.map_or(About::Others, |member| About::Account(member.id))
     }
 }
 

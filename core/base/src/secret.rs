@@ -36,7 +36,7 @@ pub enum SecretWork {
     /// Stores passwords, and finds others among those that are stored already.
     Prepare { add: Vec<Password>, find: Vec<Password>, stored: Vec<String> },
     /// This number of random bytes that nobody can guess.
-    Random { bytes: u8 },
+    Random { bytes: u16 },
 }
 
 /// Passwords are not shown.

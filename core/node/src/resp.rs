@@ -103,7 +103,7 @@ impl Host for Roles<'_> {
         self.doors.logins.compare_at_once(now, address, is_right)
     }
 
-    fn random(&mut self, bytes: u8, effects: &mut Effects) -> SecretToken {
+    fn random(&mut self, bytes: u16, effects: &mut Effects) -> SecretToken {
         let token = self.doors.logins.next_token();
         effects.push(Effect::Secret { token, work: SecretWork::Random { bytes } });
         token

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 pub struct Fault(pub Cow<'static, str>);
 
 impl Fault {
+    pub const NO_LOGIN: Fault = Fault::fixed("NOAUTH Authentication required.");
     pub const SYNTAX: Fault = Fault::fixed("ERR syntax error");
     pub const NOT_AN_INTEGER: Fault = Fault::fixed("ERR value is not an integer or out of range");
     pub const NOT_A_FLOAT: Fault = Fault::fixed("ERR value is not a valid float");

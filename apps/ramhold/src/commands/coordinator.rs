@@ -94,7 +94,7 @@ pub struct Coordinator {
     /// Address at which others reach the coordinator [default: the address of --bind]
     #[arg(long, env = "RAMHOLD_ADVERTISE", value_name = "ADDR")]
     advertise: Option<SocketAddr>,
-    /// Allow addresses that other machines can reach. There is no encryption and there are no accounts yet.
+    /// Allow addresses that other machines can reach. There is no encryption yet, and accounts bind Redis clients alone.
     #[arg(long, env = "RAMHOLD_INSECURE_NETWORK")]
     insecure_network: bool,
     /// How long a cold start waits for all old data directories. After that, complete logs are enough.
@@ -132,7 +132,7 @@ pub struct Coordinator {
     /// removed get none.
     #[arg(long, env = "RAMHOLD_AUTO_SCALE")]
     auto_scale: bool,
-    /// HTTP address for metrics (/metrics, for Prometheus) and health (/health), or 'off'; port 0 takes any
+    /// HTTP address for metrics (/metrics, for Prometheus) and health (/health, /ready), or 'off'; port 0 takes any
     /// free port.
     #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
     admin: Admin,

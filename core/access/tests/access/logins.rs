@@ -211,4 +211,59 @@ fn a_password_that_is_compared_at_once_is_bounded_as_well() {
     assert_eq!(guesses, QUICK.most);
     assert_eq!(try_at(Instant(1), true), AtOnce::TooOften, "not even the right one is told");
     assert_eq!(try_at(Instant(1) + QUICK.again_after, true), AtOnce::Right);
+    // A client that was wrong for an hour is forgiven as soon as any other.
+    let mut now = Instant(1);
+    for _ in 0..36_000 {
+        now = now + Duration::from_millis(100);
+        try_at(now, false);
+    }
+    now = now + WRONG.again_after;
+    assert_eq!(try_at(now, false), AtOnce::Wrong);
+    now = now + WRONG.again_after * WRONG.most;
+    for _ in 0..WRONG.most {
+        assert_eq!(try_at(now, false), AtOnce::Wrong);
+    }
+}
+
+// A client with a wrong password does not keep those of other accounts at its address out, nor right ones of its own from
+// coming back together.
+#[test]
+fn quick_attempts_are_counted_for_each_account_and_right_ones_are_not_counted() {
+    let mut door = Door::new();
+    door.remembers = true;
+    while door.ask(1, "guess") != "too often" {}
+    let mut roster = Roster::new(Catalog::default());
+    let rules = || ["on", "secret=other"].map(|rule| rule.as_bytes().to_vec()).to_vec();
+    assert!(roster.tell(1, [(2, "bob", rules())]).is_empty());
+    while !matches!(door.begin(1, "guess"), Begun::TooOften) {
+        door.finish();
+    }
+    let ann = std::mem::replace(&mut door.ann, Arc::clone(roster.member(b"bob").expect("it was told")));
+    for _ in 0..1000 {
+        assert_eq!(door.ask(1, "right"), "right");
+    }
+    door.ann = ann;
+    assert!(matches!(door.begin(1, "right"), Begun::TooOften));
+}
+
+// One customer of a network has 2^64 addresses of version 6, and addresses of version 4 may be written as such.
+#[test]
+fn addresses_of_one_network_are_one() {
+    let mut door = Door::new();
+    let mut try_from = |text: &str| {
+        let address = text.parse().ok();
+        assert!(address.is_some(), "{text}");
+        door.logins.compare_at_once(Instant(1), address, || false)
+    };
+    let mut guesses = 0;
+    while try_from(&format!("2001:db8:1:2::{guesses:x}")) == AtOnce::Wrong {
+        guesses += 1;
+    }
+    assert_eq!(guesses, WRONG.most + QUICK.most);
+    assert_eq!(try_from("2001:db8:1:3::1"), AtOnce::Wrong);
+    for number in 0..50 {
+        assert_eq!(try_from(&format!("::ffff:10.0.0.{number}")), AtOnce::Wrong, "{number}");
+    }
+    while try_from("::ffff:10.0.0.1") == AtOnce::Wrong {}
+    assert_eq!(try_from("10.0.0.1"), AtOnce::TooOften);
 }

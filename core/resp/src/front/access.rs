@@ -38,6 +38,8 @@ pub struct Access {
     pub peers: Peers,
     /// Commands that wait for work with passwords.
     pub secrets: FastMap<SecretToken, CommandId>,
+    /// Those of them that make a password.
+    pub making_count: usize,
     /// Changes of accounts that this process has not been told of yet, each with the time until which it waits.
     pub changes: Vec<(Instant, CommandId)>,
 }
@@ -51,6 +53,7 @@ impl Access {
             ready: Ready::default(),
             peers,
             secrets: FastMap::default(),
+            making_count: 0,
             changes: Vec::new(),
         }
     }

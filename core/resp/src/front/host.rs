@@ -62,7 +62,7 @@ pub trait Host {
     fn login_at_once(&mut self, now: Instant, address: Option<IpAddr>, is_right: &dyn Fn() -> bool)
     -> AtOnce;
     /// Asks for random bytes that nobody can guess. They come later (`Resp::on_random`).
-    fn random(&mut self, bytes: u8, effects: &mut Effects) -> SecretToken;
+    fn random(&mut self, bytes: u16, effects: &mut Effects) -> SecretToken;
     /// The header of a request to another server.
     fn to_server(&self, server: ServerId) -> Header;
 }

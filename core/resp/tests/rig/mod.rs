@@ -219,7 +219,7 @@ impl Host for Shelf {
         self.accounts.logins.compare_at_once(now, address, is_right)
     }
 
-    fn random(&mut self, bytes: u8, effects: &mut Effects) -> SecretToken {
+    fn random(&mut self, bytes: u16, effects: &mut Effects) -> SecretToken {
         let token = self.accounts.logins.next_token();
         effects.push(Effect::Secret { token, work: SecretWork::Random { bytes } });
         token

@@ -227,8 +227,8 @@ pub struct Server {
     #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_DATABASES", value_name = "COUNT", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub resp_databases: u16,
-    /// File whose first line is the password for Redis clients. It guards Redis commands only: native
-    /// clients, such as 'ramhold get', use the same port without it until accounts are built.
+    /// File whose first line is the password of the account 'default' at this server, in place of those that
+    /// 'ramhold user' gives it. Native clients, such as 'ramhold get', use the same port without it.
     #[arg(long, help_heading = "Redis clients", env = "RAMHOLD_RESP_PASSWORD_FILE", value_name = "FILE")]
     pub resp_password_file: Option<PathBuf>,
     /// Close the connection of a Redis client that has sent nothing for this time, unless it is subscribed to
@@ -265,10 +265,10 @@ pub struct Server {
     #[arg(long, help_heading = "Network", env = "RAMHOLD_SHARED_MEMORY", value_name = "COUNT",
         default_value_t = SHARED_COUNT, value_parser = clap::value_parser!(u16).range(..=SHARED_COUNT_MAX))]
     pub shared_memory: u16,
-    /// Allow addresses that other machines can reach. There is no encryption and there are no accounts yet.
+    /// Allow addresses that other machines can reach. There is no encryption yet, and accounts bind Redis clients alone.
     #[arg(long, help_heading = "Network", env = "RAMHOLD_INSECURE_NETWORK")]
     pub insecure_network: bool,
-    /// HTTP address for metrics (/metrics, for Prometheus) and health (/health), or 'off'; port 0 takes any
+    /// HTTP address for metrics (/metrics, for Prometheus) and health (/health, /ready), or 'off'; port 0 takes any
     /// free port.
     #[arg(long, help_heading = "Network", env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
     pub admin: Admin,

@@ -119,7 +119,19 @@ impl Done {
     ) -> Result<AccountsChanged, Failure> {
         let words = rules.clone();
         rules.extend(self.given.as_ref().map(Given::rule));
-        let about = |error| Failure::from(error).about(&format!("account '{}'", self.name));
+        let is_unseen = self.given.as_ref().and_then(Given::generated).is_some();
+        let about = |error| {
+            let failure = Failure::from(error).about(&format!("account '{}'", self.name));
+            if !is_unseen {
+                return failure;
+            }
+            // If the change was made, nobody has seen its password.
+            let way_out = format!(
+                "if the account is there, give it another password with 'ramhold user set {} --generate resetpass'",
+                self.name
+            );
+            failure.and(&way_out)
+        };
         let changed = client.set_account(&self.name, rules, presence).map_err(about)?;
         match changed.obstacle {
             None => Ok(changed),

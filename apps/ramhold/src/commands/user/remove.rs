@@ -7,6 +7,7 @@ use crate::output;
 use clap::Args;
 use ramhold_access::account::DEFAULT;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Remove accounts.
 ///
@@ -19,7 +20,7 @@ Examples:
   ramhold user remove ann bob
 
 Exit codes: 0 all of them are removed, 1 one of the names is no account (the
-others are removed).")]
+others are removed), 3 'default' is among them: nothing is removed.")]
 pub struct Remove {
     /// Names of the accounts.
     #[arg(required = true, value_name = "NAME")]
@@ -37,16 +38,19 @@ impl Remove {
         let mut client = global.connect()?;
         let accounts = client.accounts()?;
         let is_known = |name: &String| accounts.accounts.iter().any(|account| account.name == *name);
-        let (known, unknown): (Vec<String>, Vec<String>) = self.names.into_iter().partition(is_known);
-        let removed = client.remove_accounts(known.clone())?;
-        if let Some(obstacle) = removed.obstacle {
-            return Err(Failure::new(REFUSED, format!("nothing is changed: {obstacle}")));
-        }
-        if global.json {
-            output::print_json(&json!({ "removed": removed.count, "version": removed.version }))?;
-        } else {
-            let lines = known.iter().map(|name| format!("account '{name}' is removed\n"));
-            output::print(&lines.collect::<String>())?;
+        let names: BTreeSet<String> = self.names.into_iter().collect();
+        let (known, unknown): (Vec<String>, Vec<String>) = names.into_iter().partition(is_known);
+        if !known.is_empty() {
+            let removed = client.remove_accounts(known.clone())?;
+            if let Some(obstacle) = removed.obstacle {
+                return Err(Failure::new(REFUSED, format!("nothing is changed: {obstacle}")));
+            }
+            if global.json {
+                output::print_json(&json!({ "removed": removed.count, "version": removed.version }))?;
+            } else {
+                let lines = known.iter().map(|name| format!("account '{name}' is removed\n"));
+                output::print(&lines.collect::<String>())?;
+            }
         }
         match unknown.first() {
             None => Ok(()),

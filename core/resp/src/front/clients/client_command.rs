@@ -100,13 +100,7 @@ pub fn kill(
     options: &[&[u8]],
     reply: &mut Reply<'_>,
 ) -> Vec<ConnId> {
-    let chosen = Chosen::parse(options).and_then(|chosen| match &chosen.user {
-        Some(user) if roster.member(user).is_none() => {
-            Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(user)))))
-        }
-        _ => Ok(chosen),
-    });
-    let chosen = match chosen {
+    let chosen = match Chosen::parse(options, roster) {
         Ok(chosen) => chosen,
         Err(fault) => {
             reply.fault(&fault);
@@ -216,7 +210,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn parse(options: &[&[u8]]) -> Result<Chosen, Fault> {
+    fn parse(options: &[&[u8]], roster: &Roster) -> Result<Chosen, Fault> {
         let mut chosen = Chosen {
             id: None,
             address: None,
@@ -241,6 +235,10 @@ impl Chosen {
                     chosen.id = Some(id.ok_or(Fault::fixed("ERR client-id should be greater than 0"))?);
                 }
                 b"type" => chosen.kind = Some(Kind::parse(value)?),
+                // As in Redis, a name that no account has is told before what is wrong behind it.
+                b"user" if roster.member(value).is_none() => {
+                    return Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(value)))));
+                }
                 b"user" => chosen.user = Some(value.to_vec()),
                 b"addr" => chosen.address = Some(value.to_vec()),
                 b"laddr" => chosen.own_address = Some(value.to_vec()),

@@ -133,6 +133,7 @@ pub fn info(
             ("acl_access_denied_cmd", denied("command")),
             ("acl_access_denied_key", denied("key")),
             ("acl_access_denied_channel", denied("channel")),
+            ("acl_access_denied_db", denied("database")),
         ],
     );
     section(

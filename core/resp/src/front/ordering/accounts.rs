@@ -31,7 +31,10 @@ use std::time::Duration;
 
 /// Bits of a password that `GENPASS` makes when it is not asked for a number, and the most.
 const BITS: i64 = 256;
-const BITS_MAX: i64 = 4096 / 2;
+const BITS_MAX: i64 = 4096;
+/// Passwords that are being made at a time.
+const MAKING_MAX: usize = 64;
+const TOO_MANY: Fault = Fault::fixed("TRYAGAIN too many passwords are being made");
 /// How long this server waits to be told of a change that it has asked for.
 const TOLD_WAIT: Duration = Duration::from_secs(5);
 
@@ -44,8 +47,11 @@ pub fn begin(
 ) {
     let id = turn.next_command();
     let begun = match front {
+        // Logins have a queue of their own at the host, but share it with these.
+        Front::AclGenPass if turn.access.making_count >= MAKING_MAX => Err(TOO_MANY),
         Front::AclGenPass => digits(&args[2..]).map(|digits| {
-            let bytes = u8::try_from(digits.div_ceil(2)).unwrap_or(u8::MAX);
+            let bytes = u16::try_from(digits.div_ceil(2)).unwrap_or(u16::MAX);
+            turn.access.making_count += 1;
             turn.access.secrets.insert(step.host.random(bytes, step.effects), id);
             Change::Password(digits)
         }),
@@ -71,7 +77,7 @@ fn digits(args: &[&[u8]]) -> Result<usize, Fault> {
         _ => return Err(Fault::wrong_arity("acl|genpass")),
     };
     let bits = bits.ok_or(Fault::fixed(
-        "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 2048",
+        "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096",
     ))?;
     Ok(usize::try_from(bits).unwrap_or_default().div_ceil(4))
 }
@@ -184,6 +190,7 @@ pub fn end_changes(step: &Step<'_, impl Host>, parts: &mut Parts) {
 /// Takes random bytes for a new password.
 pub fn on_random(parts: &mut Parts, token: SecretToken, result: &SecretResult) {
     let Some(command) = parts.access.secrets.remove(&token) else { return };
+    parts.access.making_count = parts.access.making_count.saturating_sub(1);
     let Parts { lines, clients, .. } = parts;
     let Some(protocol) = clients.get(command.conn).map(|client| client.protocol) else { return };
     let Some((queue, at)) = lines.find(command) else { return };
@@ -225,7 +232,7 @@ pub fn renew_members(step: &mut Step<'_, impl Host>, parts: &mut Parts) {
         };
         if !goes_on {
             client.closes = true;
-            let is_changing = lines.all.get(conn).is_some_and(|line| line.queue.runs_alone());
+            let is_changing = lines.all.get(conn).is_some_and(|line| line.queue.changes_accounts());
             closed.extend((!is_changing).then_some(*conn));
         }
     }

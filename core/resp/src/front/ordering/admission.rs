@@ -131,7 +131,7 @@ fn count<H>(step: &mut Step<'_, H>, client: &mut Client, row: &'static Command) 
 fn check(client: &Client, args: &[&[u8]]) -> Result<&'static Command, Fault> {
     let row = resolve(args)?;
     if !client.is_known() && !row.flags.has(Flags::NO_AUTH) {
-        return Err(Fault::fixed("NOAUTH Authentication required."));
+        return Err(Fault::NO_LOGIN);
     }
     if client.is_subscribed() && client.protocol == Protocol::Resp2 && !row.may_subscriber() {
         let text = format!(

@@ -8,7 +8,7 @@ use crate::front::access::Access;
 use crate::front::access::answer::Answer;
 use crate::front::access::tables::Known;
 use crate::front::access::tickets::Part;
-use crate::front::clients::acl::{name_of, refusal};
+use crate::front::clients::acl::{name_of, note, refusal};
 use crate::front::clients::asker::Asker;
 use crate::front::clients::cluster;
 use crate::front::execution::fast::{self, Asked, Begun, Plain};
@@ -102,12 +102,16 @@ fn begin_anew(step: &mut Step<'_, impl Host>, parts: &mut Parts, command: Comman
     if matches!(work, Work::Done) {
         return;
     }
-    if let (Work::Waiting, Some(member)) = (&*work, &client.admission.member) {
-        // The account may have been changed since.
+    // The account may have been changed or removed since.
+    if matches!(work, Work::Waiting) || is_of_keys(work) {
+        let Some(member) = &client.admission.member else {
+            return end_with_fault(parts, command, &Fault::NO_LOGIN);
+        };
         let args = request.args.list();
         let again = deeds::Request { row: request.row, args: &args, db: request.db };
         if let Err(denied) = again.check(&member.permit, step.numbers, step.config) {
             let fault = refusal(denied, member, name_of(step, request.row));
+            note(step, clients, command.conn, (denied, &again));
             return end_with_fault(parts, command, &fault);
         }
     }

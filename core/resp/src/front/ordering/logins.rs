@@ -103,7 +103,7 @@ fn compare(
     // The server's own password takes the place of those of the default account.
     if let Some(wanted) = step.config.password.as_ref().filter(|_| user == DEFAULT.as_bytes()) {
         let member = step.host.roster().member(user).filter(|member| member.account.is_on()).cloned();
-        let is_right = || is_same(wanted.shown().as_bytes(), password) && member.is_some();
+        let is_right = || is_same(wanted.shown().as_bytes(), password);
         return match (step.host.login_at_once(step.now, address, &is_right), member) {
             (AtOnce::Right, Some(member)) => Ok(Begun::Right(member)),
             (AtOnce::TooOften, _) => Ok(Begun::TooOften),
@@ -119,6 +119,7 @@ fn compare(
 fn become_member(clients: &mut Clients, conn: ConnId, member: Arc<Member>, wish: Wish, out: &mut Vec<u8>) {
     let client = clients.asking(conn);
     client.admission.member = Some(member);
+    client.admission.stranger_bytes = 0;
     if let Some(name) = wish.name {
         client.name = name;
     }
@@ -162,7 +163,7 @@ pub fn on_verdict(step: &Step<'_, impl Host>, parts: &mut Parts, token: SecretTo
         }
         (None, Verdict::Failed(why)) => {
             Reply::new(reply, protocol)
-                .fault(&Fault::said(format!("ERR the password was not checked: {why}")));
+                .fault(&Fault::said(format!("TRYAGAIN the password was not checked: {why}")));
         }
     }
     *work = Work::Done;

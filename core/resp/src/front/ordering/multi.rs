@@ -5,8 +5,9 @@
 use super::running::{Running, Work};
 use super::turn::Turn;
 use crate::deeds;
+use crate::front::clients::acl::note;
 use crate::front::clients::asker::Asker;
-use crate::front::clients::block::{Block, Multi, check_slots};
+use crate::front::clients::block::{Block, Multi, Queued, check_slots};
 use crate::front::clients::client::Client;
 use crate::front::clients::list::Clients;
 use crate::front::execution::transact::{Purpose, Transact};
@@ -14,8 +15,12 @@ use crate::front::host::Host;
 use crate::front::request::{Args, Request};
 use crate::front::step::Step;
 use crate::{Command, Fault, Front, Reply};
-use ramhold_access::Member;
+use ramhold_access::{Denied, Member};
 
+const FORBIDDEN: Fault = Fault::fixed(
+    "EXECABORT Transaction discarded because of: NOPERM the account was changed, and may not do one of the queued commands any \
+     more",
+);
 /// Keys that one connection may watch.
 const WATCHED_COUNT_MAX: usize = 1024;
 
@@ -34,7 +39,16 @@ pub fn begin(
     let outcome = match front {
         Front::Multi => multi(block, db),
         Front::Discard => discard(block),
-        Front::Exec => exec(step, block, admission.member.as_deref()),
+        Front::Exec => match forbidden(step, block, admission.member.as_deref()) {
+            None => exec(step, block),
+            Some((denied, queued)) => {
+                *block = Block::default();
+                let args = queued.args.list();
+                let request = deeds::Request { row: queued.row, args: &args, db: queued.db };
+                note(step, clients, conn, (denied, &request));
+                Err(FORBIDDEN)
+            }
+        },
         Front::Watch => watch(step, block, row, args),
         _ => {
             block.watched.clear();
@@ -74,31 +88,28 @@ fn discard(block: &mut Block) -> Begins {
     Ok(None)
 }
 
-/// The account may have been changed since the commands were queued, so each of them is looked at again.
-fn exec<H>(step: &Step<'_, H>, block: &mut Block, member: Option<&Member>) -> Begins {
+fn exec<H>(step: &Step<'_, H>, block: &mut Block) -> Begins {
     let multi = block.multi.take().ok_or(Fault::fixed("ERR EXEC without MULTI"))?;
     let watched = std::mem::take(&mut block.watched);
     if multi.is_broken {
         return Err(Fault::fixed("EXECABORT Transaction discarded because of previous errors."));
     }
-    if let Some(member) = member.filter(|member| !member.permit.is_unrestricted()) {
-        check_rights(step, member, &multi)?;
-    }
     check_slots(step.config.cross_slot, &multi.queued, &watched)?;
     Ok(Some(Purpose::Exec { queued: multi.queued, watched }))
 }
 
-fn check_rights<H>(step: &Step<'_, H>, member: &Member, multi: &Multi) -> Result<(), Fault> {
-    for queued in &multi.queued {
+/// A queued command that the account does not allow. The account may have been changed since the commands were queued, so
+/// each of them is looked at again.
+fn forbidden<H>(step: &Step<'_, H>, block: &mut Block, member: Option<&Member>) -> Option<(Denied, Queued)> {
+    let member = member.filter(|member| !member.permit.is_unrestricted())?;
+    let queued = &mut block.multi.as_mut()?.queued;
+    let denied = |queued: &Queued| {
         let args = queued.args.list();
         let request = deeds::Request { row: queued.row, args: &args, db: queued.db };
-        if request.check(&member.permit, step.numbers, step.config).is_err() {
-            let text = "EXECABORT Transaction discarded because of: NOPERM the account was changed, and may not do one of \
-                        the queued commands any more";
-            return Err(Fault::fixed(text));
-        }
-    }
-    Ok(())
+        request.check(&member.permit, step.numbers, step.config).err()
+    };
+    let (at, denied) = queued.iter().enumerate().find_map(|(at, queued)| Some((at, denied(queued)?)))?;
+    Some((denied, queued.swap_remove(at)))
 }
 
 fn watch<H>(step: &Step<'_, H>, block: &Block, row: &Command, args: &[&[u8]]) -> Begins {

@@ -124,6 +124,11 @@ impl Queue {
         self.running.back().is_some_and(|running| running.exclusive && !running.is_done())
     }
 
+    /// Whether a change of accounts is under way.
+    pub fn changes_accounts(&self) -> bool {
+        self.running.back().is_some_and(|running| matches!(running.work, Work::Accounts(_)))
+    }
+
     /// Whether a command with these keys must wait for commands that are under way.
     pub fn must_wait(&self, keys: &[u64], changes: bool) -> bool {
         if planted(Defect::RespBegunEarly) {

@@ -45,7 +45,8 @@ pub fn take(step: &mut Step<'_, impl Host>, parts: &mut Parts, from: ConnId, byt
             break;
         }
         // Bytes behind a login are read by the rules that count after it.
-        if !turn.queue.has_room(step.config) || turn.queue.runs_alone() {
+        let is_left = taken.bytes < bytes.len();
+        if !turn.queue.has_room(step.config) || turn.queue.runs_alone() && is_left {
             taken.rest = Rest::Held;
             break;
         }
