@@ -63,7 +63,11 @@ fn records_in_the_store_are_those_in_memory_and_a_store_without_any_is_asked_for
     world.restart();
     assert!(world.store.keys().all(|key| !key.starts_with("account")));
     assert!(!world.listed.contains(&"account/".to_owned()));
+    // An older coordinator, which would forget accounts, does not start on a store that has some.
+    let format = |world: &World| world.store["meta"].1[0];
+    assert_eq!(format(&world), 1);
     set(&mut world, "ann", &["on", ">secret", "~a*", "(+get ~b)"]).expect("it is made");
+    assert_eq!(format(&world), 2);
     set(
         &mut world,
         "default",
