@@ -13,7 +13,7 @@ pub struct Login {
     pub wish: Wish,
 }
 
-/// What a client wants when it is let in.
+/// The wishes of a client for when it is let in.
 #[derive(Debug, Default)]
 pub struct Wish {
     /// The version of the protocol, of a `HELLO`.
