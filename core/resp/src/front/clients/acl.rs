@@ -12,7 +12,6 @@ use crate::fault::shown;
 use crate::front::host::Host;
 use crate::front::step::Step;
 use crate::{Command, Fault, Front, Reply};
-use ramhold_access::rule::Access;
 use ramhold_access::{Catalog, Class, Denied, Member, Patterns, Permit, Selector};
 use ramhold_base::ConnId;
 
@@ -195,29 +194,16 @@ fn describe(member: &Member, reply: &mut Reply<'_>) {
 
 /// Four entries of a map.
 fn describe_selector(selector: &Selector, reply: &mut Reply<'_>) {
-    let is_of_commands = |rule: &Vec<u8>| matches!(rule.first(), Some(b'+' | b'-'));
-    let commands: Vec<Vec<u8>> = selector.rules().into_iter().filter(is_of_commands).collect();
-    reply.bulk(b"commands");
-    reply.bulk(&commands.join(&b' '));
-    let key = |(access, pattern): &(Access, Vec<u8>)| {
-        let sign = match (access.reads, access.writes) {
-            (true, false) => &b"%R~"[..],
-            (false, true) => b"%W~",
-            _ => b"~",
-        };
-        [sign, pattern].concat()
+    let rules = selector.rules();
+    let of = |signs: &[u8]| -> Vec<u8> {
+        let has_sign = |rule: &&Vec<u8>| rule.first().is_some_and(|first| signs.contains(first));
+        rules.iter().filter(has_sign).cloned().collect::<Vec<_>>().join(&b' ')
     };
-    let with = |sign: &str, patterns: Option<&Patterns>| match patterns {
-        Some(patterns) => {
-            patterns.iter().map(|pattern| [sign.as_bytes(), pattern].concat()).collect::<Vec<_>>().join(&b' ')
-        }
-        None => Vec::new(),
-    };
-    for (name, text) in [
-        ("keys", selector.keys().iter().map(key).collect::<Vec<_>>().join(&b' ')),
-        ("channels", with("&", Some(selector.channels()))),
-        ("tables", with("table=", selector.tables())),
-    ] {
+    let tables = selector.tables().into_iter().flat_map(Patterns::iter);
+    let tables: Vec<Vec<u8>> = tables.map(|pattern| [b"table=", pattern].concat()).collect();
+    for (name, text) in
+        [("commands", of(b"+-")), ("keys", of(b"~%")), ("channels", of(b"&")), ("tables", tables.join(&b' '))]
+    {
         reply.bulk(name.as_bytes());
         reply.bulk(&text);
     }

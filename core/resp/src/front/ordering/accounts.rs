@@ -159,12 +159,7 @@ pub fn end_changes(step: &Step<'_, impl Host>, parts: &mut Parts) {
     let Parts { lines, clients, access } = parts;
     access.changes.retain(|(until, command)| {
         let Some(protocol) = clients.get(command.conn).map(|client| client.protocol) else { return false };
-        let Some((queue, at)) = lines.all.get_mut(&command.conn).and_then(|line| {
-            let at = line.queue.find(command.seq)?;
-            Some((&mut line.queue, at))
-        }) else {
-            return false;
-        };
+        let Some((queue, at)) = lines.find(*command) else { return false };
         let Running { work, reply, .. } = queue.at_mut(at);
         let Work::Accounts(Change::Made(front, changed)) = *work else { return false };
         let is_late = *until <= step.now;
